@@ -12,7 +12,7 @@ import numpy as np
 from traceadvisor.analysis.arithmetic.kernel_names import least_capability
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
-from traceadvisor.analysis.communication.recorded_waits import recorded_waits
+from traceadvisor.analysis.communication.matching import recorded_waits
 from traceadvisor.analysis.data.loading import Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps

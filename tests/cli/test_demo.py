@@ -118,7 +118,7 @@ def test_a_changed_script_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traceadvisor.system.installed.find_spec", lambda name: None if name == "torch" else object())
+    monkeypatch.setattr("traceadvisor.system.check.find_spec", lambda name: None if name == "torch" else object())
     result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path / "demo")])
     assert result.exit_code == 2
     assert "torch is not installed. Run: pip install 'traceadvisor[capture]'" in result.output

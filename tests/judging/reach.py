@@ -21,7 +21,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Finding, Found, Method
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.edit_host import work_inside
+from traceadvisor.replay.fixes.host_work import work_inside
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

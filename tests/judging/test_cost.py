@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.judging.cost import run_cost, worth
+from traceadvisor.judging.engine import run_cost, worth
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Estimate
 

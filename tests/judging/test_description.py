@@ -10,7 +10,7 @@ import pytest
 from tests.shared import SAMPLES
 from traceadvisor import api
 from traceadvisor.facts import Facts
-from traceadvisor.judging import description, files
+from traceadvisor.judging import files, recording
 from traceadvisor.judging.recording import Tables, tables_of
 from traceadvisor.parsing import second_part
 from traceadvisor.results import report_json
@@ -26,7 +26,7 @@ def made_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         here.append(facts.recording_id)
         return tables_of(facts)
 
-    monkeypatch.setattr(description, "tables_of", made)
+    monkeypatch.setattr(recording, "tables_of", made)
     monkeypatch.setattr(files, "SPLIT_BYTES", 0)
     return here
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.build_report import loader_finding, one_recording
 from traceadvisor.facts import Facts
-from traceadvisor.judging.popular_fixes import not_worth_doing
+from traceadvisor.judging.ranking import not_worth_doing
 from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import Clear, Finding, Found, RuleMeta, Skipped, Unit
 from traceadvisor.model.report import NotWorthDoing

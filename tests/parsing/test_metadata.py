@@ -14,7 +14,7 @@ from traceadvisor.api import write
 from traceadvisor.cli import main
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
-from traceadvisor.text.secret_members import secret_members, secrets_in
+from traceadvisor.text.documents import secret_members, secrets_in
 from traceadvisor.text.secrets import beginning
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"  # noqa: S105  # looks like one

@@ -5,7 +5,7 @@ import pytest
 
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
-from traceadvisor.replay.last_done import LastDone
+from traceadvisor.replay.recorded_calls import LastDone
 
 
 def _expected(done_ns: Int64, stream: Int64, wanted: list[int], launched: int, instant: int) -> int:

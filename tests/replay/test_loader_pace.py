@@ -14,7 +14,7 @@ from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.build_graph import build_graph
-from traceadvisor.replay.loader_pace import paced, turn_of
+from traceadvisor.replay.gate import paced, turn_of
 from traceadvisor.replay.replay import Replay, replay
 
 NOT_KNOWN = "and how fast the loader workers could be is unknown"

@@ -13,8 +13,7 @@ import pytest
 
 from tests.scrubbing.private_capture import HOME, HOST, PRIVATE, private_trace, write_private_capture
 from traceadvisor.api import load, scrub
-from traceadvisor.bundle.layout import MANIFEST
-from traceadvisor.bundle.private import private_fields
+from traceadvisor.bundle.layout import MANIFEST, private_fields
 from traceadvisor.bundle.stacks import StackRecord
 from traceadvisor.model.run import TimedBatch, TimedStep
 from traceadvisor.parsing.json.events import EventArgs

@@ -21,7 +21,7 @@ from tests.children import DEVNULL, started
 from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 from traceadvisor.errors import InputError
-from traceadvisor.judging.description import get_ready
+from traceadvisor.judging.recording import get_ready
 from traceadvisor.system.executor import Aside, Died, Fault, Outcome, Tell, Watch, one_by_one, side_by_side
 
 HEARD = Watch(lambda position, amount: None, lambda position: None)

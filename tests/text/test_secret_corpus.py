@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceadvisor.text.cleaning import clean
-from traceadvisor.text.secret_members import secret_members
+from traceadvisor.text.documents import secret_members
 from traceadvisor.text.secrets import without_secret_arguments
 
 HEX = "0123456789abcdef"

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from traceadvisor.analysis.data.loader import Loader, find_loader
-from traceadvisor.analysis.operators.backward import backward_passes
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.forward import backward_rows
+from traceadvisor.analysis.operators.innermost import backward_passes
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.steps.inference import serving_rows
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -100,7 +100,7 @@ def observe(trace: Trace, launches: Launches) -> Observation:
         trace,
         launches,
         thread,
-        find_loader(trace, thread),
+        _find_loader(trace, thread),
         profiler=trace.events.spans(either(overhead, profiler_stop_rows(trace))),
         blocked=trace.events.spans(blocking_rows(trace, launches)),
         allocator_calls=allocator_rows(trace),
@@ -126,3 +126,37 @@ def training_thread(trace: Trace) -> int:
         return NONE
     threads, owners = np.unique(events.thread[operators], return_inverse=True)
     return int(threads[np.bincount(owners, weights=events.duration_ns[operators]).argmax()])
+
+
+_LOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+
+
+@frozen(eq=False)
+class Loader:
+    """The data loader as recorded."""
+
+    spans: SpanSet
+    """Time of the training thread inside ``__next__``."""
+
+    rows: Int64
+    """The loader's events on the training thread."""
+
+    kinds: tuple[str, ...]
+    """Names of the iterators, without prefix; old generations truncate them."""
+
+    @property
+    def in_training_process(self) -> bool:
+        """Whether every iterator loads in the training process itself (``num_workers=0``)."""
+        return all(kind.startswith("_SingleProcess") for kind in self.kinds)
+
+
+def _find_loader(trace: Trace, thread: int) -> Loader | None:
+    """Return the loader; None if the trace has no loader events, which does not mean no wait."""
+    events = trace.events
+    rows = rows_with_prefix(trace, Kind.ANNOTATION, *_LOADER_PREFIXES)
+    if not rows.size:
+        return None
+    names = sorted({trace.names[number] for number in events.name_id[rows].tolist()})
+    kinds = tuple(dict.fromkeys(name.split("#", 1)[1].removesuffix(".__next__") for name in names))
+    mine = rows[events.thread[rows] == thread]
+    return Loader(events.spans(mine), mine, kinds)

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
+from functools import cache
+from typing import TypeAlias, get_args, get_type_hints
 
 import msgspec
 
@@ -224,3 +225,18 @@ def encode_telemetry_header(values: Mapping[str, object]) -> bytes:
     :class:`~traceadvisor.model.telemetry.DeviceTelemetry`.
     """
     return msgspec.json.encode(cleaned_document({"record": "header", "format": TELEMETRY_FORMAT, **values}))
+
+
+class Private(Enum):
+    """The kind of a private text, as an annotation of its field; ``scrub`` replaces it."""
+
+    NAME = "name"
+    FILE = "file"
+
+
+@cache
+def private_fields(kind: type) -> dict[str, Private]:
+    """The private fields of a type."""
+    hints = get_type_hints(kind, include_extras=True)
+    marks = {name: [each for each in get_args(hint) if isinstance(each, Private)] for name, hint in hints.items()}
+    return {name: found[0] for name, found in marks.items() if found}

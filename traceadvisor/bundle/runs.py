@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.folder import UNREADABLE, beginning, is_inside, read_manifest
 from traceadvisor.bundle.layout import (
+    MANIFEST,
     UNFINISHED,
     BundleFile,
     Ending,
@@ -24,23 +25,17 @@ from traceadvisor.bundle.layout import (
     RankProcess,
     RankStart,
 )
-from traceadvisor.bundle.secret_notes import (
-    Notes,
-    secret_notes,
-    secrets_of_manifest,
-    secrets_of_stacks,
-    secrets_of_telemetry,
-)
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import MOST, read_steps
-from traceadvisor.bundle.telemetry import read_telemetry
-from traceadvisor.bundle.training_devices import with_cuda_numbers
+from traceadvisor.bundle.telemetry import known_name, read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings, TimedBatch, TimedStep
-from traceadvisor.model.telemetry import Telemetry
+from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings, TimedBatch, TimedStep, TrainingDevice
+from traceadvisor.model.samples import StackSamples
+from traceadvisor.model.telemetry import DeviceTelemetry, Telemetry
 from traceadvisor.system.processes import host_name, start_ticks
+from traceadvisor.text.documents import secrets_in
 
 Content = TypeVar("Content")
 
@@ -74,7 +69,7 @@ class BundleRuns:
         self._manifest = read_manifest(folder)
         self._read: dict[tuple[FileKind, Path], Any] = {}
 
-    def run(self, rank: int | None) -> tuple[Run, Notes]:
+    def run(self, rank: int | None) -> tuple[Run, _Notes]:
         """Read one rank's run, and notes on what went wrong; unreadable parts are left out with a note."""
         manifest = self._manifest
         notes = [
@@ -103,11 +98,11 @@ class BundleRuns:
         loader_stacks, loader_notes = self._once(FileKind.LOADER_STACKS, loader_path, read_stacks, None)
         settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings, RunSettings())
         notes += (*step_notes, *batch_notes, *stack_notes, *loader_notes, *setting_notes)
-        notes += secrets_of_manifest(manifest, ending, self._notes_of(rank))
+        notes += _secrets_of_manifest(manifest, ending, self._notes_of(rank))
         for path, samples in ((stacks_path, stacks), (loader_path, loader_stacks)):
-            notes += secrets_of_stacks(path.name, samples) if path and samples else ()
+            notes += _secrets_of_stacks(path.name, samples) if path and samples else ()
         telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry, None)
-        telemetry = telemetry and with_cuda_numbers(telemetry, settings.devices)
+        telemetry = telemetry and _with_cuda_numbers(telemetry, settings.devices)
         start = self._starts.get(rank)
         run = Run(
             command=manifest.command,
@@ -127,15 +122,15 @@ class BundleRuns:
         return run, (*notes, *telemetry_notes)
 
     def _once(
-        self, kind: FileKind, path: Path | None, read: Callable[[Path], tuple[Content, Notes]], missing: Content
-    ) -> tuple[Content, Notes]:
+        self, kind: FileKind, path: Path | None, read: Callable[[Path], tuple[Content, _Notes]], missing: Content
+    ) -> tuple[Content, _Notes]:
         """The content of a file and notes on it, read on first use; ``missing`` without a file."""
         if path is None:
             return missing, ()
         key = kind, path.resolve()
         if key not in self._read:
             self._read[key] = read(path)
-        found: tuple[Content, Notes] = self._read[key]
+        found: tuple[Content, _Notes] = self._read[key]
         return found
 
     # -- the manifest by rank ------------------------------------------------------------------------------------
@@ -220,7 +215,7 @@ class BundleRuns:
         return "is still running" if _is_running(process) else "was killed"
 
     @cached_property
-    def _unfinished(self) -> Notes:
+    def _unfinished(self) -> _Notes:
         """A note on what killed processes left."""
         if any(_is_running(process) for process in self._manifest.processes):
             return ()
@@ -232,7 +227,7 @@ class BundleRuns:
         return (HealthNote("unfinished-files", message, degrades=False),) if left else ()
 
 
-def read_run(folder: Path, rank: int | None) -> tuple[Run, Notes]:
+def read_run(folder: Path, rank: int | None) -> tuple[Run, _Notes]:
     """Read one rank's run, see :meth:`BundleRuns.run`.
 
     Raises:
@@ -266,18 +261,74 @@ def _repository(manifest: Manifest) -> Repository | None:
     return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty, found.folder)
 
 
-def _settings(path: Path) -> tuple[RunSettings, Notes]:
+def _settings(path: Path) -> tuple[RunSettings, _Notes]:
     try:
         content = beginning(path)
-        notes = secret_notes(path.name, msgspec.json.decode(content, type=dict[str, Any]))
+        notes = _secret_notes(path.name, msgspec.json.decode(content, type=dict[str, Any]))
         return decode_settings(content), notes
     except UNREADABLE:
         return RunSettings(), (HealthNote("no-settings", f"{path.name} could not be read."),)
 
 
-def _telemetry(path: Path) -> tuple[Telemetry | None, Notes]:
+def _telemetry(path: Path) -> tuple[Telemetry | None, _Notes]:
     try:
         telemetry, notes = read_telemetry(path)
     except InputError as error:
         return None, (HealthNote("no-telemetry", str(error)),)
-    return telemetry, (*secrets_of_telemetry(path.name, telemetry), *notes)
+    return telemetry, (*_secrets_of_telemetry(path.name, telemetry), *notes)
+
+
+_Notes = tuple[HealthNote, ...]
+
+
+def _secret_notes(name: str, members: Mapping[str, Any]) -> _Notes:
+    """A note if some of a file's texts look like secrets."""
+    warning = secrets_in(name, members)
+    return (HealthNote("secrets", warning, degrades=False),) if warning else ()
+
+
+def _secrets_of_manifest(manifest: Manifest, ending: RankEnding | None, notes: Iterable[Note]) -> _Notes:
+    """A note if the texts of a rank in the manifest look like secrets."""
+    texts: dict[str, Any] = {
+        "command": list(manifest.command),
+        "message": ending and ending.message,
+        "notes": [note.message for note in notes],
+        "repository": manifest.repository and msgspec.to_builtins(manifest.repository),
+    }
+    return _secret_notes(MANIFEST, texts)
+
+
+def _secrets_of_stacks(name: str, samples: StackSamples) -> _Notes:
+    """A note if files' names in samples of stacks look like secrets."""
+    return _secret_notes(name, {"file": list({frame.file: None for frame in samples.frames})})
+
+
+def _secrets_of_telemetry(name: str, telemetry: Telemetry) -> _Notes:
+    """A note if the texts of telemetry look like secrets."""
+    named = [device.name for device in telemetry.devices] + [worker.name for worker in telemetry.workers]
+    return _secret_notes(name, {"host": telemetry.host, "name": named, "nvml_unavailable": telemetry.devices_missing})
+
+
+def _with_cuda_numbers(telemetry: Telemetry, devices: Sequence[TrainingDevice]) -> Telemetry:
+    """Return the samples with the number that each GPU has in a rank; the same object if it trains on none of them.
+
+    Args:
+        telemetry: of the rank's node.
+        devices: the rank's, in the order of its numbers.
+    """
+    numbered = tuple(replace(one, cuda_index=_number(one, devices)) for one in telemetry.devices)
+    if all(one.cuda_index is None for one in numbered):
+        return telemetry
+    return replace(telemetry, devices=numbered)
+
+
+def _number(sampled: DeviceTelemetry, devices: Sequence[TrainingDevice]) -> int | None:
+    found = [number for number, one in enumerate(devices) if _is_same(sampled, one)]
+    return found[0] if len(found) == 1 and not sampled.split else None
+
+
+def _is_same(sampled: DeviceTelemetry, device: TrainingDevice) -> bool:
+    """Whether both are one GPU. A slice shares the bus with its GPU, so the bus decides only without a UUID."""
+    if device.uuid is not None:
+        return known_name(device.uuid) == sampled.uuid
+    return device.pci_bus_id is not None and known_name(device.pci_bus_id) == sampled.pci_bus_id

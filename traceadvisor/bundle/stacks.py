@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from traceadvisor.bundle.private import Private
+from traceadvisor.bundle.layout import Private
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import Sampled, SampledFrame, SampledStack, StackSamples, Tallies

@@ -18,7 +18,7 @@ from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
-from traceadvisor.system.installed import check_installed
+from traceadvisor.system.check import check_installed
 
 if TYPE_CHECKING:
     from traceadvisor.recording.children.rendezvous import TrainedChildren

@@ -6,8 +6,7 @@ import textwrap
 
 from traceadvisor.config import type_words
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.catalogue import threshold_types
-from traceadvisor.judging.rule_texts import in_one_line, rule_text
+from traceadvisor.judging.catalogue import in_one_line, rule_text, threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.model.rule_text import RuleSection
 from traceadvisor.results.report_schema import field_docs

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
+from traceadvisor.system.check import check_installed
 from traceadvisor.system.cores import usable_cores
-from traceadvisor.system.installed import check_installed
 
 NOTHING_RECORDED = 3
 """Exit code of a capture whose script succeeded; the report says why."""

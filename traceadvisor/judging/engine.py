@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from traceadvisor import __version__
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.judging.cost import with_cost, with_worth
-from traceadvisor.judging.description import Description
-from traceadvisor.judging.popular_fixes import not_worth_doing, with_fix_replayed
-from traceadvisor.judging.ranking import ranked, with_severity
+from traceadvisor.judging.catalogue import all_rules, rule_texts
+from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
+from traceadvisor.judging.recording import Description
 from traceadvisor.judging.rows import in_rows
-from traceadvisor.judging.rule_texts import rule_texts
 from traceadvisor.judging.run_rule import Judged, lawful_outcome
-from traceadvisor.model.findings import Clear, Failed, Finding, Found, Silenced, Skipped
+from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
+from traceadvisor.model.findings import Clear, Estimate, Failed, Finding, Found, Silenced, Skipped
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import (
     FoundFigures,
@@ -116,12 +115,12 @@ def assess(
             *(RecordingNote(note, None) for note in health.notes),
             *(RecordingNote(note, one.recording.id) for one in judgements for note in one.notes),
         ),
-        recordings=tuple(with_cost(one.recording, settings.price) for one in judgements),
+        recordings=tuple(_with_cost(one.recording, settings.price) for one in judgements),
         findings=tuple(
             replace(
-                with_worth(row, recordings[row.recording_ids[0]], settings.price),
+                _with_worth(row, recordings[row.recording_ids[0]], settings.price),
                 by_recording=tuple(
-                    with_worth(case, recordings[case.recording_ids[0]], settings.price) for case in row.by_recording
+                    _with_worth(case, recordings[case.recording_ids[0]], settings.price) for case in row.by_recording
                 ),
             )
             for row in in_rows((*alone, *of_ranks), recordings.values())
@@ -180,3 +179,54 @@ def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
 def _is_unusable(recording: Recording) -> bool:
     """Whether no step time is known."""
     return recording.mean_step_ns is None and recording.undisturbed_median_step_ns is None
+
+
+_Row = TypeVar("_Row", bound=RecordedFinding)
+
+_SECONDS_PER_HOUR = 3600
+_MILLION = 1_000_000
+
+
+def _with_cost(recording: Recording, price: Price | None) -> Recording:
+    """The recording with the cost of its run, if a price is set."""
+    return replace(recording, cost=_cost(recording, price)) if price else recording
+
+
+def _with_worth(row: _Row, recording: Recording, price: Price | None) -> _Row:
+    """The finding with its saving in money, if a price is set and there is a saving."""
+    saving, cost = row.finding.saving, _cost(recording, price) if price else None
+    if cost is None or not saving.expected_ns or not row.step_ns:
+        return row
+    return replace(row, worth=worth(cost, saving, row.step_ns))
+
+
+def _cost(recording: Recording, price: Price) -> RunCost | None:
+    """The cost of the run; None without a GPU, because the price is per GPU."""
+    if recording.gpu_count is None:
+        return None
+    return run_cost(price, recording.gpu_count, recording.rank_count, recording.samples_per_s)
+
+
+def run_cost(price: Price, gpu_count: int, rank_count: int, rank_samples_per_s: float | None) -> RunCost:
+    """The cost of a run, assuming that all ranks train at the speed of this one."""
+    per_million = None
+    if rank_samples_per_s:
+        hours = _MILLION / (rank_samples_per_s * rank_count) / _SECONDS_PER_HOUR
+        per_million = price.per_gpu_hour * gpu_count * hours
+    return RunCost(price, gpu_count, per_million)
+
+
+def worth(cost: RunCost, saving: Estimate, step_ns: float) -> Worth:
+    """A saving in money: its share of the step, applied to the cost."""
+    return Worth(
+        cost.price.currency,
+        _amounts(cost.per_hour, saving, step_ns),
+        None if cost.per_million_samples is None else _amounts(cost.per_million_samples, saving, step_ns),
+    )
+
+
+def _amounts(whole: float, saving: Estimate, step_ns: float) -> Amounts:
+    low, expected, high = (
+        whole * min(part / step_ns, 1.0) for part in (saving.low_ns, saving.expected_ns, saving.high_ns)
+    )
+    return Amounts(low, expected, high)

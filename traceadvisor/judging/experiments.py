@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from traceadvisor.errors import InputError
-from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
+from traceadvisor.model.experiment import FILE, ExperimentResult, MeasuredFix
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordedFinding, Recording, RecordingNote, Report
-from traceadvisor.results.experiment_files import experiments_at
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 MOST_FOUND = 20
@@ -33,7 +32,7 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
     found: list[ExperimentResult] = []
     notes: list[HealthNote] = []
     inside = [path.resolve() for path in paths]
-    for file in reversed(experiments_at(paths)):
+    for file in reversed(_experiments_at(paths)):
         if len(found) == MOST_FOUND:
             break
         is_given = any(file == path or path in file.parents for path in inside)
@@ -108,3 +107,23 @@ def _with(case: Case, measured: Measured) -> Case:
     rule, change = case.finding.rule.id, case.finding.fix.change or ""
     found = (measured.get((recording, rule, change)) for recording in case.recording_ids)
     return replace(case, measured=next((one for one in found if one), None))
+
+
+def _experiments_at(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The results at some paths, in the folders there, and in the folders beside them; the newest last."""
+    files: dict[Path, int] = {}
+    for path in paths:
+        folders = (path, *_folders(path), *_folders(path.absolute().parent)) if path.is_dir() else (path.parent,)
+        for file in [path] if path.name == FILE else [folder / FILE for folder in folders]:
+            try:
+                files[file.resolve()] = file.stat().st_mtime_ns
+            except OSError:
+                continue
+    return tuple(sorted(files, key=lambda file: (files[file], file)))
+
+
+def _folders(folder: Path) -> Sequence[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return ()

@@ -16,9 +16,9 @@ from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.description import get_ready
 from traceadvisor.judging.engine import Judgement, judge
 from traceadvisor.judging.ranks import waits
+from traceadvisor.judging.recording import get_ready
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Found
 from traceadvisor.model.health import Health, HealthNote

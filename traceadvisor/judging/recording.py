@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log
 from statistics import median
+from typing import Any
 
-from traceadvisor.analysis.memory.operator_memory import memory_by_operator
-from traceadvisor.analysis.memory.step_memory import memory_over_time
+from traceadvisor.analysis.memory.step_memory import memory_by_operator, memory_over_time
 from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.origins import category_origins
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
-from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, Recording
+from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import OperatorMemory
 from traceadvisor.statistics import error_of_middle
+from traceadvisor.system.executor import Aside
 
 MOST_TABLE_ROWS = 40
 """Maximum rows of the kernel and operator tables. The remaining rows take little time."""
@@ -131,3 +131,82 @@ def _step_error(facts: Facts) -> float | None:
     if facts.run.timing.undisturbed_ns is not None:
         return facts.run.timing.error_share
     return error_of_middle([log(step.duration_ns) for step in facts.steps.typical if step.duration_ns])
+
+
+_CATEGORY_ROWS = 8
+"""Rows of a table about a category, besides the one for all others."""
+
+_FINDING_ROWS = 4
+"""Rows of a table about a finding, which is narrower already."""
+
+
+def category_origins(facts: Facts) -> Mapping[Category, Origins]:
+    """Origins of the time of each category, over the typical steps; categories without time are left out."""
+    windows = facts.steps.typical_windows  # claims leave out start-up, the breakdown does not
+    inside = {category: spans & windows for category, spans in facts.partition.items()}
+    return {category: facts.origins(spans, _CATEGORY_ROWS) for category, spans in inside.items() if spans}
+
+
+def claim_origins(facts: Facts, claims: SpanSet) -> Origins:
+    """Origins of the time that a finding claims."""
+    about_all = bool(claims - facts.steps.typical_windows)  # a rule on what happens in some steps only
+    step_count = facts.of_all_steps.step_count if about_all else facts.step_count
+    return facts.attribution.origins(claims, step_count, _FINDING_ROWS)
+
+
+_FACTS = "facts"
+
+
+class Description:
+    """The description of one recording."""
+
+    def __init__(self, facts: Facts, aside: Aside | None = None) -> None:
+        """Begin to describe a recording.
+
+        Args:
+            facts: its facts, none of them computed yet if there is another process.
+            aside: the other process.
+        """
+        self._facts, self._aside = facts, aside
+        self._begun = aside.begin(_MakeTables(facts)) if aside else 0
+
+    def with_findings(self, rows: Sequence[RecordedFinding]) -> tuple[Recording, tuple[RecordedFinding, ...]]:
+        """The recording as the report shows it, and its findings, each with the origins of the time that it claims."""
+        recording = without_tables(self._facts)  # first: the other process still makes tables
+        claims = tuple(row.finding.claims for row in rows if row.finding.claims)
+        asked = self._aside.begin(_FindOrigins(claims)) if self._aside else 0
+        tables = self._aside.outcome(self._begun) if self._aside else None
+        found = self._aside.outcome(asked) if self._aside else None
+        if not isinstance(tables, Tables):
+            tables = tables_of(self._facts)
+        origins = iter(found if isinstance(found, list) else [claim_origins(self._facts, one) for one in claims])
+        findings = tuple(
+            replace(row, finding=replace(row.finding, origins=next(origins))) if row.finding.claims else row
+            for row in rows
+        )
+        return with_tables(recording, tables), findings
+
+
+def get_ready(_: dict[str, Any]) -> None:
+    """A task of the other process: to receive it, the process imports what a description needs."""
+
+
+@frozen(eq=False)
+class _MakeTables:
+    """Makes the tables of a recording in the other process."""
+
+    facts: Facts
+
+    def __call__(self, kept: dict[str, Any]) -> Tables:
+        kept[_FACTS] = self.facts
+        return tables_of(self.facts)
+
+
+@frozen(eq=False)
+class _FindOrigins:
+    """Finds in the other process where some time of the same recording comes from."""
+
+    claims: tuple[SpanSet, ...]
+
+    def __call__(self, kept: dict[str, Any]) -> list[Origins]:
+        return [claim_origins(kept[_FACTS], one) for one in self.claims]

@@ -20,7 +20,7 @@ from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, options
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
 from traceadvisor.parsing.second_part import SecondPart
-from traceadvisor.text.secret_members import secrets_in
+from traceadvisor.text.documents import secrets_in
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a smaller sum comes from a clock since boot, not a date."""

@@ -17,8 +17,7 @@ import msgspec
 
 from traceadvisor.bundle.batches import LARGEST_BATCHES_BYTES, BatchLog, batch_rows
 from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, UNREADABLE
-from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind
-from traceadvisor.bundle.private import Private, private_fields
+from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind, Private, private_fields
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
 from traceadvisor.bundle.stacks import (
     LARGEST_STACKS_BYTES,

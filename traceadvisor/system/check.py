@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from importlib.util import find_spec
 
+from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
 
 
@@ -31,3 +33,11 @@ class Check:
 
     remedy: str | None = None
     """How to fix it; None if nothing is lost or nothing helps."""
+
+
+def check_installed(*names: str) -> None:
+    """Raise a UsageError that names the command to install them if some of these modules are missing."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        is_or_are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{' and '.join(missing)} {is_or_are} not installed. Run: pip install 'traceadvisor[capture]'")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.analysis.communication.bandwidth import bus_factor
-from traceadvisor.analysis.communication.kinds import kind_named
+from traceadvisor.analysis.communication.collectives import bus_factor, kind_named
 from traceadvisor.model.communication import CollectiveKind
 from traceadvisor.model.events import Kind
 from traceadvisor.parsing.columns.categories import kind_of

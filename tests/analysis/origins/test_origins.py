@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, MAIN, Generation, TraceBuilder
 from traceadvisor.facts import Facts
-from traceadvisor.judging.origins import category_origins
+from traceadvisor.judging.recording import category_origins
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.trace import Origin

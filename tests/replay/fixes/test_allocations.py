@@ -10,7 +10,7 @@ from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.allocations import CachedMemory
+from traceadvisor.replay.fixes.host_work import CachedMemory
 from traceadvisor.replay.what_if import Scenario
 
 

@@ -8,7 +8,7 @@ from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.built_on_device import BuiltOnDevice
+from traceadvisor.replay.fixes.host_work import BuiltOnDevice
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Scenario
 

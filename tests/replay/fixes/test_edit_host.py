@@ -9,7 +9,7 @@ import numpy as np
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, with_work_us
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.edit_host import fetches, is_loading, scaled, slowed, work_inside
+from traceadvisor.replay.fixes.host_work import fetches, is_loading, scaled, slowed, work_inside
 from traceadvisor.replay.step_graph import StepGraph
 
 

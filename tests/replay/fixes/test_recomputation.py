@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.recomputation import WithoutRecomputation
+from traceadvisor.replay.fixes.spared_work import WithoutRecomputation
 from traceadvisor.replay.what_if import Scenario
 
 

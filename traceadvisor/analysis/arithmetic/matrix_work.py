@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.analysis.arithmetic.alignment import NOTHING, contiguous, has_strides
 from traceadvisor.analysis.arithmetic.convolutions import BACKWARD
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
@@ -62,7 +61,7 @@ class MatrixWork:
     """Rows, columns and inner size of a matrix product, shape ``(n, 3)``; 0 for other work."""
 
     contiguous: Int64
-    """Sizes of a matrix product that need alignment, shape ``(n, 6)``, as :class:`Contiguous` orders them; 0 where
+    """Sizes of a matrix product that need alignment, shape ``(n, 6)``, as :class:`_Contiguous` orders them; 0 where
     unknown."""
 
     device_ns: Int64
@@ -157,8 +156,8 @@ def _contiguous(  # noqa: PLR0913, PLR0917  # what was found of the calls
     """Return the sizes that need alignment; without strides, factors in the backward pass are unknown."""
     firsts = [each.first_factor for each in called]
     pairs = list(zip(inputs, firsts, strict=True))
-    found = [NOTHING if first is None else contiguous(given, first) for given, first in pairs]
-    sure = np.array([first is not None and has_strides(given, first) for given, first in pairs], np.bool_)
+    found = [_NOTHING if first is None else contiguous(given, first) for given, first in pairs]
+    sure = np.array([first is not None and _has_strides(given, first) for given, first in pairs], np.bool_)
     sizes = np.array([each.sizes for each in found], np.int64).reshape(-1, 6)[group]
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[trace.events.name_id[tree.rows]]
     transposed = (tree.nearest(backward)[calls.outer] != NONE) & ~sure[group]
@@ -261,3 +260,54 @@ def _kernels(trace: Trace, launches: Launches, nearest: Int64, is_innermost: Mas
     operator = nearest[call_operators(events)[calls]]
     counted = np.append(is_innermost, False)[operator] & (operator != NONE)  # a value, not a flag
     return rows[counted], operator[counted]
+
+
+@frozen
+class _Contiguous:
+    """Sizes in elements that each matrix of a product needs aligned; 0 where unknown, and for vectors."""
+
+    first: tuple[int, int] = (0, 0)
+    """Of the first factor: the contiguous size, and the distance between rows."""
+
+    second: tuple[int, int] = (0, 0)
+    result: tuple[int, int] = (0, 0)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """All of them, shape ``(6,)``."""
+        return (*self.first, *self.second, *self.result)
+
+
+_NOTHING = _Contiguous()
+
+
+def contiguous(inputs: Inputs, first: int) -> _Contiguous:
+    """Return the sizes of a product whose factors are inputs ``first`` and ``first + 1``; the result is row-major.
+
+    Without recorded strides, only the result is known, and the first factor of a forward product, which is row-major in
+    practice. Callers must leave out the latter in the backward pass, where factors are transposed.
+    """
+    left, right = inputs.shape(first), inputs.shape(first + 1)
+    if len(left) < 2 or len(right) != len(left):
+        return _NOTHING
+    columns = right[-1]
+    result = (columns, columns) if left[-2] > 1 else (0, 0)
+    if not inputs.stride(first) or not inputs.stride(first + 1):
+        return _Contiguous((left[-1], left[-1]) if left[-2] > 1 else (0, 0), (0, 0), result)
+    return _Contiguous(_along(left, inputs.stride(first)), _along(right, inputs.stride(first + 1)), result)
+
+
+def _has_strides(inputs: Inputs, first: int) -> bool:
+    """Return whether the strides of both factors were recorded."""
+    return bool(inputs.stride(first)) and bool(inputs.stride(first + 1))
+
+
+def _along(shape: Shape, stride: Shape) -> tuple[int, int]:
+    """Return the contiguous size of the last two dimensions and the distance between its rows."""
+    rows, columns = shape[-2:]
+    by_row, by_column = stride[-2:]
+    if min(rows, columns) < 2:
+        return 0, 0  # a vector
+    if by_column == 1:
+        return columns, by_row
+    return (rows, by_column) if by_row == 1 else (0, 0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 
 import numpy as np
 
-from traceadvisor.analysis.communication.bandwidth import LARGE_MESSAGE_BYTES, bus_factor
-from traceadvisor.analysis.communication.kinds import kind_named
 from traceadvisor.analysis.communication.purposes import purposes_of
 from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.observation import Observation
@@ -320,3 +319,65 @@ def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> In
     position = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
     inside = (position >= 0) & (events.start_ns[rows] < np.append(ends, 0)[position])
     return np.where(inside, position, NONE)
+
+
+_NOT_LETTERS = re.compile(r"[^a-z]")
+
+_NAMES = (
+    ("barrier", CollectiveKind.BARRIER),
+    ("alltoall", CollectiveKind.ALL_TO_ALL),
+    ("reducescatter", CollectiveKind.REDUCE_SCATTER),
+    ("allgather", CollectiveKind.ALL_GATHER),
+    ("allreduce", CollectiveKind.ALL_REDUCE),
+    ("crossdevicereduce", CollectiveKind.ALL_REDUCE),
+    ("quickreduce", CollectiveKind.ALL_REDUCE),
+    ("oneshotreduce", CollectiveKind.ALL_REDUCE),
+    ("broadcast", CollectiveKind.BROADCAST),
+    ("sendrecv", CollectiveKind.SEND_RECEIVE),
+)
+"""Parts of names without their separators, most specific first. Torch writes ``_allgather_base`` and ``all_to_allv``,
+NCCL ``AllGather``, ranges ``nccl:all_reduce``."""
+
+_WORDS = {
+    "send": CollectiveKind.SEND_RECEIVE,
+    "recv": CollectiveKind.SEND_RECEIVE,
+    "isend": CollectiveKind.SEND_RECEIVE,
+    "irecv": CollectiveKind.SEND_RECEIVE,
+    "reduce": CollectiveKind.REDUCE,
+    "dispatch": CollectiveKind.ALL_TO_ALL,
+    "combine": CollectiveKind.ALL_TO_ALL,
+    "notify": CollectiveKind.ALL_TO_ALL,
+}
+"""Whole words. DeepEP names the halves of its all-to-all ``dispatch`` and ``combine``, and what precedes them
+``cached_notify``."""
+
+
+def kind_named(name: str) -> CollectiveKind:
+    """Return the kind that a name tells; OTHER if it tells none."""
+    lower = name.lower()
+    letters = _NOT_LETTERS.sub("", lower)
+    for part, kind in _NAMES:
+        if part in letters:
+            return kind
+    return next((_WORDS[word] for word in _NOT_LETTERS.sub(" ", lower).split() if word in _WORDS), CollectiveKind.OTHER)
+
+
+LARGE_MESSAGE_BYTES = 4 << 20
+"""Smallest message whose time is mostly transfer: below, start-up cost is a noticeable part of it."""
+
+
+def bus_factor(kind: CollectiveKind, group_size: int | None) -> float | None:
+    """Return the ratio of bus bandwidth to algorithm bandwidth; None if it depends on an unknown group size.
+
+    Reductions inside the network's switches need fewer transfers; a recording does not show them, so the figure is
+    then too high.
+    """
+    match kind:
+        case CollectiveKind.BROADCAST | CollectiveKind.REDUCE | CollectiveKind.SEND_RECEIVE:
+            return 1.0
+        case CollectiveKind.ALL_REDUCE if group_size:
+            return 2 * (group_size - 1) / group_size
+        case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER | CollectiveKind.ALL_TO_ALL if group_size:
+            return (group_size - 1) / group_size
+        case _:
+            return None

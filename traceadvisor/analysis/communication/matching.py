@@ -8,8 +8,10 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import Kind
 from traceadvisor.model.ranks import CollectiveCalls
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
 
 
 @frozen(eq=False)
@@ -82,3 +84,23 @@ def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
 def _are_alike(ranks: Sequence[CollectiveCalls], rows: Sequence[Int64]) -> bool:
     """Whether the ranks have collectives of the same kinds in the same order."""
     return len({tuple(one.kind[mine].tolist()) for one, mine in zip(ranks, rows, strict=True)}) == 1
+
+
+_LEAST_WAIT_NS = 50_000
+"""A shorter pause between two transfers of a collective is its algorithm's."""
+
+_OVER_NETWORK = "RDMA"
+"""Prefix of steps over a network. There, a rank also waits while its data is on the way."""
+
+
+def recorded_waits(trace: Trace, device: int | None) -> SpanSet:
+    """Return the time of a device's collectives in which none of their transfers runs; empty if none were recorded."""
+    events = trace.events
+    if not (transfers := events.rows(Kind.TRANSFER)).size or any(map(_is_over_network, trace.names)):
+        return SpanSet.empty()
+    sending, collectives = (rows[events.device[rows] == device] for rows in (transfers, events.rows(Kind.COLLECTIVE)))
+    return (events.spans(collectives) - events.spans(sending)).lasting(_LEAST_WAIT_NS)
+
+
+def _is_over_network(name: str) -> bool:
+    return name.startswith(_OVER_NETWORK)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.trace import Trace
 
 _MOST_INT32 = 1 << 30
 """Fewer calls are numbered in 32 bits, which takes half the memory."""
@@ -261,3 +263,24 @@ def is_crossed(starts_ns: Int64, ends_ns: Int64, instants_ns: Int64) -> Mask:
     first = np.searchsorted(instants_ns, starts_ns, side="right")
     crossed: Mask = np.searchsorted(instants_ns, ends_ns, side="left") > first
     return crossed
+
+
+def backward_passes(trace: Trace, training: int, nodes: Int64) -> ThreadSpans:
+    """Return the time of backward passes on other threads than the training thread, disjoint and in order.
+
+    From one node to the next, the thread of the next node runs, if the training thread begins nothing in between.
+
+    Args:
+        trace: the recording.
+        training: the training thread.
+        nodes: rows of the nodes of backward passes, ascending.
+    """
+    events = trace.events
+    nodes = nodes[events.thread[nodes] != training]
+    starts, runs = first_come(events.start_ns[nodes], events.end_ns[nodes])
+    ends = events.end_ns[nodes[runs]]
+    host = events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
+    begun_ns = events.start_ns[host[events.thread[host] == training]]
+    before = np.append(starts[:1], ends[:-1])
+    goes_on = np.searchsorted(begun_ns, before) == np.searchsorted(begun_ns, starts)
+    return ThreadSpans(events.thread[nodes[runs]], np.where(goes_on, before, starts), ends)

@@ -9,8 +9,7 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.replay.fixes.data_wait import LOADING
-from traceadvisor.replay.fixes.edit_host import is_loading, slowed
-from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, is_loading, slowed
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

@@ -11,7 +11,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, EventTable
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.edit_host import work_inside
+from traceadvisor.replay.fixes.host_work import work_inside
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS, WORKER_FACTOR
 from traceadvisor.frozen import frozen
-from traceadvisor.replay.fixes.edit_host import fetches, is_loading, slowed
+from traceadvisor.replay.fixes.host_work import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

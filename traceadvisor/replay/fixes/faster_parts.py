@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.events import Kind
-from traceadvisor.replay.fixes.edit_host import is_loading, scaled, slowed
+from traceadvisor.replay.fixes.host_work import is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
 from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Float64, Int64, Mask, among
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.edit_host import scaled, work_inside
-from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.fixes.waits import WithoutWaits
+from traceadvisor.replay.step_graph import Action, HostTasks, Phase, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 REMOVED_SHARE = {Scenario.LOW: 0.5, Scenario.EXPECTED: 0.9, Scenario.HIGH: 1.0}
@@ -32,3 +35,90 @@ class WithoutHostWork(Edit):
         """Remove a share of the work in the spans. Calls keep their time."""
         removed_ns = scaled(work_inside(graph, self.spans), REMOVED_SHARE[scenario])
         return replace(graph, host=replace(graph.host, work_ns=graph.host.work_ns - removed_ns))
+
+
+def is_loading(host: HostTasks) -> Mask:
+    """Whether each host task runs inside the data loader."""
+    loading: Mask = host.phase == Phase.LOADING
+    return loading
+
+
+def slowed(host: HostTasks, factor: Float64 | float) -> HostTasks:
+    """The host tasks with their work and calls multiplied by a factor, or by one factor per task."""
+    return replace(host, work_ns=scaled(host.work_ns, factor), call_ns=scaled(host.call_ns, factor))
+
+
+def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
+    """For each host task, the nanoseconds of its work that lie in some recorded spans.
+
+    The result is the recorded time, limited to the remaining work of the task.
+    """
+    until_ns = graph.recorded_ns
+    inside_ns = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
+    limited_ns: Int64 = np.minimum(inside_ns, graph.host.work_ns)
+    return limited_ns
+
+
+def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:
+    """Durations times a factor, in whole nanoseconds."""
+    result: Int64 = np.rint(durations_ns * factor).astype(np.int64)
+    return result
+
+
+def fetches(host: HostTasks) -> tuple[Int64, Int64]:
+    """The last host task of each batch fetch, and the host time of each fetch in nanoseconds."""
+    loading = is_loading(host)
+    last = ~np.append(loading[1:], False)
+    ends = np.flatnonzero(loading & last & np.isin(host.action, (Action.NOTHING, Action.FETCH)))
+    spent_ns: Int64 = np.cumsum(np.where(loading, host.work_ns + host.call_ns, 0))[ends]
+    return ends, np.diff(spent_ns, prepend=0)
+
+
+@frozen(eq=False)
+class CachedMemory(Edit):
+    """Memory comes from PyTorch's caching allocator: no call allocates from the driver or frees to it."""
+
+    calls: SpanSet
+    """When the host was inside such calls, in nanoseconds since the first event of the trace."""
+
+    rows: frozenset[int]
+    """Rows of the event table: these calls; some wait for the device."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """Remove the calls' own time and their waits."""
+        host = WithoutWaits(self.rows).applied(WithoutHostWork(self.calls).applied(graph, scenario), scenario).host
+        mine = among(host.row, np.fromiter(self.rows, np.int64, len(self.rows)))
+        left_ns = np.where(mine, host.call_ns - scaled(host.call_ns, REMOVED_SHARE[scenario]), host.call_ns)
+        is_work = mine & (host.action == Action.NOTHING)  # it no longer makes a call that takes time
+        work_ns = np.where(is_work, host.work_ns + left_ns, host.work_ns)
+        return replace(graph, host=replace(host, work_ns=work_ns, call_ns=left_ns))
+
+
+_KERNEL_NS = 5_000
+"""Maximum time of a kernel that fills a tensor, an assumption. Writing device memory is much faster than the copy."""
+
+
+@frozen(eq=False)
+class BuiltOnDevice(Edit):
+    """A kernel replaces the creation of a tensor on the host and its copy."""
+
+    made: SpanSet
+    """When the host created the tensors, in nanoseconds since the first event of the trace."""
+
+    copies: Int64
+    """Rows of the event table: the copies."""
+
+    calls: frozenset[int]
+    """Rows of the calls that copy or wait for a copy."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """Remove the host work and the waits for copies; copies take the time of a short kernel."""
+        graph = WithoutHostWork(self.made).applied(graph, scenario)
+        graph = WithoutWaits(self.calls).applied(graph, scenario)
+        short_ns = np.minimum(graph.device.duration_ns, _KERNEL_NS)
+        duration_ns = np.where(among(graph.device.row, self.copies), short_ns, graph.device.duration_ns)
+        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))

@@ -11,7 +11,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.edit_host import is_loading, scaled, slowed, work_inside
+from traceadvisor.replay.fixes.host_work import is_loading, scaled, slowed, work_inside
 from traceadvisor.replay.step_graph import Action, Phase, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 

@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING
-from traceadvisor.replay.fixes.edit_host import fetches, is_loading, scaled, slowed
+from traceadvisor.replay.fixes.host_work import fetches, is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph, Workers
 from traceadvisor.replay.what_if import Edit, Scenario
 

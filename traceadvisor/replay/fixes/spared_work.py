@@ -10,7 +10,8 @@ import numpy as np
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE
-from traceadvisor.replay.fixes.edit_host import slowed
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.host_work import WithoutHostWork, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -63,3 +64,20 @@ def _launches_only(graph: StepGraph, chosen: Mask) -> Mask:
         before[np.where(launching, first + count, 0)] - before[np.where(launching, first, 0)] == count
     )
     return only
+
+
+@frozen(eq=False)
+class WithoutRecomputation(Edit):
+    """No block of the forward pass runs again in the backward pass."""
+
+    rows: Int64
+    """Rows of the event table: the device operations of these blocks, in any order, shape ``(k,)``."""
+
+    spans: SpanSet
+    """Host time of these blocks."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """Remove the operations and a share of the host work."""
+        return WithoutHostWork(self.spans).applied(SparedWork(self.rows).applied(graph, scenario), scenario)

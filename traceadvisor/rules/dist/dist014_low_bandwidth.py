@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.analysis.communication.bandwidth import LARGE_MESSAGE_BYTES
-from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.analysis.communication.collectives import LARGE_MESSAGE_BYTES, Collectives
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, device_row
 from traceadvisor.hardware.pcie_link import peer_bytes_per_s

@@ -21,14 +21,14 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.gpu.fused_optimizers import (
+from traceadvisor.rules.gpu.optimizer_on_cpu import (
     NO_OPTIMIZER,
     best_setting,
+    check_on_cpu,
     fastest_setting,
     fused_fix,
     optimizer_name,
 )
-from traceadvisor.rules.gpu.optimizer_on_cpu import check_on_cpu
 
 FOREACH_MEMORY = "foreach=True needs memory for intermediate results, about the size of the parameters."
 

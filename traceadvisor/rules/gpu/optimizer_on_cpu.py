@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps
 from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Clear, Effort, Estimate, Evidence, Facts, Outcome, Skipped, Unit
-from traceadvisor.rules.gpu.fused_optimizers import HAS_FUSED, NO_OPTIMIZER, fused_fix, optimizer_name
-from traceadvisor.rules.torch_api import Version, version_of
+from traceadvisor.rules.base import Clear, Effort, Estimate, Evidence, Facts, Fix, Outcome, Part, Skipped, Unit
+from traceadvisor.rules.torch_api import Version, has_api, version_of
 
 FUSED_ON_CPU: Version = (2, 4)
 """First torch version whose fused optimizers run on CPUs: https://github.com/pytorch/pytorch/pull/123074 (Adam, AdamW),
@@ -36,7 +36,7 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
         label = "time in short optimizer operators and between them"
         return Clear(label, facts.share(cost), min_share, Unit.SHARE)
     version = version_of(facts.settings.torch_version)
-    if optimizer not in HAS_FUSED or (version is not None and version < FUSED_ON_CPU):
+    if optimizer not in _HAS_FUSED or (version is not None and version < FUSED_ON_CPU):
         return Skipped(f"{optimizer} has no fused version for the CPU in this version of torch.")
     doubt = "how long the fused update takes on this CPU is unknown"
     fix = fused_fix("Update all parameters with one operator", optimizer, "fused")
@@ -59,3 +59,52 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
         locations=facts.locations(np.append(short[:1], steps.rows[:1])),
         caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
     )
+
+
+NO_OPTIMIZER = "No Optimizer.step was recorded: the recording shows no training, or only GPU activity."
+
+_HAS_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+"""Optimizers that support ``fused=True`` on GPUs: https://docs.pytorch.org/docs/stable/optim.html, "Algorithms". Which
+torch versions do is in ``torch_api.py``; before 2.13, fused Adagrad only runs on CPUs."""
+
+_KEEP = "# keep your other arguments"
+
+_HAS_FOREACH = _HAS_FUSED | {"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop"}
+"""Optimizers that support ``foreach=True``; LBFGS, Muon, SparseAdam and those of other libraries do not."""
+
+
+def optimizer_name(facts: Facts, steps: Int64) -> str:
+    """Return the class name of the first optimizer; ``steps`` are the rows of its steps."""
+    first: str = facts.trace.names[facts.trace.events.name_id[steps[0]]]
+    return first.removeprefix(STEP_PREFIX).removesuffix(".step")
+
+
+def fastest_setting(optimizer: str, version: str | None) -> str | None:
+    """Return the fastest setting that the optimizer has in a torch version; None if it has none.
+
+    Adagrad's fused kernels are new, so an unknown version counts as without them.
+    """
+    if optimizer not in _HAS_FOREACH:
+        return None
+    has_fused = optimizer in _HAS_FUSED and has_api(version, f"{optimizer}(fused=)")
+    is_fused = has_fused and (version is not None or optimizer != "Adagrad")
+    return "fused" if is_fused else "foreach"
+
+
+def fused_fix(summary: str, optimizer: str, setting: str | None) -> Fix:
+    """Return the fix, not simulated yet; without a setting, its code is unknown."""
+    if setting is None:
+        return Fix(summary, needs=frozenset({Part.BACKWARD}))
+    change = f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, {setting}=True)  {_KEEP}"
+    return Fix(summary, change, settings={setting: True}, needs=frozenset({Part.BACKWARD}))
+
+
+def best_setting(facts: Facts, optimizer: str) -> str | None:
+    """Return the captured setting if the optimizer has no faster one; None if it has, or if the setting is unknown."""
+    settings = facts.settings
+    if settings.optimizer != optimizer:
+        return None
+    if settings.optimizer_fused:
+        return "fused=True"
+    fastest = fastest_setting(optimizer, settings.torch_version)
+    return "foreach=True" if settings.optimizer_foreach and fastest == "foreach" else None

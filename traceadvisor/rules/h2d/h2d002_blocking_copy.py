@@ -4,8 +4,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.waits import WithoutWaits
 from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.h2d.blocking_uploads import blocking_uploads
-from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
+from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart, blocking_uploads
 
 
 @frozen

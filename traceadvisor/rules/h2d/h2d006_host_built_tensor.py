@@ -6,7 +6,7 @@ from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
-from traceadvisor.replay.fixes.built_on_device import BuiltOnDevice
+from traceadvisor.replay.fixes.host_work import BuiltOnDevice
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.h2d.host_built import HostBuilt, host_built
 

@@ -29,8 +29,14 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.idle.python_sites import MOST_SITES, lines_of, own_sites, python_places, some_of
-from traceadvisor.rules.idle.small_operators import SmallOperators
+from traceadvisor.rules.idle.small_operators import (
+    MOST_SITES,
+    SmallOperators,
+    lines_of,
+    own_sites,
+    python_places,
+    some_of,
+)
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 LESS_OFTEN = "Run this code less often than every step, on whole tensors instead of in loops, or in another process"

@@ -20,12 +20,14 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.idle.slow_step_content import SlowContent, are_updates, slow_content
 from traceadvisor.rules.idle.step_outliers import (
     Outliers,
+    SlowContent,
+    are_updates,
     find_outliers,
     periodic_outliers,
     recorded_lengths,
+    slow_content,
     undisturbed_lengths,
 )
 

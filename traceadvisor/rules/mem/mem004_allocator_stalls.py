@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import FEWEST_STEPS
-from traceadvisor.replay.fixes.allocations import CachedMemory
+from traceadvisor.replay.fixes.host_work import CachedMemory
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 MOST_LOCATIONS = 3

@@ -7,7 +7,7 @@ from traceadvisor.analysis.operators.recomputed import Recomputed, recomputed
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.replay.fixes.recomputation import WithoutRecomputation
+from traceadvisor.replay.fixes.spared_work import WithoutRecomputation
 from traceadvisor.replay.what_if import Edit
 from traceadvisor.rules.base import (
     Clear,
