@@ -1,4 +1,7 @@
-"""The base classes of rules, and the types that rules use."""
+"""The base classes of rules, and the types that rules use.
+
+The rules of this package take what a rule says from ``model.findings``; plugins find that here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (
     LEAST_JUDGED_SHARE,
@@ -59,6 +63,7 @@ __all__ = [
     "RuleMeta",
     "Skipped",
     "Unit",
+    "frozen",
 ]
 
 

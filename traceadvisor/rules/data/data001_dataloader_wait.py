@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
     TAKES_USUAL_TIME,
     Limit,
@@ -45,7 +44,6 @@ class DataLoaderWait(Rule):
     threshold."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(_summary(facts), what_if=NoDataWait())

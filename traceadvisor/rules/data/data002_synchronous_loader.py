@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.data.loading_sites import loading_sites
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import Limit, core_caveats, cost_evidence, loading_limit
 
 MOST_SITES = 3
@@ -50,7 +49,6 @@ class SynchronousLoader(Rule):
     """Share of the step. Below it, loading in the training process does no harm. Same value as for DATA001."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check the type of the data loader, its exposed time, and whether workers hide it."""
         loader = facts.needed(facts.observation.loader, Input.LOADER)
         loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         wait = facts.claim(Category.DATA_WAIT)

@@ -2,24 +2,9 @@ from __future__ import annotations
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
     Limit,
     core_caveats,
@@ -69,7 +54,6 @@ class WorkerCount(Rule):
     """Multiple of the needed number that counts as too many. Less is a reasonable reserve."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the current number of workers with the needed number."""
         workers = facts.run.worker_count
         if workers is None:
             return Skipped("The number of loader workers is unknown.")

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.data.batch_cost import CostSource
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
     HEAVY_COLLATE_SHARE,
     TAKES_USUAL_TIME,
@@ -52,7 +51,6 @@ class CpuBoundPreprocessing(Rule):
     batches were not timed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for a data wait, and whether cores limit the loading."""
         wait, curve, limit = facts.claim(Category.DATA_WAIT), facts.worker_curve, loading_limit(facts)
         if curve is None or curve.cost.source is not CostSource.CLOCKS:
             return self._by_samples(facts, wait)

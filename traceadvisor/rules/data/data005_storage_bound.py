@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, storage_share
 
 
@@ -35,7 +34,6 @@ class StorageBound(Rule):
     """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for a data wait and outstanding reads."""
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         if telemetry.node.mean_iowait_share is None or not facts.run.host_cores:
             return Skipped("I/O wait was not measured.")

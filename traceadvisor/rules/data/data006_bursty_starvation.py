@@ -5,9 +5,8 @@ from math import ceil
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH
 from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
 from traceadvisor.rules.data.loading_limit import loader_fix, usually_fast
 
@@ -62,7 +61,6 @@ class BurstyStarvation(Rule):
     """Number of turns. With fewer, the rule cannot distinguish rare waits from regular ones."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check whether a few turns contain nearly all of the waiting time."""
         loader = facts.needed(facts.settings.loader, Input.SETTINGS)
         if not loader.worker_count:
             return Skipped("The data loader has no workers and no queue, or the number of workers is unknown.")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import loader_fix
 
@@ -33,7 +33,6 @@ class WorkerRestart(Rule):
     """Share of the training time. The fix is one argument, so even a small share is worth it. Less is noise."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Spread the time to start an epoch over its steps."""
         loader, step_ns = facts.needed(facts.settings.loader, Input.SETTINGS), facts.run.timing.undisturbed_ns
         if not loader.worker_count:
             return Skipped("The data loader has no workers, or their number is unknown.")

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.data.loading_sites import loading_sites
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 MOST_SITES = 5
 
@@ -36,7 +35,6 @@ class CollateInMain(Rule):
     """Share of the step, as for any data wait."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed time in these functions with the step."""
         sites = loading_sites(facts.observation, facts.tree, facts.claim(Category.DATA_WAIT))
         claims = SpanSet.union_all(site.spans for site in sites)
         share = facts.share(claims)

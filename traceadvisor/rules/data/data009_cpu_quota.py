@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import loader_fix
 
 
@@ -39,7 +38,6 @@ class CpuQuota(Rule):
     """Share of scheduler periods in which the quota was used up. Short peaks at startup stay below it."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare processes and threads with the granted cores, then check whether this costs time."""
         settings, loader = facts.settings, facts.settings.loader
         granted, cores = settings.cpu_quota, settings.cpu_count
         if cores is None or loader is None or loader.worker_count is None:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 SECOND_RUN = (
     "Loading overlaps the step, so the rate of the data loader alone is unknown. To find out how much faster the "
@@ -37,7 +36,6 @@ class LoaderCeiling(Rule):
     batch that is ready takes up to a sixth of a short step."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the batch rates of data loader and model."""
         loader, timing = facts.settings.loader, facts.run.timing
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
         if loader is None or loader.worker_count is None or not step_ns or not loading_ns or not fetches:

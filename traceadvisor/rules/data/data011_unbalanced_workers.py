@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 WORKER = "pt_data_worker"
 """Name that torch gives to loader workers, in versions that name them."""
@@ -45,7 +44,6 @@ class UnbalancedWorkers(Rule):
     """CPU cores used by the busiest worker. With less, the training loop does not wait for this worker."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the busiest worker with the mean of the others."""
         if facts.worker_curve and len(facts.worker_curve.cost.by_worker_ns) > 1:
             return self._by_time(facts, facts.worker_curve.cost.by_worker_ns)
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)

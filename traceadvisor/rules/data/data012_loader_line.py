@@ -1,27 +1,12 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.recording_options import Option
 from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Method,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidence, is_beside_others, takes_usual_time
 
 WAITING_SHARE = 0.5
@@ -75,7 +60,6 @@ class LoaderLineCost(Rule):
     """Share of the loading in the line. A line with less is one of several, and its fix alone saves little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for a data wait, and for a line that takes most of the loading."""
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
         if facts.share(wait) < self.min_share or takes_usual_time(facts):
             remark = None if facts.share(wait) < self.min_share else TAKES_USUAL_TIME

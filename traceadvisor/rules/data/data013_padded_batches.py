@@ -2,25 +2,9 @@ from __future__ import annotations
 
 import re
 
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import numbers_in
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Confidence,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
 TO_LONGEST = """\
 from torch.nn.utils.rnn import pad_sequence
@@ -64,7 +48,6 @@ class PaddedBatches(Rule):
     """Share of the step that padding takes. Less is not worth another collate function."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the share of padding in the time of the model with the step."""
         padding = facts.settings.padding
         if padding is None:
             if facts.run.captured:

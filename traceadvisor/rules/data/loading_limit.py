@@ -10,10 +10,9 @@ from weakref import WeakKeyDictionary
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Crowding, Point, WorkerCurve
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
-from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Part, Unit
+from traceadvisor.rules.base import Category, Facts, Part, frozen
 from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
 
 MIN_IO_SHARE = 0.5

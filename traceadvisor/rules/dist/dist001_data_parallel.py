@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -27,7 +27,6 @@ class DataParallel(Rule):
     claims = frozenset(IDLE_CATEGORIES)
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for the forward pass of DataParallel and for other GPUs."""
         trace, windows, devices = facts.trace, facts.steps.typical_marks, len(facts.trace.device_indices)
         found = [rows_with_prefix(trace, kind, "DataParallel.forward") for kind in (Kind.ANNOTATION, Kind.OPERATOR)]
         calls = sum(int(windows.contains(trace.events.start_ns[rows]).sum()) for rows in found)

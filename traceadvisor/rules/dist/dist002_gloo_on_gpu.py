@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -32,7 +32,6 @@ class GlooOnGpu(Rule):
     """Share of the step. A barrier or a metric on the CPU takes less."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the GPU idle time during Gloo collectives with the step."""
         rows = [rows_with_prefix(facts.trace, kind, "gloo:") for kind in (Kind.ANNOTATION, Kind.OPERATOR)]
         gloo_spans = SpanSet.union_all(facts.trace.events.spans(found) for found in rows)
         idle = facts.claim(*IDLE_CATEGORIES) & gloo_spans

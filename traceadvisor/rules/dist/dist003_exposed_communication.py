@@ -1,25 +1,11 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.communication.collectives import Collectives, purposes_by_exposure
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated, sends_32_bits, transfer_ns
 
 _ACCUMULATE = """\
@@ -71,7 +57,6 @@ class ExposedCommunication(Rule):
     """Share of the step. Some communication after the backward pass always stays exposed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed communication with the step, and find its largest part."""
         communication = facts.needed(facts.overlaps[Work.COMMUNICATION], Input.COLLECTIVES)
         exposed = facts.claim(Category.COMMUNICATION)
         share = facts.share(exposed)

@@ -6,26 +6,11 @@ import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
 from traceadvisor.analysis.communication.gradients import StepGradients
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import OverlappedGradients, unavoidable_ns
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import late_ranks
 
 _MEBIBYTE = 1 << 20
@@ -63,7 +48,6 @@ class PoorOverlap(Rule):
     """All-reduce that could move beside the backward pass, as a share of the step. Below it, buckets cost little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare what could move beside the backward pass with the step."""
         mine = facts.collectives.of((Purpose.GRADIENTS,))
         if not len(mine):
             return Skipped("No gradient all-reduce was recognised: it is launched from the backward pass.")

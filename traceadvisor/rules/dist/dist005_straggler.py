@@ -2,26 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Category,
-    Clear,
-    Confidence,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Finding,
-    Fix,
-    Input,
-    Outcome,
-    RankFigures,
-    RankRule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
 from traceadvisor.rules.category_words import CATEGORY_WORDS
 from traceadvisor.rules.dist.late_ranks import (
     LEAST_PART,
@@ -72,7 +55,6 @@ class Straggler(RankRule):
     """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for waits that the recording of one rank shows; else skip, because one rank cannot be compared."""
         exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty()) & facts.steps.typical_windows
         waiting_ns, step_ns = facts.per_step_ns(facts.recorded_waits & exposed), facts.step_ns
         if step_ns and waiting_ns >= self.min_share * step_ns:
@@ -80,7 +62,6 @@ class Straggler(RankRule):
         return RankRule.check(self, facts)  # a class with slots has no super() without arguments
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        """Compare the wait for the late rank with the step."""
         late = late_rank(ranks)
         waiting_ns = min(one.recorded_wait_ns for one in ranks)
         if waiting_ns >= self.min_share * max(one.mean.duration_ns for one in ranks):

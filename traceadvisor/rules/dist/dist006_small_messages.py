@@ -4,24 +4,10 @@ from collections import Counter
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks
 
 _ALL_REDUCED_TOGETHER = """\
@@ -81,7 +67,6 @@ class SmallMessages(Rule):
     """Share of the step. Every run sends a few small messages."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed time of small messages with the step."""
         found, sent_bytes = facts.collectives, facts.collectives.sent_bytes
         known = sent_bytes != NONE
         if not known.any():

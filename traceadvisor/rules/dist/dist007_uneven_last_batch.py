@@ -2,29 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Hint, Skipped, Unit
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Clear,
-    Confidence,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Finding,
-    Fix,
-    Hint,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    RankFigures,
-    RankRule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, RankFigures, RankRule, RuleMeta, frozen
 
 _UNKNOWN = "The number of samples per rank and epoch is unknown"
 
@@ -55,7 +36,6 @@ class UnevenLastBatch(RankRule):
     """Minimum samples in a last batch. A single sample has no variance."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check the last batch of one rank."""
         if facts.run.rank_count < 2:
             return Skipped("Training uses only one process.")
         loader = facts.settings.loader
@@ -74,7 +54,6 @@ class UnevenLastBatch(RankRule):
         return _finding([loader], figures)
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        """Compare the known last batches of all ranks."""
         loaders = [one.loader for one in ranks if one.loader is not None]
         last = [samples for loader in loaders if (samples := loader.last_batch) is not None]
         counts = [count for loader in loaders if (count := _batches(loader)) is not None]

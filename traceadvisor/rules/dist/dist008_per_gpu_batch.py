@@ -1,21 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -47,7 +33,6 @@ class PerGpuBatch(Rule):
     """Share of the step in which the GPU waits for launches or other GPUs. Less is normal for any batch size."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the batch per GPU with its minimum, then check the GPU idle time."""
         devices = len(facts.trace.device_indices)
         if facts.run.rank_count * devices < 2:
             return Skipped("Training uses only one GPU.")

@@ -1,22 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _WRAPPER = """\
@@ -63,7 +49,6 @@ class ShardedModules(Rule):
     """Share of the step. The first all-gather and the last reduce-scatter of a step are always exposed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed time of sharded modules with the step."""
         mine = facts.collectives.of((Purpose.SHARDS,))
         if not len(mine):
             return Skipped("No communication of sharded modules (FSDP, ZeRO) was recorded.")

@@ -6,26 +6,12 @@ import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives, step_positions
 from traceadvisor.analysis.communication.gradients import backward_kernels
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import OverlappedExchange
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, transfer_ns
 
 _CHANGE = """\
@@ -69,7 +55,6 @@ class AllToAll(Rule):
     """Share of the all-to-all beyond the fastest equal messages. More is a sign of late ranks; some varies anyway."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed all-to-all with the step."""
         mine = facts.collectives.of((Purpose.EXCHANGE,))
         if not len(mine):
             return Skipped("No all-to-all was recorded.")

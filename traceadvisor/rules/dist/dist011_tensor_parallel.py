@@ -1,22 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _CHANGE = (
@@ -50,7 +36,6 @@ class TensorParallel(Rule):
     """Share of the step. Tensor parallelism always exposes some communication."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed tensor-parallel communication with the step."""
         mine = facts.collectives.of((Purpose.TENSOR_PARALLEL,))
         if not len(mine):
             return Skipped("No tensor-parallel communication was recognised.")

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import not_validated
 
 _CHANGE = """\
@@ -35,7 +34,6 @@ class PipelineBubbles(Rule):
     """Share of the step. With four stages and 32 microbatches, a bubble takes about as much."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed communication between stages with the step."""
         mine = facts.collectives.of((Purpose.PIPELINE,))
         if not len(mine):
             return Skipped("No communication between pipeline stages was recognised.")

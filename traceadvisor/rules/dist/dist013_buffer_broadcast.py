@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
+from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 _CHANGE = """\
 model = torch.nn.parallel.DistributedDataParallel(
@@ -36,7 +35,6 @@ class BufferBroadcast(Rule):
     """Share of the step. The fix is a setting, but it needs a thought about evaluation."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed broadcasts with the step."""
         mine = facts.collectives.of((Purpose.BUFFERS,))
         if not len(mine):
             return Skipped("No broadcast of buffers was recorded.")

@@ -3,14 +3,13 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import LARGE_MESSAGE_BYTES, Collectives
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, device_row
 from traceadvisor.hardware.pcie_link import peer_bytes_per_s
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import FasterTransfers
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated
 
 _SIMULATED = frozenset({Purpose.GRADIENTS, Purpose.BUFFERS, Purpose.EXCHANGE})
@@ -55,7 +54,6 @@ class LowBandwidth(Rule):
     """Exposed time of these messages as a share of the step. Below it, their bandwidth matters little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the bus bandwidth of large messages with the link's."""
         row = device_row(facts.device) if facts.device else None
         link = peer_bytes_per_s(row) if row else None
         if row is None or link is None:

@@ -2,24 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Clear,
-    Confidence,
-    Effort,
-    Estimate,
-    Evidence,
-    Finding,
-    Fix,
-    Input,
-    Outcome,
-    RankFigures,
-    RankRule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
 from traceadvisor.rules.dist.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLAYED, late_rank
 
 
@@ -49,7 +34,6 @@ class RanksInTurns(RankRule):
     """Share of the waiting that one rank causes. Above it, that rank is the cause."""
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        """Compare the wait for other ranks with the step."""
         late = late_rank(ranks)
         if late is None:
             return Skipped(NO_MATCH)

@@ -3,26 +3,12 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
@@ -82,7 +68,6 @@ class NoMixedPrecision(Rule):
     """A kernel below this duration is shorter than its own launch: fixed costs limit it, not its arithmetic."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
         is_long = facts.trace.events.duration_ns[work.kernels] >= self.short_kernel_us * 1000
         float32 = work.by_kernel.is_stored_in(Precision.FP32) & is_long

@@ -3,27 +3,13 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.work import Kind
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
@@ -72,7 +58,6 @@ class Tf32Off(Rule):
     """Peak rate in TF32 as a multiple of that in float32. At less, TF32 changes numerics for nothing."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of float32 matrix operations without TF32 with the step."""
         work, kernels = facts.device_work, facts.device_work.by_kernel
         float32 = kernels.is_stored_in(Precision.FP32)
         plain = float32 & kernels.is_run_in(Precision.FP32)

@@ -5,9 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from traceadvisor.analysis.arithmetic.misalignment import Alignment
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 MOST_SIZES = 3
 
@@ -42,7 +41,6 @@ class MisalignedShapes(Rule):
     """Sizes in 16 bits should be multiples of this number: 16 bytes. Narrower types need more, wider ones fewer."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of matmuls with misaligned matrices with the step."""
         found = Alignment(facts.device_work, self.multiple)
         rows = facts.device_work.kernels_where(found.is_misaligned)
         claims = facts.exposed(rows, Category.KERNEL)

@@ -6,12 +6,11 @@ from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, either
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Effort, Fix, Unit
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.attention_blocks import attention_blocks, blocks_by_name
 from traceadvisor.rules.gpu.narrower_types import most_saved_ns
 
@@ -52,7 +51,6 @@ class UnfusedAttention(Rule):
     """Share of the step. With less, even the best case saves only a few percent."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of attention blocks with the step."""
         by_operator = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.typical_windows)
         by_name = blocks_by_name(facts.device_work)
         kernels = either(by_operator.kernels, by_name.kernels)

@@ -5,22 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
 from traceadvisor.replay.fixes.launches import FusedOptimizer
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Input,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.optimizer_on_cpu import (
     NO_OPTIMIZER,
     best_setting,
@@ -75,7 +63,6 @@ class UnfusedOptimizer(Rule):
     """The same without a GPU, for the short operators and the Python code between them. The profiler adds to both."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Count the short kernels that the optimizer launches; without a GPU its short operators."""
         if not facts.observation.has_device:
             return check_on_cpu(facts, self.short_kernel_us, self.fewest_kernels, self.min_host_share)
         if missing := facts.missing(frozenset({Input.DEVICE, Input.LAUNCHES})):

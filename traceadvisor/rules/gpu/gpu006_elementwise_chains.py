@@ -3,11 +3,10 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_work
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either, without
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
 
 
@@ -41,7 +40,6 @@ class ElementwiseChains(Rule):
     """Kernels in the shortest run that counts. Any network has pairs: a batch norm, its activation and a residual."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of runs with the step."""
         trace, windows = facts.trace, facts.steps.typical_windows
         resets = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         resetting = work_within(trace.events, facts.launches, resets, windows)

@@ -3,10 +3,9 @@ from __future__ import annotations
 import re
 
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORECASE)
 """Kernels of cuDNN, and of MIOpen around its channels-last convolutions."""
@@ -40,7 +39,6 @@ class LayoutConversion(Rule):
     """Share of the step. Less is not worth a change of every tensor's layout."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of layout conversions with kernel time and with the step."""
         work = facts.device_work
         converts = name_mask(facts.trace.names, lambda name: bool(CONVERSION.search(name)))
         rows = work.kernels[converts[facts.trace.events.name_id[work.kernels]]]

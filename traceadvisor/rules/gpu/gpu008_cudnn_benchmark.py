@@ -4,26 +4,11 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
 BEST_IN_FLOAT32 = 0.8
 """Share of the GPU's limit that good float32 algorithms reach. In a ResNet-50 on a V100 without autotuning, half of the
@@ -72,7 +57,6 @@ class CudnnBenchmark(Rule):
     """Steps to compare. A single step does not show whether shapes change."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for convolutions of constant shape in a run without autotuning."""
         work = facts.device_work
         is_convolution = work.by_kernel.is_kind(Kind.CONVOLUTION)
         step_ns = max(facts.steps.typical_windows.total_ns, 1)

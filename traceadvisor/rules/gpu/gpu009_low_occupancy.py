@@ -8,11 +8,10 @@ import numpy as np
 from traceadvisor.analysis.memory.device_memory import largest_batch
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 _OF_PARAMETERS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSGD|fused_adam|fused_sgd", re.IGNORECASE)
 """Kernels of foreach and fused optimizers, of torch and of apex."""
@@ -55,7 +54,6 @@ class LowOccupancy(Rule):
     """Share of kernel time that must have known block counts. ROCm and older recordings do not contain them."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of kernels with few blocks with the step."""
         work, durations_ns = facts.device_work, facts.trace.events.duration_ns
         blocks = facts.trace.details.blocks_per_sm.at(work.kernels, np.float64("nan"))
         all_ns = work.time_ns(work.kernels)

@@ -4,10 +4,9 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -40,7 +39,6 @@ class LowMfu(Rule):
     """Memory-bound share of kernel time. Above it, arithmetic is not the limit."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the achieved rate with the GPU's peak rate."""
         rate, work = facts.device_work.rate, facts.device_work
         limits = facts.needed(work.limits, Input.PEAK_RATES)
         if rate is None:

@@ -4,24 +4,9 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask, common, either
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    LEAST_JUDGED_SHARE,
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import LEAST_JUDGED_SHARE, Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 MOST_SPARED = 0.5
 """Largest share of the time of pointwise operations, normalisation and reductions that fusion is assumed to save. One
@@ -65,7 +50,6 @@ class MemoryBound(Rule):
     """Shorter kernels are mostly start-up time. In 5 µs, the slowest GPU in the table moves a megabyte."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of memory-bound kernels with all kernel time."""
         work, limits = facts.device_work, facts.device_work.limits
         is_long = facts.trace.events.duration_ns >= self.shortest_us * 1000
         plain = work.plain_kernels

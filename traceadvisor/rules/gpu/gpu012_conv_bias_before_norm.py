@@ -4,11 +4,10 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.needless_biases import needless_biases
 
 MOST_PLACES = 5
@@ -41,7 +40,6 @@ class ConvBiasBeforeNorm(Rule):
     """Share of the step. Less is not worth a change of the model."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the kernel time of such biases with the step."""
         events, found = facts.trace.events, needless_biases(facts.trace, facts.tree)
         work = work_within(events, facts.launches, found.work, facts.steps.typical_windows).work_rows
         rows = work[events.kind[work] == Kind.KERNEL]

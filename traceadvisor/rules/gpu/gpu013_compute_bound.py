@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 TENSOR_CORE_TYPES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8, Precision.INT8)
 
@@ -40,7 +39,6 @@ class ComputeBound(Rule):
     """Share of the time of matrix operations in tensor core types. Below it, mixed precision can still help."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for a busy GPU at a good rate."""
         work, busy = facts.device_work, facts.share(facts.claim(Category.KERNEL))
         kernels = work.by_kernel
         if busy < self.min_busy:

@@ -4,26 +4,12 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import (
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -53,7 +39,6 @@ class ZeroGradMemset(Rule):
     """Share of the step, CPU and GPU time together. Less is not worth a change."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of resetting gradients with the step."""
         events, windows = facts.trace.events, facts.steps.typical_windows
         ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         if not ranges.size:

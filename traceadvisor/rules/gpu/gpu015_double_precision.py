@@ -6,12 +6,11 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 _MATRIX = re.compile(
     r"aten::(?:(?:ba)?addmm|addmv|[bm]?m[mv]|_?convolution(?:_backward)?|linear|matmul|einsum|lstm|gru"
@@ -51,7 +50,6 @@ class DoublePrecision(Rule):
     """Share of the step. A loss in float64 takes less."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of matrix operations in float64 with the step."""
         rows = _double_rows(facts)
         if facts.observation.has_device:
             work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows)

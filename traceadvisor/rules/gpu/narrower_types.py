@@ -11,8 +11,9 @@ from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
 from traceadvisor.analysis.arithmetic.roofline import Speedups
 from traceadvisor.hardware.devices import DeviceRow, Precision
 from traceadvisor.model.arrays import Int64, Mask, common
+from traceadvisor.model.findings import Fix
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Facts, Fix, Input, Part
+from traceadvisor.rules.base import Facts, Input, Part
 
 NO_SPEEDUPS = "input shapes and peak rates give no speed-up for these calls"
 NO_SHAPES = "input shapes were not recorded, so the speed-up of each call is unknown"

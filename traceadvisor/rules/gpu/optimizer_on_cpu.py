@@ -10,7 +10,8 @@ from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_ste
 from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Clear, Effort, Estimate, Evidence, Facts, Fix, Outcome, Part, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Facts, Outcome, Part
 from traceadvisor.rules.torch_api import Version, has_api, version_of
 
 FUSED_ON_CPU: Version = (2, 4)

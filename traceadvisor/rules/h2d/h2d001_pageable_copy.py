@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.names import rows_named
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
 from traceadvisor.model.arrays import common
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
 
 UNLOADED = Fix(
@@ -46,7 +45,6 @@ class PageableCopy(Rule):
     """Share of the step. Below it, the effect of pinning is as small as noise."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed time of pageable copies with the step."""
         if not are_told_apart(facts.trace):
             return Skipped(MEMORY_UNKNOWN)
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)

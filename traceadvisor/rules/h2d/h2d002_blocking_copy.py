@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.waits import WithoutWaits
-from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart, blocking_uploads
 
 
@@ -30,7 +29,6 @@ class BlockingCopy(Rule):
     """Share of the step. Below it, only a few launches are late, and a fix saves little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare these copies, and the idle time after their waits, with the step."""
         if not are_told_apart(facts.trace):
             return Skipped(MEMORY_UNKNOWN)
         events, windows = facts.trace.events, facts.steps.typical_windows

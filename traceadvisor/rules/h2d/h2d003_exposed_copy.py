@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 COPY_AHEAD = """\
 copying = torch.cuda.Stream()  # once, before the loop
@@ -40,7 +39,6 @@ class ExposedCopy(Rule):
     """Share of the step. Copying ahead needs extra code in the training loop; less is not worth it."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed time of copies with the step."""
         exposed = facts.claim(Category.H2D_COPY)
         share = facts.share(exposed)
         fix = Fix(

@@ -4,23 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate
 
 
@@ -56,7 +42,6 @@ class SlowLink(Rule):
     """Share of the link rate that copies can reach. Packet headers and flow control take the rest."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the rate of large copies with the link rate."""
         copies = pinned_copy_rate(facts.trace, facts.launches, facts.steps.typical_windows)
         if copies is None:
             return Skipped("No large copy from pinned memory was recorded.")

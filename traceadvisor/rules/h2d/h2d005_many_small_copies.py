@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -39,7 +38,6 @@ class ManySmallCopies(Rule):
     """A copy of this size takes as long as its call: 5 µs at 12 GB/s."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Count the small copies, and compare the time that the GPU waits for them with the step."""
         events = facts.trace.events
         work, calls = self._copies(facts)
         if work.size < self.fewest_copies * facts.step_count:

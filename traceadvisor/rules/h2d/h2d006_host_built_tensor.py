@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.host_work import BuiltOnDevice
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.h2d.host_built import HostBuilt, host_built
 
 MOST_PLACES = 5
@@ -42,7 +41,6 @@ class HostBuiltTensor(Rule):
     """Share of the step that the CPU spends on these tensors. Less is an occasional mask or index."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the CPU time for creating and copying tensors with the step."""
         events, windows = facts.trace.events, facts.steps.typical_windows
         found = host_built(facts.observation, facts.tree, windows)
         made, copies = events.spans(found.makers), found.copies.work_rows

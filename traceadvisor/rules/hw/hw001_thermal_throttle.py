@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -28,7 +27,6 @@ class ThermalThrottle(Rule):
     """Share of the samples. Single samples at the temperature limit do not slow training down."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the share of samples with a thermal slowdown with the threshold."""
         device = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         if device.thermal_share is None:
             return Skipped("The driver does not report why it lowers the GPU's clocks.")

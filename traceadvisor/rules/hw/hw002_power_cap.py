@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 NOT_REPLAYED = "how much of the kernel time depends on the clock is unknown"
 
@@ -40,7 +39,6 @@ class PowerCap(Rule):
     """Share of the default power limit. From this share on, the limit counts as not lowered."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for samples limited by power, a lower clock, and a lowered power limit."""
         window = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         if window.power_share is None or window.mean_sm_clock_share is None:
             return Skipped("The driver does not report why it lowers the GPU's clocks, or by how much.")

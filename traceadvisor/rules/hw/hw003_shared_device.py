@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -36,7 +35,6 @@ class SharedDevice(Rule):
     """Difference between the GPU's utilisation and this training's share. The driver's figure is not more precise."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for GPU memory, then for GPU time, of other processes."""
         window = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         foreign = window.peak_foreign_memory_bytes
         capacity = facts.run.sampled_device.memory_bytes if facts.run.sampled_device else None

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.pcie_link import link_bytes_per_s
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -29,7 +28,6 @@ class LinkDegraded(Rule):
     """Utilisation from which the GPU is assumed to have raised its link generation."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the best sampled link with the maximum."""
         window = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         seen, possible = window.best_link, facts.run.sampled_device.max_link if facts.run.sampled_device else None
         if seen is None or possible is None:

@@ -5,26 +5,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.replay.fixes.faster_parts import FasterDevice, FasterHost, FasterLoader
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Method,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 SECOND_RUN = (
     "Run the data loader without the model, and the model on one repeated batch. The slower of the two is the part to "
@@ -62,7 +47,6 @@ class HostGpuBalance(Rule):
     """Share of the step. Below it, no faster part counts as helpful."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Simulate the step with each part faster."""
         replay, step_ns = facts.replay, facts.step_ns
         if replay is None or step_ns is None:
             return Skipped(SECOND_RUN)

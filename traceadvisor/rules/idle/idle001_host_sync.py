@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Fix, Location, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Location, Option, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.idle.host_syncs import SyncSite, sync_sites
 
 MOST_SITES = 5
@@ -54,7 +53,6 @@ class HostSync(Rule):
     """Simulated saving, as a share of the step, that makes a shorter idle time a finding."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the GPU idle time after waits, or the simulated saving, with the step."""
         idle = facts.claim(Category.IDLE_SYNC)
         sites = _sites(facts, idle)
         share, edit = facts.share(_drained(sites)), _deferred(sites)

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.operators.containers import container_rows, long_call_time
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 COMPILE = 'model = torch.compile(model, mode="reduce-overhead")'
 COMPILED = Fix(
@@ -82,7 +81,6 @@ class LaunchBound(Rule):
     """Share of this idle time in compiled code, above which ``torch.compile`` is no news."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the GPU idle time during kernel launches with the step."""
         idle = facts.claim(Category.IDLE_LAUNCH)
         share = facts.share(idle)
         fix = self._fix(facts, idle)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.launches import CloserKernels
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -35,7 +34,6 @@ class KernelGaps(Rule):
     """Gaps between queued kernels last 1 to 10 µs on GPUs of all vendors. Longer gaps are waits."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time in short gaps with the step."""
         gaps = facts.claim(Category.IDLE_DEVICE)
         gaps -= gaps.lasting(self.short_gap_us * 1000)
         share = facts.share(gaps)

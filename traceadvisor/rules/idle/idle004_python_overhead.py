@@ -8,27 +8,11 @@ from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.sampled.shares import SampledShare, in_backward, share_of_lines, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Estimate,
-    Facts,
-    Fix,
-    Input,
-    Location,
-    Method,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -102,7 +86,6 @@ class PythonOverhead(Rule):
     """Share of the step in these passes, from which the size of their operators decides."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time in long stretches of Python code with the step; without a GPU also the short stretches."""
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         if not facts.trace.python_calls.start_ns.size:  # most optimizers are PyTorch's own code
             stretches -= optimizer_steps(facts.trace).own

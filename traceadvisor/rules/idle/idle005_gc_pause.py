@@ -4,10 +4,9 @@ import numpy as np
 
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Option, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 NOT_RECORDED = "Garbage collection was not recorded"
 
@@ -49,7 +48,6 @@ class GcPause(Rule):
     """Share of the training time. Python's small automatic collections usually take less than 1%."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time in garbage collection with the training time."""
         facts = facts.of_all_steps
         captured_share, longest_ns = facts.settings.gc_share, facts.settings.gc_longest_ns
         if captured_share is None and not facts.trace.python_calls.start_ns.size:

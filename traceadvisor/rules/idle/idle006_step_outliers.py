@@ -5,21 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.idle.step_outliers import (
     Outliers,
     SlowContent,
@@ -76,7 +63,6 @@ class StepOutliers(Rule):
     """Minimum number of recorded steps for a median, without the first and last, which are often slow."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of slow steps beyond the median with the time of all steps."""
         facts = facts.of_all_steps
         lengths = undisturbed_lengths(facts.run.steps)
         recorded = recorded_lengths(facts.step_rows)

@@ -5,24 +5,9 @@ from dataclasses import field
 
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, check_spans, checked_node_share
 from traceadvisor.analysis.sampled.shares import in_backward, keeps_traceback, share_of_steps
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, MissingInput, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Estimate,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Method,
-    MissingInput,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 SCHEDULED = "profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=50, warmup=5, active=5, repeat=1))"
 
@@ -83,7 +68,6 @@ class DebugLeftOn(Rule):
     """Share of optimizer steps under the script's own profiler. Profiling a few scheduled steps is fine."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for each option."""
         if not facts.steps.typical and facts.captured is None:
             raise MissingInput(Input.STEPS)
         found = [*self._autograd(facts), *self._launches(facts), *self._others(facts)]

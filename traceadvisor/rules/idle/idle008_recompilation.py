@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -31,7 +30,6 @@ class Recompilation(Rule):
     """Share of the steps. One compilation takes tenths of a second, so a smaller share means very rare ones."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of compilations and algorithm searches with the steps."""
         facts = facts.of_all_steps
         if facts.step_count < 2:
             return Skipped("A single step was recorded, and the first step may compile: record several.")

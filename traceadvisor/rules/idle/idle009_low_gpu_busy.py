@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 PREPARING = (
     "Check data loading and preprocessing first: "
@@ -51,7 +50,6 @@ class LowGpuBusy(Rule):
     """Share of the step that waits for batches. From here on it counts as a cause, as in the data loading rules."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the busy share with its limit, then check the CPU cores."""
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:

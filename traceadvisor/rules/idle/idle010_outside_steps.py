@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.sampled.shares import line_between_steps
-from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import RunPart, RunTime
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Option, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, frozen
 
 NOT_TIMED = "The whole run was not timed"
 
@@ -35,7 +35,6 @@ class OutsideSteps(Rule):
     """Number of training steps. A shorter run shows no usual ratio of training to validation."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare validation and checkpoints with the training loop."""
         found = facts.run.time
         if found is None:
             return Skipped(facts.unknown_without(NOT_TIMED, Option.CAPTURE))

@@ -4,22 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 _OPERATORS = (Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
 
@@ -51,7 +37,6 @@ class TooManyThreads(Rule):
     """Share of CPU time in use, of the granted cores or of the machine. With less, threads do not wait for cores."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the threads of all ranks of the machine with its cores."""
         settings = facts.settings
         if facts.observation.has_device:
             return Skipped("The GPU runs the operators.")

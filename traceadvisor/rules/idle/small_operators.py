@@ -10,12 +10,11 @@ import numpy as np
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
 from traceadvisor.analysis.sampled.shares import line_of_call
-from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Effort, Estimate, Evidence, Facts, Fix, Location, Outcome, Part, Unit
+from traceadvisor.rules.base import Category, Facts, Outcome, Part, frozen
 
 BETWEEN = Fix(
     "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "

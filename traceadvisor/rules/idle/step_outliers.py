@@ -15,14 +15,13 @@ from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.marks import position_at
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import EventTable, Kind
+from traceadvisor.model.findings import Evidence, Location, Unit
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
-from traceadvisor.rules.base import Evidence, Facts, Location, Unit
+from traceadvisor.rules.base import Category, Facts, frozen
 from traceadvisor.rules.category_words import CATEGORY_WORDS
 
 _REGULAR_SHARE = 0.1

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from traceadvisor.analysis.memory.device_memory import DeviceMemory
 from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of its workspaces, but may be slower."
 
@@ -45,7 +44,6 @@ class NearCapacity(Rule):
     excess counts as needed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the run's own part of the peak with the GPU memory."""
         memory = facts.needed(facts.memory, Input.DEVICE_MEMORY)
         if memory.share <= self.max_share:
             return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE)

@@ -1,22 +1,8 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.memory.device_memory import largest_batch
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -53,7 +39,6 @@ class RoomForBatch(Rule):
     """Share of the step in which the GPU waits for launches. With less, a larger batch saves little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for free memory and a GPU that waits for launches."""
         memory, batch = facts.needed(facts.memory, Input.DEVICE_MEMORY), facts.run.batch_size
         if not batch:
             return Skipped("The batch size is unknown.")

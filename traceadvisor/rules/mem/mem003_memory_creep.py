@@ -2,25 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run import StepState
 from traceadvisor.model.telemetry import ProcessColumn
-from traceadvisor.rules.base import (
-    Clear,
-    Confidence,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
@@ -81,7 +66,6 @@ class MemoryCreep(Rule):
     """Growth in the last quarter, relative to the mean. Caches and loaders fill at the start of a run."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check the memory at the ends of steps, otherwise over the run; without a GPU that of the process."""
         device = facts.device
         if device is None:
             return self._of_process(facts)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import FEWEST_STEPS
+from traceadvisor.model.findings import FEWEST_STEPS, Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.host_work import CachedMemory
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 MOST_LOCATIONS = 3
 
@@ -35,7 +33,6 @@ class AllocatorStalls(Rule):
     """Share of the step. An occasional single call takes less."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time during these calls with the step."""
         facts = facts.of_all_steps
         if facts.step_count < FEWEST_STEPS:
             return Skipped(f"Fewer than {FEWEST_STEPS} steps may all be first steps that fill the cache: record more.")

@@ -1,20 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The current and the former name of the environment variable."""
@@ -48,7 +35,6 @@ class Fragmentation(Rule):
     """Share of GPU memory that is reserved but unused. With less, no larger batch would fit."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare reserved with used memory."""
         memory = facts.needed(facts.memory, Input.DEVICE_MEMORY)
         reserved, used = memory.reserved_bytes, memory.allocated_bytes
         if reserved is None or not used:

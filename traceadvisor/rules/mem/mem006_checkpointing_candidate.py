@@ -1,23 +1,8 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Part,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
 
 @frozen
@@ -52,7 +37,6 @@ class CheckpointingCandidate(Rule):
     fifths that a run can safely hold."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check how full the fullest step is, and how much of it is activations."""
         memory, parts = facts.needed(facts.memory, Input.DEVICE_MEMORY), facts.fullest_step
         if parts is None:
             reason = "The use of memory was not recorded over two steps or more"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.frozen import frozen
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
 
 DEFAULT_PREFETCH = 2
 """Batches that a worker prefetches by default."""
@@ -32,7 +32,6 @@ class HostMemoryPressure(Rule):
     """Growth of swap as a share of CPU memory. The kernel always swaps out a few unused pages."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the memory in use with the limits."""
         telemetry, loader = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY), facts.settings.loader
         available, growth = telemetry.node.least_available_memory_share, telemetry.node.swap_growth_bytes
         in_use = None if available is None else 1 - available

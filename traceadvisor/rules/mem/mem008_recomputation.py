@@ -4,25 +4,11 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.recomputed import Recomputed, recomputed
-from traceadvisor.frozen import frozen
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.spared_work import WithoutRecomputation
 from traceadvisor.replay.what_if import Edit
-from traceadvisor.rules.base import (
-    Clear,
-    Effort,
-    Evidence,
-    Facts,
-    Fix,
-    Input,
-    Option,
-    Outcome,
-    Rule,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 KEEP = "x = block(x)  # instead of torch.utils.checkpoint.checkpoint(block, x)"
 FEWER = """\
@@ -69,7 +55,6 @@ class Recomputation(Rule):
     """Share of GPU memory to use. The rest is for unusually large batches and fragmentation."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of recomputed blocks with the step, and their memory with what is free."""
         if not facts.trace.with_sequence:
             return Skipped("The recording does not number its operators, as newer versions of torch do.")
         events, found = facts.trace.events, recomputed(facts.trace, facts.tree)
