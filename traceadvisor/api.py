@@ -73,6 +73,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     stacks: bool = True,
     memory: bool = True,
     shapes: bool = True,
+    memory_history: int | None = None,
     worker_samples: bool = True,
     keep_arguments: bool = False,
     stop_after_window: bool = False,
@@ -92,6 +93,8 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         stacks: whether to record Python call stacks.
         memory: whether to record memory allocations.
         shapes: whether to record input shapes of operators.
+        memory_history: most allocations and frees of CUDA devices to remember; 0 for none. Their snapshot is in the
+            bundle: of the moment when memory ran out, else of the end.
         worker_samples: whether loader workers sample their Python stack.
         keep_arguments: whether to record arguments of the command that look like secrets.
         stop_after_window: whether to leave the block once all recordings are saved: by an exception between two steps,
@@ -101,7 +104,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         UsageError: on entry, if the folder contains another capture.
     """
     from traceadvisor.recording.capture import Capture  # noqa: PLC0415  # a report does not need it
-    from traceadvisor.recording.options import CaptureOptions, schedule  # noqa: PLC0415
+    from traceadvisor.recording.options import DEFAULT_ENTRIES, CaptureOptions, schedule  # noqa: PLC0415
 
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
     where = Path(folder) if folder is not None else None
@@ -110,6 +113,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         stacks=stacks,
         memory=memory,
         shapes=shapes,
+        memory_history=DEFAULT_ENTRIES if memory_history is None else memory_history,
         worker_samples=worker_samples,
         keep_arguments=keep_arguments,
         stop_after_window=stop_after_window,

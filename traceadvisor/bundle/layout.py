@@ -9,6 +9,7 @@ A capture writes one folder::
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     loader_stacks.<rank>.jsonl             samples of the stacks of its loader workers, in the same form
+    memory.<rank>.pickle.gz                torch's snapshot of device memory: when it ran out, else at the end
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
     unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
 
@@ -57,6 +58,8 @@ class FileKind(Enum):
     STACKS = "stacks"
     LOADER_STACKS = "loader_stacks"
     SETTINGS = "settings"
+    MEMORY = "memory"
+    """torch's snapshot of device memory, with the latest allocations."""
 
 
 class Ending(Enum):

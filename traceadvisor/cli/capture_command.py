@@ -17,7 +17,7 @@ from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
-from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
+from traceadvisor.recording.options import DEFAULT_ENTRIES, DEFAULT_SCHEDULE, CaptureOptions, Schedule
 from traceadvisor.system.check import check_installed
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     )
 
 
+class HistoryLength(click.ParamType[int]):
+    """A number of allocations, ``auto``, or ``off`` for none."""
+
+    name = "auto|off|N"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if value in {"auto", "off"}:
+            return DEFAULT_ENTRIES if value == "auto" else 0
+        if value.isdecimal() and int(value):
+            return int(value)
+        return self.fail(f"{value!r} is not auto, off or a number of allocations.", param, ctx)
+
+
 @click.command("capture", cls=RunsScript, context_settings={"max_content_width": 100, "allow_interspersed_args": False})
 @_steps("skip_first", "Steps to skip at the start.", 0)
 @_steps("wait", "Steps to skip before each recording.", 0)
@@ -56,6 +70,13 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @_steps("repeat", "Number of recordings.", 1)
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
+@click.option(
+    "--memory-history",
+    type=HistoryLength(),
+    default="auto",
+    metavar="N",
+    help=f"Latest allocations of CUDA devices to remember, auto ({DEFAULT_ENTRIES:,}) or off.  [default: auto]",
+)
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
 @click.option("--no-worker-samples", is_flag=True, help="Do not sample the Python stacks of loader workers.")
 @click.option("--stop-after-window", is_flag=True, help="End the run once all recordings are saved.")
@@ -85,6 +106,7 @@ def command(
     repeat: int,
     no_stacks: bool,
     no_memory: bool,
+    memory_history: int,
     no_shapes: bool,
     no_worker_samples: bool,
     stop_after_window: bool,
@@ -111,6 +133,7 @@ def command(
         stacks=not no_stacks,
         memory=not no_memory,
         shapes=not no_shapes,
+        memory_history=memory_history,
         worker_samples=not no_worker_samples,
         keep_arguments=keep_arguments,
         stop_after_window=stop_after_window,

@@ -9,10 +9,13 @@ import msgspec
 from traceadvisor.bundle.layout import Schedule
 from traceadvisor.frozen import frozen
 
-__all__ = ["DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
+__all__ = ["DEFAULT_ENTRIES", "DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
 
 DEFAULT_SCHEDULE = Schedule(skip_first=5, wait=5, warmup=3, active=8, repeat=1)
 """The first ten steps pass start-up and give an undisturbed median. A run of 30 steps completes its window."""
+
+DEFAULT_ENTRIES = 100_000
+"""A few steps of a large model. torch keeps one to several KB of memory for each."""
 
 
 def schedule(**steps: int | None) -> Schedule:
@@ -30,6 +33,9 @@ class CaptureOptions:
     stacks: bool = True
     memory: bool = True
     shapes: bool = True
+    memory_history: int = DEFAULT_ENTRIES
+    """Most allocations and frees of CUDA devices to remember; 0 for none."""
+
     worker_samples: bool = True
     """Whether loader workers sample their Python stack."""
 

@@ -39,6 +39,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Train
 from traceadvisor.recording.devices import PATIENCE_AFTER_FAILURE_S, PATIENCE_S
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
 from traceadvisor.recording.same_phases import SamePhases
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
@@ -50,6 +51,7 @@ from traceadvisor.text.secrets import REDACTED, secret_words
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.loop_capture import LoopCapture
+    from traceadvisor.recording.memory_history import MemoryHistory
 
 LONGEST_MESSAGE = 2000
 """Characters of the script's last error in the manifest."""
@@ -137,6 +139,7 @@ class CaptureSession:
         """Captures a forked child if it trains; None before torch is imported."""
         self._telemetry = NodeTelemetry(self._writer, self._lost)
         self._stacks: StackSampler | None = None
+        self._memory: MemoryHistory | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._loss: str | None = None
         self._started = (time.time_ns(), time.perf_counter_ns())
@@ -195,8 +198,12 @@ class CaptureSession:
         wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
         if self._plan:
             withdraw()
+        as_planned = ending in {Ending.COMPLETED, Ending.STOPPED}
+        if self._memory:
+            self._memory.close(
+                ran_out=message is not None and says_out_of_memory(message), as_planned=as_planned and self._joined
+            )
         if self._loop:
-            as_planned = ending in {Ending.COMPLETED, Ending.STOPPED}
             self._loop.close(PATIENCE_S if as_planned else PATIENCE_AFTER_FAILURE_S)
         self._telemetry.stop()
         if self._stacks:
@@ -317,6 +324,7 @@ class CaptureSession:
         """Follow the training loop; torch is imported by now."""
         try:
             from traceadvisor.recording.loop.loop_capture import LoopCapture  # noqa: PLC0415  # it imports torch
+            from traceadvisor.recording.memory_history import MemoryHistory  # noqa: PLC0415  # as above
 
             if self._plan:  # imported now: a forked child of a program with threads must not import
                 from traceadvisor.recording.children.training_process import follow  # noqa: PLC0415  # it imports this
@@ -333,6 +341,7 @@ class CaptureSession:
                 trains=self._first_step_ended,
                 ranks=SamePhases(self._launch),
             )
+            self._memory = MemoryHistory(self._options.memory_history, self._save_memory)
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
@@ -345,6 +354,14 @@ class CaptureSession:
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
         if whole and self._writer.published:
             self._say_ready()
+
+    def _save_memory(self, write: Callable[[Path], None]) -> None:
+        """Write a snapshot of the device's memory, also in the first step; raises OSError if that fails."""
+        self._first_step_ended()
+        rank = self._writer.rank
+        name = f"memory.{rank}.pickle.gz"
+        write(self._writer.stage(name))
+        self._files.add(BundleFile(name, FileKind.MEMORY, rank, host=self._launch.host))
 
     def _say_ready(self) -> None:
         """Say once per command that a report can be made."""
@@ -373,6 +390,7 @@ class CaptureSession:
     def _notes(self) -> tuple[Note, ...]:
         """The notes, cleaned: some quote error messages of other libraries."""
         notes = self._loop.notes if self._loop else [self._no_loop]
+        notes += self._memory.notes if self._memory else []
         if self._telemetry.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._telemetry.error}"))
         if self._stacks and self._stacks.error:

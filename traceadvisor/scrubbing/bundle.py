@@ -82,6 +82,9 @@ def scrub_bundle(
             return scrub_trace(path, packed, texts, limits, lambda read: on_progress(path, read)).events
 
     for file in sorted(files, key=lambda one: one.kind is FileKind.TRACE):
+        if file.kind is FileKind.MEMORY:
+            result.remarks.append(f"{clean(file.path)} was left out: snapshots of memory are not scrubbed.")
+            continue
         name = _free_name(copy, file, texts)
         try:
             with file_in(copy, name) as written:

@@ -8,12 +8,12 @@ import traceback
 from typing import Any, NoReturn
 
 from traceadvisor.experiments.inside.one_process import refuse_more_processes
-from traceadvisor.experiments.inside.out_of_memory import is_out_of_memory
 from traceadvisor.experiments.inside.saving import ScratchFolder
 from traceadvisor.experiments.inside.step_limits import lift_limits
 from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Note, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.recording.after_import import after_torch_import
+from traceadvisor.recording.out_of_memory import is_out_of_memory
 from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
 from traceadvisor.text.cleaning import withholding

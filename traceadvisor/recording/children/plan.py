@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     stacks: bool
     memory: bool
     shapes: bool
+    memory_history: int
     worker_samples: bool
     keep_arguments: bool
     stop_after_window: bool = False
@@ -58,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
             stacks=self.stacks,
             memory=self.memory,
             shapes=self.shapes,
+            memory_history=self.memory_history,
             worker_samples=self.worker_samples,
             keep_arguments=self.keep_arguments,
             stop_after_window=self.stop_after_window,
@@ -81,6 +83,7 @@ def new_plan(
         stacks=options.stacks,
         memory=options.memory,
         shapes=options.shapes,
+        memory_history=options.memory_history,
         worker_samples=options.worker_samples,
         keep_arguments=options.keep_arguments,
         stop_after_window=options.stop_after_window,

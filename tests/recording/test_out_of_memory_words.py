@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from traceadvisor.experiments.inside.out_of_memory import is_out_of_memory
+from traceadvisor.recording.out_of_memory import is_out_of_memory
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
-        text = f"{type(one).__name__}: {one}".lower()
-        if isinstance(one, MemoryError) or any(word in text for word in _WORDS):
+        if isinstance(one, MemoryError) or says_out_of_memory(f"{type(one).__name__}: {one}"):
             return True
         one = one.__cause__ or one.__context__
     return False
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether the class and message of an error say that memory ran out."""
+    text = text.lower()
+    return any(word in text for word in _WORDS)
