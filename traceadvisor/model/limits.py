@@ -32,6 +32,9 @@ class Limits:
     text_length: int = 20_000
     """Longest name, call stack or type list in characters; longer ones are cut."""
 
+    snapshot_bytes: int = 2 << 30
+    """Largest memory snapshot after decompression; it is held in memory."""
+
     nesting_depth: int = 100
     """Deepest nesting of lists and objects. torch nests up to five."""
 

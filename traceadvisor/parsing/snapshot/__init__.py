@@ -1,0 +1,1 @@
+"""CUDA memory snapshots, as ``torch.cuda.memory._dump_snapshot`` writes them."""
