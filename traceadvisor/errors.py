@@ -84,9 +84,14 @@ class UnwrittenError(TraceAdvisorError):
         return any(not isinstance(error, TraceAdvisorError) for error in self.failures.values())
 
 
+def named(error: BaseException) -> str:
+    """The class and the text of an error, such as ``ValueError: no such file``, to end a sentence with."""
+    text = str(error).rstrip(" .:\n")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _failure(error: Exception) -> str:
     if isinstance(error, TraceAdvisorError):
         return str(error)
-    what = " ".join(str(error).split())
-    named = f"{type(error).__name__}: {what[:300]}" if what else type(error).__name__
-    return f"not written because of an unexpected error ({named}). This is a bug in TraceAdvisor: please report it."
+    what = " ".join(named(error).split())[:300]
+    return f"not written because of an unexpected error ({what}). This is a bug in TraceAdvisor: please report it."

@@ -245,7 +245,7 @@ def test_each_bundle_of_a_command_has_a_line_and_a_problem_comes_first() -> None
     )
     assert ending_lines(children) == [
         "a process was not captured: python3: no msgspec.",
-        "a process was killed; what it recorded before is in c.",
+        "a process was killed or left by os._exit; its recording is in c.",
         "recorded 8 of 30 steps of rank 0 in a.",
         "no recording could be written: b: disk full.",
     ]

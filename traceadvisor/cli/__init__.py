@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from traceadvisor import __version__
-from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.exit_codes import EndedByInterrupt, ExitCode, errors_as_exit_codes
 from traceadvisor.cli.last_resort import DEBUG_OPTION, last_resort
 from traceadvisor.cli.streams import guarded_streams
 from traceadvisor.errors import TraceAdvisorError
@@ -65,9 +65,13 @@ class _LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line with guarded streams and no traceback."""
-        with guarded_streams() as self._plain_streams, last_resort(ExitCode.UNEXPECTED), errors_as_exit_codes():
-            _check_working_folder()
-            return super().main(*args, **kwargs)
+        try:
+            with guarded_streams() as self._plain_streams, last_resort(ExitCode.UNEXPECTED), errors_as_exit_codes():
+                _check_working_folder()
+                return super().main(*args, **kwargs)
+        except EndedByInterrupt:
+            sys.excepthook = lambda *_: None  # it is printed already
+            raise KeyboardInterrupt from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.exit_codes import EndedByInterrupt, ExitCode, errors_as_exit_codes
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
@@ -22,6 +20,8 @@ from traceadvisor.system.check import check_installed
 
 if TYPE_CHECKING:
     from traceadvisor.recording.children.rendezvous import TrainedChildren
+    from traceadvisor.recording.script.launch import Launch
+    from traceadvisor.recording.session import Captured
 
 LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -126,8 +126,6 @@ def command(
     It runs unchanged: same output, same random numbers, same exit code. Each process that trains records its own rank.
     The exit code is 3 if the command succeeded but nothing was recorded.
     """
-    interrupted: list[bool] = []
-    atexit.register(_end_by_interrupt, interrupted)  # registered first, so it runs after the script's own functions
     options = CaptureOptions(
         Schedule(skip_first, wait, warmup, active, repeat),
         stacks=not no_stacks,
@@ -148,37 +146,37 @@ def command(
         run = _capture_launcher if _is_launcher(command_line, is_module=is_module) else _capture
         if run is _capture:  # a launcher may run another Python
             check_installed("torch")
-        status = run(options, command_line, is_module=is_module, interrupted=interrupted)
+        status = run(options, command_line, is_module=is_module)
     sys.exit(status)
 
 
-def _capture(
-    options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
-) -> str | int | None:
+def _capture(options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool) -> str | int | None:
     """Run and record the script; returns the exit status."""
-    from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
+    from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # it imports much
     from traceadvisor.recording.script.program import Script  # noqa: PLC0415
 
     script = Script(command_line[0], command_line[1:], is_module=is_module)
-    process = os.getpid()
     ended, captured, launch, children = capture_script(script, options)
+    told = _tell_of_script(captured, launch, children)
     if ended.is_interrupted:
-        interrupted.append(True)
-    if os.getpid() != process:  # a fork of the script
-        return ended.status
+        raise EndedByInterrupt
+    return ended.status or told
+
+
+def _tell_of_script(captured: Captured, launch: Launch, children: TrainedChildren) -> int | None:
+    """Say what was recorded; returns the exit code if the script succeeded."""
     if (children.results or children.killed) and not captured.steps:
-        told = _tell(children)
-        return ended.status or told
+        return _tell(children)
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
-        return ended.status or ExitCode.UNREADABLE
+        return ExitCode.UNREADABLE
     if captured.loss:
         click.echo(f"{PREFIX}{loss_line(captured.loss)}", err=True)
     if launch.local_rank == 0:
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
         click.echo(f"{PREFIX}{text}", err=True)
-    return ended.status or (None if captured.recorded_steps else ExitCode.UNREADABLE)
+    return None if captured.recorded_steps else ExitCode.UNREADABLE
 
 
 def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
@@ -190,17 +188,15 @@ def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
     return is_command(command_line)
 
 
-def _capture_launcher(
-    options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
-) -> int | None:
+def _capture_launcher(options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool) -> int | None:
     """Run a command and record its training processes; returns the exit status."""
-    from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # after the atexit function
+    from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # it imports much
 
     words = (sys.executable, "-m", *command_line) if is_module else command_line
     code, children = capture_command(words, options)
     told = _tell(children)
     if code == -signal.SIGINT:
-        interrupted.append(True)
+        raise EndedByInterrupt
     return 128 - code if code < 0 else code or told
 
 
@@ -219,13 +215,3 @@ def _tell(children: TrainedChildren) -> int | None:
         )
         return ExitCode.UNREADABLE
     return None if any(one.recorded_steps for one in results) else ExitCode.UNREADABLE
-
-
-def _end_by_interrupt(interrupted: list[bool]) -> None:
-    """After Ctrl-C, end by SIGINT when everything else is done; shells distinguish this from an exit code."""
-    if interrupted:
-        from traceadvisor.recording.script.termination import end_by  # noqa: PLC0415  # as above
-
-        sys.stdout.flush()
-        sys.stderr.flush()
-        end_by(signal.SIGINT)

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from traceadvisor import __version__
 from traceadvisor.cli.exit_codes import ExitCode
+from traceadvisor.errors import named
 from traceadvisor.recording.doctor import capture_checks
 from traceadvisor.system.check import Check, CheckState
 
@@ -83,7 +84,7 @@ def _report() -> Check:
         return Check(
             "report",
             CheckState.BROKEN,
-            f"{type(error).__name__}: {error}",
+            named(error),
             "no reports",
             REINSTALL,
         )

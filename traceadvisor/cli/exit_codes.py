@@ -32,6 +32,10 @@ class ExitCode(IntEnum):
     """A bug in TraceAdvisor; the number that `sysexits.h` has for it. Formats without an error were written."""
 
 
+class EndedByInterrupt(BaseException):
+    """Ctrl-C ended the command of a capture. Python decides what that means here, too."""
+
+
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
     """Print TraceAdvisor errors without a traceback and exit with their exit code."""

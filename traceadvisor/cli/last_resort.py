@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import click
 
 from traceadvisor import __version__
+from traceadvisor.errors import named
 from traceadvisor.text.cleaning import clean, clipped, one_line
 
 LONGEST_MESSAGE = 300
@@ -69,13 +70,12 @@ def how_to_report() -> str:
 
 
 def _said(error: Exception) -> str:
-    what = clipped(one_line(clean(str(error))), LONGEST_MESSAGE)
-    named = f"{type(error).__name__}: {what}" if what else type(error).__name__
+    what = clipped(one_line(clean(named(error))), LONGEST_MESSAGE)
     if isinstance(error, OSError):
-        return f"the system refused an operation ({named}). If that is unexpected: {how_to_report()}"
+        return f"the system refused an operation ({what}). If that is unexpected: {how_to_report()}"
     if isinstance(error, MemoryError):
         return "not enough memory. Use fewer --processes, or select fewer recordings."
-    return f"unexpected error in version {__version__} ({named}). {how_to_report()}"
+    return f"unexpected error in version {__version__} ({what}). {how_to_report()}"
 
 
 def _tracker() -> str | None:

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from traceadvisor import rules
 from traceadvisor.config import TABLE, Settings, Threshold, checked, nearest
-from traceadvisor.errors import ConfigError
+from traceadvisor.errors import ConfigError, named
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.plugins import PluginError, find_plugins, load_plugin
@@ -131,7 +131,7 @@ def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:
             name.replace("_", "-"),
             f"{words[0].upper()}{words[1:]}",
         )
-        return [UnloadableRule(meta, f"{type(error).__name__}: {error}")]
+        return [UnloadableRule(meta, named(error))]
 
 
 def read_catalogue(settings: Settings) -> Catalogue:

@@ -16,6 +16,7 @@ from inspect import isabstract
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+from traceadvisor.errors import named
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import conforms
 from traceadvisor.rules.base import Rule
@@ -64,7 +65,7 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
         with redirect_stdout(sys.stderr):
             rule = _made(plugin.entry_point.load())
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{type(error).__name__}: {error}") from error
+        raise PluginError(named(error)) from error
     if rule.meta.id != plugin.rule_id:
         raise PluginError(f"its entry point is named {plugin.rule_id!r}, but its id is {rule.meta.id!r}")
     for name in (rule.meta.id, rule.meta.name):

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.analysis.recording_health import unread_sentence
+from traceadvisor.errors import named
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import fitting, lawful
@@ -129,7 +130,7 @@ def _outcome(
     except MissingInput as missing:
         return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report
-        return Failed(f"{type(error).__name__}: {error}"), ()
+        return Failed(named(error)), ()
 
 
 def _output_aside(rule: Rule) -> AbstractContextManager[object]:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from traceadvisor.bundle.layout import Ending
+from traceadvisor.errors import named
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.children.plan import exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
@@ -53,7 +54,7 @@ class Ended:
             case KeyboardInterrupt():
                 return cls(Ending.INTERRUPTED, SIGINT_CODE)
             case _:
-                return cls(Ending.EXCEPTION, 1, f"{type(error).__name__}: {error}")
+                return cls(Ending.EXCEPTION, 1, named(error))
 
     @property
     def exit_code(self) -> int:

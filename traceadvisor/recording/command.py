@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -24,8 +25,8 @@ from traceadvisor.recording.script.program import Script
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
-INTERRUPT_PATIENCE_S = 1.0
-"""After a SIGINT to the whole group, as ``timeout`` sends it, the command ends by itself and needs no second one."""
+_GROUP_PATIENCE_S = 0.5
+"""How long to wait for the witness: ``timeout`` sends a signal to this process first, then to the whole group."""
 
 _LOOK_S = 60.0
 """How often to look for the end of the command, should SIGCHLD be lost."""
@@ -86,8 +87,8 @@ def _refuse(name: str, error: OSError | None) -> NoReturn:
 class SignalsForwarded:
     """Holds signals back from the start of a command on, and passes them on while it waits for the command.
 
-    None is lost in between: they stay pending until this process asks for them. Ctrl-C in a terminal reaches the whole
-    group, so the command has it already; another SIGINT is passed on, unless the command ends by itself soon.
+    None is lost in between: they stay pending until this process asks for them. The command has a signal to the whole
+    group already, such as Ctrl-C in a terminal. A witness in the group tells which signals those are.
     """
 
     def __init__(self) -> None:
@@ -101,10 +102,14 @@ class SignalsForwarded:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._heard, signal.SIGCHLD})
         self._handlers = {number: signal.signal(number, self._heard_elsewhere) for number in self._heard}
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it loses exit codes
+        self._testimony, self._witness = _witness(self._heard)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Handle signals as before."""
+        os.kill(self._witness, signal.SIGKILL)
+        os.waitpid(self._witness, 0)
+        os.close(self._testimony)
         while signal.sigtimedwait({*self._heard, signal.SIGCHLD} - self._before, 0):
             pass  # the command has ended: they were for it
         for number, handler in self._handlers.items():
@@ -120,19 +125,19 @@ class SignalsForwarded:
         self._child = child
         for number in self._early:
             child.send_signal(number)
-        interrupt_s: float | None = None
         while (code := child.poll()) is None:
-            patience_s = _LOOK_S if interrupt_s is None else max(interrupt_s - time.monotonic(), 0.0)
-            found = signal.sigtimedwait({*self._heard, signal.SIGCHLD}, patience_s)
-            if found is None and interrupt_s is not None and time.monotonic() >= interrupt_s:
-                child.send_signal(signal.SIGINT)
-                interrupt_s = None
-            elif found is not None and found.si_signo == signal.SIGINT:
-                if found.si_code <= 0:  # sent by a process, not by the terminal
-                    interrupt_s = interrupt_s or time.monotonic() + INTERRUPT_PATIENCE_S
-            elif found is not None and found.si_signo != signal.SIGCHLD:
+            found = signal.sigtimedwait({*self._heard, signal.SIGCHLD}, _LOOK_S)
+            if found and found.si_signo != signal.SIGCHLD and not self._has_group(found.si_signo):
                 child.send_signal(found.si_signo)
         return code
+
+    def _has_group(self, number: int) -> bool:
+        """Whether a signal that this process got went to the whole group."""
+        due_s = time.monotonic() + _GROUP_PATIENCE_S
+        while select.select([self._testimony], [], [], max(due_s - time.monotonic(), 0))[0]:
+            if number in os.read(self._testimony, 1):
+                return True
+        return False
 
     def _heard_elsewhere(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  # signal's signature
         if number == signal.SIGINT:
@@ -141,3 +146,16 @@ class SignalsForwarded:
             self._child.send_signal(number)
         else:
             self._early.append(number)
+
+
+def _witness(heard: Collection[int]) -> tuple[int, int]:
+    """Fork a process of this group; returns a pipe to which it writes the signals that it gets, and its id."""
+    parent, (reader, writer) = os.getpid(), os.pipe()
+    pid = os.fork()  # this process has one thread
+    if pid:
+        os.close(writer)
+        return reader, pid
+    while os.getppid() == parent:
+        if found := signal.sigtimedwait(heard, 1):
+            os.write(writer, bytes([found.si_signo]))
+    os._exit(0)

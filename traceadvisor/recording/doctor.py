@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from traceadvisor.errors import named
 from traceadvisor.system.check import Check, CheckState
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 from traceadvisor.text.cleaning import clean
@@ -49,7 +50,7 @@ def _guarded(subject: str, check: Callable[[], Check], cost: str | None = None, 
     except ModuleNotFoundError as error:
         return Check(subject, CheckState.MISSING, f"not checked: {error.name} is not installed", remedy=EXTRA)
     except Exception as error:  # noqa: BLE001
-        found = clean(f"cannot be used: {type(error).__name__}: {error}")
+        found = clean(f"cannot be used: {named(error)}")
         return Check(subject, CheckState.MISSING, found, cost, remedy)
 
 

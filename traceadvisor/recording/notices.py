@@ -48,7 +48,7 @@ def remark(notes: Iterable[Note], recorded_steps: int, *, stopped: bool) -> str:
 def ending_lines(children: TrainedChildren) -> list[str]:
     """Describe the recordings of a command's training processes, a line for each bundle."""
     lines = [f"a process was not captured: {failure}." for failure in children.failures]
-    lines += [f"a process was killed; what it recorded before is in {folder}." for folder in children.killed]
+    lines += [f"a process was killed or left by os._exit; its recording is in {folder}." for folder in children.killed]
     for folder in sorted({one.folder for one in children.results}):
         ranks = [one for one in children.results if one.folder == folder]
         first = ranks[0]

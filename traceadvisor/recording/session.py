@@ -29,6 +29,7 @@ from traceadvisor.bundle.layout import (
 from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.stacks import write_stacks
 from traceadvisor.bundle.steps import StepLog
+from traceadvisor.errors import named
 from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
@@ -294,7 +295,7 @@ class CaptureSession:
         )
         self._writer.rank = launch.rank
         self._writer.start = RankStart(launch.rank, *self._started)
-        if rendezvous:
+        if rendezvous and self._is_child:
             rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))
 
     def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
@@ -317,7 +318,7 @@ class CaptureSession:
 
     def _torch_failed(self, error: BaseException) -> None:
         """The script could not import torch, and perhaps goes on without it."""
-        message = f"The script could not import torch ({type(error).__name__}: {error}), so no training was recorded."
+        message = f"The script could not import torch ({named(error)}), so no training was recorded."
         self._no_loop = Note("torch-failed", message)
 
     def _attach(self) -> None:

@@ -15,6 +15,7 @@ import sys
 from typing import Any, Protocol
 
 from traceadvisor.bundle.layout import Note
+from traceadvisor.errors import named
 from traceadvisor.recording.devices import wait_for_devices
 from traceadvisor.recording.script.launch import Launch
 
@@ -91,7 +92,7 @@ class Stopper:
             try:
                 self._end = self._ranks.end(steps)
             except Exception as error:  # noqa: BLE001  # the script goes on after any error
-                self._problem = f"the ranks could not agree on a step: {type(error).__name__}: {error}"
+                self._problem = f"the ranks could not agree on a step: {named(error)}"
         return self._end is not None and steps >= self._end
 
 

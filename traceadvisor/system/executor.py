@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from traceadvisor.errors import TraceAdvisorError
+from traceadvisor.errors import TraceAdvisorError, named
 from traceadvisor.frozen import frozen
 from traceadvisor.system.garbage import imports_kept
 
@@ -71,7 +71,7 @@ class Fault(Exception):  # noqa: N818  # it describes an error: its cause, or th
     @classmethod
     def of(cls, error: Exception) -> Fault:
         """A fault with an error as its cause."""
-        fault = cls(f"{type(error).__name__}: {error}")
+        fault = cls(named(error))
         fault.__cause__ = error
         return fault
 

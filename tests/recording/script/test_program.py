@@ -64,6 +64,7 @@ def test_a_failed_import_of_torch_is_named_with_its_error(tmp_path: Path) -> Non
         ),
         ("raise SystemExit", Ending.COMPLETED),
         ("raise KeyboardInterrupt", Ending.INTERRUPTED),
+        ("import atexit; atexit.register(exec, 'x = 1'); raise KeyboardInterrupt", Ending.INTERRUPTED),  # exits with 1
         ("import sys\nsys.excepthook = lambda *a: print('hook', a[0], file=sys.stderr)\n1/0", Ending.EXCEPTION),
         ("import atexit; atexit.register(print, 'at exit'); print(1/0)", Ending.EXCEPTION),
         ("def f(:", Ending.EXCEPTION),
@@ -77,6 +78,11 @@ def test_an_ending_keeps_its_meaning(tmp_path: Path, source: str, ending: Ending
     (entry,) = manifest(tmp_path / "bundle").endings
     assert entry.ending is ending
     assert entry.exit_code == (130 if ending is Ending.INTERRUPTED else plain.returncode)
+
+
+def test_an_error_without_a_text_is_named_by_its_class(tmp_path: Path) -> None:
+    both(tmp_path, "assert False")
+    assert manifest(tmp_path / "bundle").endings[0].message == "AssertionError"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

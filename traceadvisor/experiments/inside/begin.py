@@ -7,6 +7,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from traceadvisor.errors import named
 from traceadvisor.experiments.inside.one_process import refuse_more_processes
 from traceadvisor.experiments.inside.saving import ScratchFolder
 from traceadvisor.experiments.inside.step_limits import lift_limits
@@ -61,7 +62,7 @@ def _attached(plan: Plan, journal: Journal) -> list[Any]:
             conductors.append(Conductor(plan, journal))
             lift_limits()
         except Exception as error:
-            journal.add(Note(f"This torch cannot be followed: {type(error).__name__}: {error}."))
+            journal.add(Note(f"This torch cannot be followed: {named(error)}."))
             raise
 
     ScratchFolder(plan.scratch, disturbed, lambda text: journal.add(Note(text)))
@@ -77,7 +78,7 @@ def _has_ended(plan: Plan, before: int) -> bool:
 
 def _failed(journal: Journal, error: BaseException, before: int) -> None:
     """Blame the arm of the block that the script was in; its own settings are not to blame."""
-    text = f"{type(error).__name__}: {error}"
+    text = named(error)
     short = text.splitlines()[0][:300]
     last = next((row for row in reversed(journal.rows[before:]) if isinstance(row, Begin)), None)
     if last and last.arm not in (AS_IT_IS, SAME_AGAIN):

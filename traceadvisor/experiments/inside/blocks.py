@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from traceadvisor.errors import named
 from traceadvisor.experiments.inside.clock import BlockClock
 from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, devices_of
@@ -209,7 +210,7 @@ class Blocks:
             try:
                 batch = self.source.next()
             except Exception as error:  # whatever the dataset raises, the other arms are worth measuring
-                raise NoBatchError(f"{type(error).__name__}: {error}"[:300]) from error
+                raise NoBatchError(named(error)[:300]) from error
             self.last_batch = batch
             yield batch
 

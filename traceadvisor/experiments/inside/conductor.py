@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import torch._dynamo.config
 
+from traceadvisor.errors import named
 from traceadvisor.experiments.curves import compared
 from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
 from traceadvisor.experiments.inside.found_facts import facts_about
@@ -130,7 +131,7 @@ class Conductor:
         try:
             blocks.enter(Settings())
         except Exception as error:  # a loader of another kind, such as a subclass with arguments of its own
-            raise NoBatchError(f"its DataLoader cannot be made again: {type(error).__name__}: {error}"[:300]) from error
+            raise NoBatchError(f"its DataLoader cannot be made again: {named(error)}"[:300]) from error
         yield from self._trial.own()
         self._first_step_s = yield from blocks.timed(FIRST_STEPS)
         blocks.arm_step_s = {START: self._first_step_s}
@@ -286,7 +287,7 @@ class Conductor:
         try:
             self._blocks.enter(experiment.settings(arm))
         except Exception as error:  # noqa: BLE001  # whatever it is, the other arms are worth measuring
-            self._journal.add(Failed(experiment.name, arm, f"{type(error).__name__}: {error}"[:300]))
+            self._journal.add(Failed(experiment.name, arm, named(error)[:300]))
             self._blocks.switches.switch(Settings())
             return False
         return True
@@ -314,7 +315,7 @@ class Conductor:
             except OutOfBudgetError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, the other arms are worth measuring
-                self._journal.add(Failed(experiment.name, arm, f"{type(error).__name__}: {error}"[:300]))
+                self._journal.add(Failed(experiment.name, arm, named(error)[:300]))
             else:
                 self._journal.add(Rate(experiment.name, arm, batches_per_s, samples_per_s))
 

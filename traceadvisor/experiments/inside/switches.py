@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from traceadvisor.errors import named
 from traceadvisor.experiments.inside.copy_switch import NonBlocking
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import CudnnBenchmark, Tf32
@@ -164,4 +165,4 @@ def _tried(question: Callable[..., str | None], *arguments: Any) -> str | None:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
+    return named(error)[:300]

@@ -18,6 +18,7 @@ from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
+from traceadvisor.errors import named
 from traceadvisor.recording.devices import PATIENCE_S, POLL_S
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
@@ -295,7 +296,7 @@ class LoopCapture:
 
     def _failed(self, error: Exception) -> None:
         """Recording failed: stop the profiler, which would slow the rest of the run."""
-        self._notes.append(Note("capture-failed", f"Recording ended early: {type(error).__name__}: {error}"))
+        self._notes.append(Note("capture-failed", f"Recording ended early: {named(error)}"))
         try:
             self._recorder.discard()
         except Exception as second:  # noqa: BLE001  # stopping failed, too

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Protocol
 
 from traceadvisor.bundle.layout import Note, Schedule
+from traceadvisor.errors import named
 from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.loop.bounds import Reached
@@ -402,7 +403,7 @@ class Window:
 
     def _fail(self, error: Exception) -> None:
         """The device or the profiler failed: steps are still timed, and nothing is recorded any more."""
-        self.give_way("capture-failed", f"Recording ended early: {type(error).__name__}: {error}")
+        self.give_way("capture-failed", f"Recording ended early: {named(error)}")
 
     def _recover(self) -> None:
         self._attempts_left -= 1
