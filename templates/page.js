@@ -85,24 +85,31 @@
     const [unit, name] = ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
     return `${unit === 1 ? Math.round(ns) : Number((ns / unit).toPrecision(digits))} ${name}`;
   };
-  const ROW = 15, TITLE = 17, AXIS = 20;
+  const ROW = 15, TITLE = 17, AXIS = 20, MARKS = 4, MOST_ARROWS = 150;
   const drawTrace = (box) => {
-    const data = JSON.parse(box.dataset.trace), whole = data.ns;
+    const data = JSON.parse(box.dataset.trace), whole = data.ns, all = [];
     box.removeAttribute("data-trace");
-    const labels = [...box.querySelectorAll(".legend li")].map((item) => item.textContent.trim());
+    const labels = [...box.querySelectorAll(".legend li")].map((item) => item.childNodes[1].textContent.trim());
     const swatches = [...box.querySelectorAll(".legend .swatch")];
-    let height = 0;
+    let height = 0, missing = 0;
     const lanes = data.lanes.map((lane) => {
       let at = 0;
-      const events = lane.e.split(";").map((text) => {
-        const [gap, length, name, kind, depth] = text.split(",").map((digits) => parseInt(digits, 36));
+      const top = height, leftOut = lane.m ? lane.m.split(",").map((digits) => parseInt(digits, 36)) : [];
+      const many = leftOut.reduce((sum, part) => sum + part, 0);
+      const made = { title: lane.t + (many ? ` · ${many.toLocaleString("en")} shorter events left out, marked below` : ""), top, rows: lane.d, leftOut };
+      missing += many;
+      height += TITLE + lane.d * ROW + (many ? MARKS : 0) + 4;
+      made.events = lane.e ? lane.e.split(";").map((text) => {
+        const [gap, length, name, kind, depth, launch] = text.split(",").map((digits) => parseInt(digits, 36));
         at += gap;
-        return { start: at, end: at + length, name: data.names[name], kind: data.kinds[kind], depth };
-      });
-      const top = height;
-      height += TITLE + lane.d * ROW + 4;
-      return { title: lane.t, events, top, rows: lane.d };
+        const event = { start: at, end: at + length, name: data.names[name], kind, depth, lane: made, launch, launched: [] };
+        all.push(event);
+        return event;
+      }) : [];
+      return made;
     });
+    for (const event of all) if (event.launch) { event.launch = all[event.launch - 1]; event.launch.launched.push(event); }
+    const arrows = all.filter((event) => event.launch);
     height += AXIS;
     const canvas = make("canvas", "", {
       tabindex: "0", role: "application", "aria-roledescription": "zoomable trace",
@@ -114,6 +121,7 @@
     const bar = make("div", "", { class: "buttons" });
     let from = 0, to = whole, picked = null, lit = null, laneAt = 0, queued = false;
     const view = () => canvas.clientWidth || 1;
+    const middle = (event) => event.lane.top + TITLE + (event.depth + 0.5) * ROW;
     const draw = () => {
       queued = false;
       const width = view(), ratio = devicePixelRatio || 1, style = getComputedStyle(document.body);
@@ -147,10 +155,29 @@
             pen.fillText(event.name.length > room ? `${event.name.slice(0, room - 1)}…` : event.name, x + 3, y + (ROW - 2) / 2, w - 6);
           }
         }
+        pen.fillStyle = style.getPropertyValue("--strong-rule");
+        const part = whole / lane.leftOut.length, y = lane.top + TITLE + lane.rows * ROW;
+        lane.leftOut.forEach((many, place) => { if (many) pen.fillRect((place * part - from) * scale, y, Math.max(1, part * scale), MARKS - 1); });
         pen.fillStyle = ink;
         pen.fillText(lane.title, 2, lane.top + TITLE / 2);
       }
       pen.fillStyle = pen.strokeStyle = ink;
+      const shown = arrows.filter((event) => event.start < to && event.launch.end > from);
+      for (const event of shown) {
+        const isPicked = picked && (event === picked || event.launch === picked);
+        if (!isPicked && shown.length > MOST_ARROWS) continue;
+        const [x1, y1, x2, y2] = [(event.launch.end - from) * scale, middle(event.launch), (event.start - from) * scale, middle(event)];
+        pen.globalAlpha = isPicked ? 1 : 0.35;
+        pen.lineWidth = isPicked ? 1.5 : 1;
+        pen.beginPath();
+        pen.moveTo(x1, y1);
+        pen.bezierCurveTo(x1, (y1 + y2) / 2, x2, (y1 + y2) / 2, x2, y2 - 3);
+        pen.stroke();
+        pen.beginPath();
+        pen.moveTo(x2 - 3, y2 - 6); pen.lineTo(x2 + 3, y2 - 6); pen.lineTo(x2, y2);
+        pen.fill();
+      }
+      pen.globalAlpha = 1;
       for (const part of [0, 0.5, 1]) {
         pen.textAlign = part === 0 ? "left" : part === 1 ? "right" : "center";
         pen.fillText(time(from + part * (to - from), to - from), part * width, height - AXIS / 2);
@@ -171,10 +198,12 @@
       go(at - share * length, at + (1 - share) * length);
     };
     const pan = (share) => { const by = share * (to - from); go(from + Math.max(-from, Math.min(by, whole - to)), to + Math.max(-from, Math.min(by, whole - to))); };
-    const name = (event, lane) => {
+    const name = (event) => {
       picked = event;
+      const how = !event ? "" : event.launch ? ` · launched ${time(Math.max(0, event.start - event.launch.start))} before by ${event.launch.name}`
+        : event.launched.length ? ` · launches ${event.launched.map((one) => one.name).join(", ")}` : "";
       out.textContent = event
-        ? `${event.name} · ${time(event.end - event.start)}, at ${time(event.start)} · ${labels[event.kind]} · ${lane.title}` : "";
+        ? `${event.name} · ${time(event.end - event.start)}, at ${time(event.start)} · ${labels[event.kind]} · ${event.lane.title}${how}` : "";
       later();
     };
     const under = (x, y) => {
@@ -185,9 +214,9 @@
         let near = null;
         for (const event of lane.events)
           if (event.depth === row && event.start - slack <= at && at <= event.end + slack) near = event;
-        if (near) return [near, lane];
+        if (near) return near;
       }
-      return [null, null];
+      return null;
     };
     const pointers = new Map();
     let spread = 0;
@@ -208,7 +237,7 @@
       if (pointers.size === 2) spread = gap();
     });
     canvas.addEventListener("pointermove", (event) => {
-      if (!pointers.has(event.pointerId)) { name(...under(event.offsetX, event.offsetY)); return; }
+      if (!pointers.has(event.pointerId)) { name(under(event.offsetX, event.offsetY)); return; }
       const before = pointers.get(event.pointerId);
       pointers.set(event.pointerId, event.offsetX);
       if (pointers.size === 1) pan((before - event.offsetX) / view());
@@ -216,12 +245,30 @@
     });
     for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, (event) => {
       pointers.delete(event.pointerId);
-      if (kind === "pointerup") name(...under(event.offsetX, event.offsetY));
+      if (kind === "pointerup") name(under(event.offsetX, event.offsetY));
     });
     const next = (way) => {
       const lane = lanes[laneAt], seen = lane.events.filter((event) => event.end > from && event.start < to);
       const place = seen.indexOf(picked);
-      name(seen[place < 0 ? (way > 0 ? 0 : seen.length - 1) : Math.min(seen.length - 1, Math.max(0, place + way))] || null, lane);
+      name(seen[place < 0 ? (way > 0 ? 0 : seen.length - 1) : Math.min(seen.length - 1, Math.max(0, place + way))] || null);
+    };
+    // The format of a trace file: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+    const save = () => {
+      const events = lanes.map((lane, tid) => ({ ph: "M", name: "thread_name", pid: 0, tid, args: { name: lane.title } }));
+      for (const event of all) {
+        const tid = lanes.indexOf(event.lane), at = { pid: 0, tid, ts: event.start / 1e3 };
+        events.push({ ph: "X", name: event.name, cat: labels[event.kind], dur: (event.end - event.start) / 1e3, ...at });
+        if (!event.launch) continue;
+        const flow = { name: "launch", cat: "launch", id: events.length };
+        events.push({ ph: "s", ...flow, pid: 0, tid: lanes.indexOf(event.launch.lane), ts: event.launch.start / 1e3 });
+        events.push({ ph: "f", bp: "e", ...flow, ...at });
+      }
+      const content = new Blob([JSON.stringify({ traceEvents: events, displayTimeUnit: "ms" })], { type: "application/json" });
+      const link = make("a", "", { href: URL.createObjectURL(content), download: `step-${data.step}.json` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+      const rest = missing ? ` Without ${missing.toLocaleString("en")} short events; the option --save-steps of the report writes all.` : "";
+      out.textContent = `Saved as ${link.download}: open it at ui.perfetto.dev.${rest}`;
     };
     const keys = {
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1.6),
@@ -234,13 +281,12 @@
       event.preventDefault();
       keys[event.key]();
     });
-    for (const [text, act] of [["Zoom in", () => zoom(0.5)], ["Zoom out", () => zoom(2)], ["Earlier", () => pan(-0.5)], ["Later", () => pan(0.5)], ["Whole step", () => go(0, whole)]]) {
+    for (const [text, act] of [["Zoom in", () => zoom(0.5)], ["Zoom out", () => zoom(2)], ["Earlier", () => pan(-0.5)], ["Later", () => pan(0.5)], ["Whole step", () => go(0, whole)], ["Save for Perfetto", save]]) {
       const button = make("button", text, { type: "button" });
       button.addEventListener("click", act);
       bar.append(button);
     }
-    box.prepend(bar, canvas, out);
-    box.hidden = false;
+    box.querySelector("svg").before(bar, canvas, out);
     box.showRange = (start, end) => { lit = [start, end]; const room = Math.max(end - start, whole / 1e4); go(start - room, end + room); canvas.focus({ preventScroll: true }); };
     new ResizeObserver(later).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.build_report import one_recording
 from tests.rendering.browsing import asked, dumped
 from tests.rendering.formatted import page
 from tests.rendering.reading import Page
 from tests.shared import CHECKOUT
 from traceadvisor import load
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
+from traceadvisor.model.timeline import PARTS, Activity, StepTrace, TraceLane
 from traceadvisor.rendering.writers.templates import hashed, script
 
 pytestmark = pytest.mark.slow
@@ -108,7 +114,7 @@ const out = { whole: range() };
 press("+"); out.zoomed = range();
 press("ArrowRight"); out.later = range();
 press("ArrowLeft"); press("-"); press("0"); out.again = range();
-press("n"); out.named = document.querySelector("output.pointed").textContent;
+press("ArrowDown"); out.named = document.querySelector("output.pointed").textContent;
 return out;
 """,
         tmp_path,
@@ -134,8 +140,8 @@ canvas.setPointerCapture = () => {};
 const box = canvas.getBoundingClientRect(), out = { whole: range() };
 const point = (kind, x, y, id = 1) => canvas.dispatchEvent(
   new PointerEvent(kind, { clientX: box.left + x, clientY: box.top + y, pointerId: id, bubbles: true }));
-point("pointermove", 5, 22); out.named = document.querySelector("output.pointed").textContent;
-const place = { clientX: box.left + 400, clientY: box.top + 22, cancelable: true };
+point("pointermove", 5, 60); out.named = document.querySelector("output.pointed").textContent;
+const place = { clientX: box.left + 400, clientY: box.top + 60, cancelable: true };
 const turn = (more) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -300, ...place, ...more }));
 canvas.focus();
 out.scrolls = turn({}); out.unchanged = range();
@@ -194,3 +200,73 @@ return out;
         tmp_path,
     )
     assert answer == [False, True, False]
+
+
+def on_a_gpu() -> str:
+    """The page of a step with two kernels: one of a call with a name, one whose launch was not recorded."""
+    first = one_recording()
+    drawn = first.recordings[0].timeline
+    assert drawn is not None
+    none = np.zeros(PARTS, dtype=np.int64)
+
+    def lane(title: str, *events: tuple[int, ...], left_out: int = 0) -> TraceLane:
+        columns = (np.array(column, dtype=np.int64) for column in zip(*events, strict=True))
+        return TraceLane(title, *(*columns, none + left_out))
+
+    host = lane("training thread", (0, 100_000, 0, 0, 0, 5, NONE), (20_000, 4_000, 1, 1, 1, 6, NONE), left_out=3)
+    stream = lane("stream 7", (30_000, 10_000, 2, 2, 0, 7, 6), (60_000, 10_000, 2, 2, 0, 8, NONE))
+    kinds = (Activity.OPERATOR, Activity.RUNTIME_CALL, Category.KERNEL)
+    trace = StepTrace(("aten::mm", "cudaLaunchKernel", "gemm"), kinds, (host, stream))
+    traced = replace(drawn, start_ns=0, end_ns=100_000, trace=trace)
+    return page(replace(first, recordings=(replace(first.recordings[0], timeline=traced),)))
+
+
+def test_a_kernel_names_its_launch_and_a_lane_says_where_events_are_missing(chromium: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        on_a_gpu(),
+        REVEAL
+        + CANVAS
+        + KEY
+        + """
+const named = () => document.querySelector("output.pointed").textContent, out = {};
+press("ArrowDown"); press("n"); out.call = named();
+press("ArrowDown"); out.kernel = named(); press("n"); out.other = named();
+return out;
+""",
+        tmp_path,
+    )
+    assert "launches gemm" in answer["call"]
+    assert "600 shorter events left out" in answer["call"]
+    assert "launched 10 µs before by cudaLaunchKernel" in answer["kernel"]
+    assert "launched" not in answer["other"]
+
+
+def test_one_click_saves_the_step_for_perfetto(chromium: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        on_a_gpu(),
+        REVEAL
+        + CANVAS
+        + """
+let saved = null;
+URL.createObjectURL = (blob) => { saved = blob; return "#"; };
+[...document.querySelectorAll("button")].find((button) => button.textContent === "Save for Perfetto").click();
+return { trace: JSON.parse(await saved.text()), said: document.querySelector("output.pointed").textContent };
+""",
+        tmp_path,
+    )
+    events = answer["trace"]["traceEvents"]
+    drawn = {(event["name"], event["ts"], event["dur"], event["tid"]) for event in events if event["ph"] == "X"}
+    assert {("aten::mm", 0, 100, 1), ("cudaLaunchKernel", 20, 4, 1), ("gemm", 30, 10, 2)} <= drawn
+    assert [(event["ph"], event["ts"], event["tid"]) for event in events if event["name"] == "launch"] == [
+        ("s", 20, 1),
+        ("f", 30, 2),
+    ]
+    assert "--save-steps" in answer["said"]
+
+
+def test_without_scripts_the_timeline_is_a_picture(chromium: str, content: str, tmp_path: Path) -> None:
+    see = "const drawn = document.querySelector('.trace svg.chart'); return drawn.checkVisibility();"
+    assert asked(chromium, content, see, tmp_path / "with") is False
+    assert asked(chromium, content.replace(script(), ""), see, tmp_path / "without") is True

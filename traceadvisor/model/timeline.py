@@ -54,23 +54,34 @@ class TraceLane:
     depth: Int64
     """Number of events around it on its lane; at most :data:`DEEPEST_SHOWN`."""
 
+    row: Int64
+    """Row of the recording's event table."""
+
+    launch: Int64
+    """The row of the call that launched it; NONE on a thread, and if that was not recorded."""
+
+    left_out: Int64
+    """Number of further events that start in each of equal parts of the step, shape ``(PARTS,)``."""
+
     def __post_init__(self) -> None:
-        read_only(self.start_ns, self.duration_ns, self.name, self.kind, self.depth)
+        columns = (self.start_ns, self.duration_ns, self.name, self.kind, self.depth, self.row, self.launch)
+        read_only(*columns, self.left_out)
 
 
 DEEPEST_SHOWN = 7
 """Deeper events are not kept."""
 
+PARTS = 200
+"""Parts of a step in which events that were not kept are counted."""
+
 
 @frozen(eq=False)
 class StepTrace:
-    """The named events of one step: the longest ones of each thread and stream."""
+    """The named events of one step: the longest ones of its threads and streams."""
 
     names: tuple[str, ...]
     kinds: tuple[Category | Activity, ...]
     lanes: tuple[TraceLane, ...]
-    left_out: int
-    """Events of these lanes that are too short to be kept."""
 
 
 @frozen(eq=False)

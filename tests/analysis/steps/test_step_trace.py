@@ -9,7 +9,8 @@ from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.steps import step_trace as module
 from traceadvisor.analysis.steps.step_trace import step_trace
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.timeline import Activity, StepTrace
+from traceadvisor.model.events import NONE
+from traceadvisor.model.timeline import PARTS, Activity, StepTrace
 
 
 def trace_of(builder: TraceBuilder, folder: Path) -> StepTrace:
@@ -40,7 +41,6 @@ def test_events_of_a_thread_have_names_times_and_depths(tmp_path: Path) -> None:
         ("cudaLaunchKernel", 25, 5, 2),
     ]
     assert rows_of(trace, 1) == [("gemm", 60, 30, 0, Category.KERNEL)]
-    assert trace.left_out == 0
 
 
 def test_kinds_tell_loading_launching_and_the_optimizer(tmp_path: Path) -> None:
@@ -70,4 +70,23 @@ def test_the_shortest_events_are_left_out_and_counted(tmp_path: Path, monkeypatc
     builder = TraceBuilder().step(0, 0, 100).op("long", 0, 30).op("short", 40, 45).op("middle", 50, 70)
     trace = trace_of(builder, tmp_path)
     assert [name for name, *_ in rows_of(trace, 0)] == ["long", "middle"]
-    assert trace.left_out == 1
+    assert {place: many for place, many in enumerate(trace.lanes[0].left_out.tolist()) if many} == {
+        PARTS * 40 // 100: 1
+    }
+
+
+def test_short_kernels_are_counted_on_their_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_DEVICE_EVENTS", 1)
+    builder = TraceBuilder().step(0, 0, 100).op("outer", 0, 50).launch(10, 12, kernel=(20, 30), name="long")
+    trace = trace_of(builder.launch(14, 16, kernel=(31, 33), name="short"), tmp_path)
+    assert [name for name, *_ in rows_of(trace, 1)] == ["long"]
+    assert trace.lanes[1].left_out.sum() == 1
+
+
+def test_a_kernel_knows_the_call_that_launched_it(tmp_path: Path) -> None:
+    trace = trace_of(TraceBuilder().step(0, 0, 100).launch(10, 12, kernel=(20, 30)).op("a", 40, 50), tmp_path)
+    host, stream = trace.lanes
+    assert [trace.names[name] for name, row in zip(host.name, host.row, strict=True) if row == stream.launch[0]] == [
+        "cudaLaunchKernel"
+    ]
+    assert host.launch.tolist() == [NONE, NONE]

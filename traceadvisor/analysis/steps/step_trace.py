@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 
@@ -11,15 +12,15 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.marks import is_step_mark
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.timeline import DEEPEST_SHOWN, Activity, StepTrace, TraceLane
+from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.timeline import DEEPEST_SHOWN, PARTS, Activity, StepTrace, TraceLane
 from traceadvisor.model.trace import Trace
 
-MOST_HOST_EVENTS = 2_000
-MOST_DEVICE_EVENTS = 1_500
-"""Events of all lanes together, the longest ones; a page must stay small."""
+MOST_HOST_EVENTS = 12_000
+MOST_DEVICE_EVENTS = 8_000
+"""Events of all lanes together, the longest ones: what a page could hold at most."""
 
 MOST_STREAMS = 6
 
@@ -65,63 +66,61 @@ def stream_title(trace: Trace, number: int) -> str:
     return f"stream {trace.streams[number]}" if number >= 0 else "stream not recorded"
 
 
+@frozen(eq=False)
+class _Events:
+    """Events of a step; arrays of shape ``(n,)``."""
+
+    rows: Int64
+    lane: Int64
+    kind: Int64
+    launch: Int64
+    is_kept: Mask
+
+    def within(self, chosen: Mask | Int64) -> _Events:
+        """Return some of them."""
+        return _Events(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
 def step_trace(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> StepTrace | None:
     """Return the events of some threads and of the busiest streams in a window; None if there are none.
 
     Costs n log n of the events in the window.
     """
     trace = observation.trace
-    host, dropped_calls = _longest(trace, _host_rows(observation, threads, window), window, MOST_HOST_EVENTS)
-    work, dropped_work = _longest(trace, _device_rows(observation, window), window, MOST_DEVICE_EVENTS)
-    if not host.size and not work.size:
-        return None
-    used, name = np.unique(trace.events.name_id[np.concatenate((host, work))], return_inverse=True)
-    lanes = (
-        *_host_lanes(observation, threads, host, name[: host.size], window),
-        *_device_lanes(trace, work, name[host.size :], window),
+    host, device = _on_host(observation, threads, window), _on_device(observation, window)
+    streams, stream = np.unique(device.lane, return_inverse=True)
+    both = _Events(
+        np.concatenate((host.rows, device.rows)),
+        np.concatenate((host.lane, stream + len(threads))),
+        np.concatenate((host.kind, device.kind)),
+        np.concatenate((host.launch, device.launch)),
+        np.concatenate((host.is_kept, device.is_kept)),
     )
-    kept = sum(lane.name.size for lane in lanes)
-    left_out = dropped_calls + dropped_work + host.size + work.size - kept
-    return StepTrace(tuple(trace.names[each] for each in used.tolist()), KINDS, lanes, left_out)
+    if not both.rows.size:
+        return None
+    names = np.unique(trace.events.name_id[both.rows[both.is_kept]]).astype(np.int64)
+    lanes = []
+    for place in np.unique(both.lane).tolist():
+        if place < len(threads):
+            title = thread_title(trace, threads[place], observation.thread)
+        else:
+            title = stream_title(trace, int(streams[place - len(threads)]))
+        lanes.append(_lane(trace, title, both.within(both.lane == place), names, window))
+    return StepTrace(tuple(trace.names[each] for each in names.tolist()), KINDS, tuple(lanes))
 
 
-def _host_rows(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> Int64:
+def _on_host(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> _Events:
     events = observation.trace.events
     rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)
     rows = rows[(events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0])]
     rows = rows[np.isin(events.thread[rows], threads)]
     names = observation.trace.names
     marks = [each for each in np.unique(events.name_id[rows]).tolist() if is_step_mark(names[each])]
-    return rows[~np.isin(events.name_id[rows], marks)]
-
-
-def _device_rows(observation: Observation, window: tuple[int, int]) -> Int64:
-    events, rows = observation.trace.events, observation.launches.work_rows
-    rows = rows[(events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0])]
-    if not rows.size:
-        return rows
-    busy_ns = np.bincount(events.stream[rows] + 1, weights=events.duration_ns[rows])
-    busiest = np.argsort(-busy_ns, kind="stable")[:MOST_STREAMS] - 1
-    return rows[np.isin(events.stream[rows], busiest)]
-
-
-def _longest(trace: Trace, rows: Int64, window: tuple[int, int], most: int) -> tuple[Int64, int]:
-    """Return the longest events by their time in the window, and how many are left out."""
-    inside_ns = np.minimum(trace.events.end_ns[rows], window[1]) - np.maximum(trace.events.start_ns[rows], window[0])
-    chosen = rows[np.argsort(-inside_ns, kind="stable")[:most]]
-    return np.sort(chosen), rows.size - chosen.size
-
-
-def _host_lanes(
-    observation: Observation, threads: Sequence[int], rows: Int64, name: Int64, window: tuple[int, int]
-) -> Iterator[TraceLane]:
-    trace, events = observation.trace, observation.trace.events
-    kind = _host_kinds(observation, rows)
-    for thread in threads:
-        mine = np.flatnonzero(events.thread[rows] == thread)
-        if mine.size:
-            title = thread_title(trace, thread, observation.thread)
-            yield _lane(trace, title, _Events(rows[mine], name[mine], kind[mine]), window)
+    rows = rows[~np.isin(events.name_id[rows], marks)]
+    order = np.argsort(threads)
+    lane = order[np.searchsorted(np.asarray(threads)[order], events.thread[rows])]
+    launch = np.full(rows.size, NONE, dtype=np.int64)
+    return _Events(rows, lane, _host_kinds(observation, rows), launch, _longest(events, rows, window, MOST_HOST_EVENTS))
 
 
 def _host_kinds(observation: Observation, rows: Int64) -> Int64:
@@ -139,33 +138,41 @@ def _host_kinds(observation: Observation, rows: Int64) -> Int64:
     return kind
 
 
-def _device_lanes(trace: Trace, rows: Int64, name: Int64, window: tuple[int, int]) -> Iterator[TraceLane]:
-    events = trace.events
+def _on_device(observation: Observation, window: tuple[int, int]) -> _Events:
+    """Return the GPU operations of the busiest streams, with their streams as lanes."""
+    events, launches = observation.trace.events, observation.launches
+    rows = launches.work_rows
+    inside = np.flatnonzero((events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0]))
+    if inside.size:
+        stream = events.stream[rows[inside]]
+        busy_ns = np.bincount(stream + 1, weights=events.duration_ns[rows[inside]])
+        inside = inside[np.isin(stream, np.argsort(-busy_ns, kind="stable")[:MOST_STREAMS] - 1)]
+    rows = rows[inside]
     known = {kind.value: KINDS.index(category) for kind, category in _DEVICE_KINDS.items()}
     kind = np.array([known[each] for each in events.kind[rows].tolist()], dtype=np.int64)
-    for stream in np.unique(events.stream[rows]).tolist():
-        mine = np.flatnonzero(events.stream[rows] == stream)
-        yield _lane(trace, stream_title(trace, stream), _Events(rows[mine], name[mine], kind[mine]), window)
+    is_kept = _longest(events, rows, window, MOST_DEVICE_EVENTS)
+    return _Events(rows, events.stream[rows].astype(np.int64), kind, launches.call_rows[inside], is_kept)
 
 
-@frozen(eq=False)
-class _Events:
-    """Events of one lane; arrays of shape ``(n,)``."""
+def _longest(events: EventTable, rows: Int64, window: tuple[int, int], most: int) -> Mask:
+    """Return which events are among the longest by their time in the window."""
+    inside_ns = np.minimum(events.end_ns[rows], window[1]) - np.maximum(events.start_ns[rows], window[0])
+    is_kept = np.zeros(rows.size, dtype=np.bool_)
+    is_kept[np.argsort(-inside_ns, kind="stable")[:most]] = True
+    return is_kept
 
-    rows: Int64
-    name: Int64
-    kind: Int64
 
-
-def _lane(trace: Trace, title: str, events: _Events, window: tuple[int, int]) -> TraceLane:
-    start = np.maximum(trace.events.start_ns[events.rows], window[0])
-    end = np.minimum(trace.events.end_ns[events.rows], window[1])
+def _lane(trace: Trace, title: str, events: _Events, names: Int64, window: tuple[int, int]) -> TraceLane:
+    start = np.maximum(trace.events.start_ns[events.rows], window[0]) - window[0]
+    end = np.minimum(trace.events.end_ns[events.rows], window[1]) - window[0]
     order = np.lexsort((start - end, start))
-    start, end = start[order], end[order]
+    start, end, events = start[order], end[order], events.within(order)
     depth = _depths(parents_of(start, end, np.zeros(start.size, dtype=np.int32)))
-    shown = depth <= DEEPEST_SHOWN
-    columns = (start - window[0], end - start, events.name[order], events.kind[order], depth)
-    return TraceLane(title, *(column[shown].astype(np.int64) for column in columns))
+    shown = events.is_kept & (depth <= DEEPEST_SHOWN)
+    name = np.searchsorted(names, trace.events.name_id[events.rows])
+    columns = (start, end - start, name, events.kind, depth, events.rows, events.launch)
+    left_out = np.bincount(start[~shown] * PARTS // (window[1] - window[0]), minlength=PARTS)
+    return TraceLane(title, *(*(column[shown].astype(np.int64) for column in columns), left_out))
 
 
 def _depths(parents: Int64) -> Int64:

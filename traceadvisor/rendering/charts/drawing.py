@@ -124,6 +124,9 @@ class Chart:
     shapes: tuple[Shape, ...] = ()
     strips: tuple[Strip, ...] = ()
     curves: tuple[Curve, ...] = ()
+    events: str | None = None
+    """JSON from which the script of a page draws the same with each event; colours are places in the legend."""
+
     detail: Detail = Detail.PAGE
 
     @property

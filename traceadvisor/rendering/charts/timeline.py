@@ -1,4 +1,4 @@
-"""The timeline of one typical step: CPU threads, GPU streams, and categories."""
+"""The timeline of one typical step: categories, CPU threads, and GPU streams."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def words_for(kind: Category | Activity) -> str:
 
 def _lanes(drawn: Timeline) -> tuple[Lane, ...]:
     counted = Lane(CATEGORY_LANE, drawn.categories.spans)
-    return (*_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn), counted)
+    return (counted, *_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn))
 
 
 def _busiest(lanes: Sequence[Lane], drawn: Timeline) -> tuple[Lane, ...]:
@@ -113,7 +113,7 @@ def _grid(height: float) -> Iterator[Line]:
 
 def _titles(lanes: Sequence[Lane]) -> Iterator[Label]:
     for row, lane in enumerate(lanes):
-        tone = Tone.STRONG if row == len(lanes) - 1 else Tone.PLAIN
+        tone = Tone.PLAIN if row else Tone.STRONG
         yield Label(
             "0.6%", number(row * LANE_HEIGHT + TITLE_HEIGHT - 1), clipped(lane.title, LONGEST_TITLE), Anchor.START, tone
         )
@@ -131,10 +131,10 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
 def _sentence(drawn: Timeline, lanes: Sequence[Lane], *, of_several: bool) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
     more = f" Not drawn: {number_of(left_out, 'less busy lane')}." if left_out else ""
-    streams = " then GPU streams," if drawn.streams else ""
+    streams = ", then GPU streams" if drawn.streams else ""
     return (
         f"{'A typical' if of_several else 'The only'} step of {duration(drawn.end_ns - drawn.start_ns)}. "
-        f"From top to bottom: CPU threads,{streams} then the category of each instant.{more}"
+        f"From top to bottom: the category of each instant, then CPU threads{streams}.{more}"
     )
 
 

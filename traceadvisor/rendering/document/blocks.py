@@ -179,23 +179,6 @@ class EventsLink:
     to_ns: int
 
 
-@frozen
-class EventsKind:
-    """A colour of events."""
-
-    paint: Paint
-    label: str
-
-
-@frozen
-class Events:
-    """The events of a step, for the script of a page."""
-
-    caption: str
-    kinds: tuple[EventsKind, ...]
-    data: str
-
-
 class FoldLook(Enum):
     """The purpose of a folded part."""
 
@@ -295,7 +278,7 @@ class Cards:
 
 
 Text: TypeAlias = Prose | Items | Figures | Facts | Code | Table
-Drawn: TypeAlias = Chart | RangeBar | Events | EventsLink
+Drawn: TypeAlias = Chart | RangeBar | EventsLink
 Block: TypeAlias = Text | Drawn | Fold | Group | Columns | Cards
 
 
@@ -361,7 +344,7 @@ def _span_text(span: str | Span) -> str:
 def within(block: Block, depth: Detail) -> bool:
     """Whether a format of this depth shows the part."""
     match block:
-        case RangeBar() | Events() | EventsLink():
+        case RangeBar() | EventsLink():
             return depth is Detail.PAGE
         case _:
             return block.detail <= depth

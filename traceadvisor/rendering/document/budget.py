@@ -15,7 +15,6 @@ from traceadvisor.rendering.document.blocks import (
     Code,
     Columns,
     Document,
-    Events,
     EventsLink,
     Fact,
     Facts,
@@ -153,7 +152,7 @@ class _Trimming:
         for block in blocks:
             if not within(block, self._depth):
                 continue
-            if not isinstance(block, RangeBar | Events | EventsLink) and block.detail is Detail.EXTRA:
+            if not isinstance(block, RangeBar | EventsLink) and block.detail is Detail.EXTRA:
                 if self._room.extra:
                     yield from self._block(block, min(rows, self._room.extra))
                 elif isinstance(block, Fold):
@@ -192,7 +191,7 @@ class _Trimming:
                 yield replace(block, side=self.blocks(block.side, rows), main=self.blocks(block.main, rows))
             case Cards():
                 yield from self._cards(block)
-            case RangeBar() | Events() | EventsLink():
+            case RangeBar() | EventsLink():
                 yield block
             case _:
                 assert_never(block)

@@ -18,7 +18,6 @@ from traceadvisor.rendering.document.blocks import (
     Code,
     Columns,
     Document,
-    Events,
     EventsLink,
     Fact,
     Facts,
@@ -114,8 +113,6 @@ class _Page:
                 return element("pre", element("code", block.text))
             case RangeBar():
                 return joined((range_bar(block), element("p", block.label, class_="quiet") if block.label else None))
-            case Events():
-                return _events(block)
             case EventsLink():
                 return _events_link(block)
             case Table():
@@ -228,7 +225,8 @@ class _Page:
             drawing(chart),
             element("ul", *entries, class_="legend") if chart.legend else None,
             data,
-            class_="picture",
+            class_="picture trace" if chart.events else "picture",
+            data_trace=chart.events,
         )
 
     def table(self, table: Table) -> Markup:
@@ -314,10 +312,3 @@ def _events_link(link: EventsLink) -> Markup:
 
 def _capitalized(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
-
-
-def _events(events: Events) -> Markup:
-    kinds = (element("li", _swatch(kind.paint), kind.label) for kind in events.kinds)
-    caption = element("p", events.caption, class_="quiet")
-    legend = element("ul", *kinds, class_="legend")
-    return element("div", legend, caption, class_="trace", hidden="", data_trace=events.data)

@@ -16,7 +16,6 @@ from traceadvisor.rendering.document.blocks import (
     Code,
     Columns,
     Document,
-    Events,
     EventsLink,
     Facts,
     FactsLook,
@@ -96,7 +95,7 @@ def _block(block: Block) -> Iterator[str]:  # noqa: C901, PLR0912  # one case pe
             yield from _blocks((*block.side, *block.main))
         case Cards():
             yield from _cards(block)
-        case RangeBar() | Events() | EventsLink():
+        case RangeBar() | EventsLink():
             pass
         case _:
             assert_never(block)

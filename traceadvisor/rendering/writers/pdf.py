@@ -106,7 +106,7 @@ def _mark_list_items(_document: object, pdf: Any) -> None:
                 body["S"] = "/NonStruct" if body["S"] == "/LBody" else body["S"]
 
 
-UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar", "explained", "trust-checks"})
+UNPRINTED = frozenset({"chart-data", "rest", "in-cell", "in-trace", "bar", "explained", "trust-checks"})
 """Classes of elements that are not printed. Dropped early, they cost no layout."""
 
 
@@ -116,7 +116,8 @@ def _drop_unprinted(root: Element) -> None:
         for child in list(parent):
             if child.tag == "script" or UNPRINTED & set((child.get("class") or "").split()):
                 parent.remove(child)
-            elif (child.get("href") or "").startswith("#rule-"):
+            child.attrib.pop("data-trace", None)
+            if (child.get("href") or "").startswith("#rule-"):
                 del child.attrib["href"]
 
 

@@ -13,7 +13,6 @@ from traceadvisor.rendering.document.blocks import (
     Code,
     Columns,
     Document,
-    Events,
     EventsLink,
     Facts,
     Figures,
@@ -128,7 +127,7 @@ class _Writer:
                 yield from self._all((*block.side, *block.main))
             case Cards():
                 yield from (line for card in block.cards for line in self._card(card))
-            case RangeBar() | Events() | EventsLink():
+            case RangeBar() | EventsLink():
                 pass
             case _:
                 assert_never(block)

@@ -9,7 +9,6 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
-from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.report.findings import umbrella_groups
 from traceadvisor.rendering.content.report.memory import memory_blocks
 from traceadvisor.rendering.content.report.tables import (
@@ -19,7 +18,7 @@ from traceadvisor.rendering.content.report.tables import (
     operator_table,
     overlap_table,
 )
-from traceadvisor.rendering.content.report.trace import MOST_EVENTS, MOST_EVENTS_EACH, events_of
+from traceadvisor.rendering.content.report.trace import MOST_EVENTS, MOST_EVENTS_EACH, traced_timeline
 from traceadvisor.rendering.document.blocks import (
     Block,
     Fact,
@@ -156,12 +155,9 @@ def _time(report: Report, recording: Recording, number: int) -> Iterator[Block]:
 
 
 def _trace(report: Report, recording: Recording, number: int) -> Iterator[Block]:
-    """The events of a step for the page's script, and the same step as a picture."""
     most = MOST_EVENTS_EACH if len(report.recordings) > 1 else MOST_EVENTS
-    if events := events_of(recording.timeline, most):
-        yield events
     of_several = len(recording.steps) > 1
-    if chart := timeline(recording.timeline, f"recording-{number}-timeline", of_several=of_several):
+    if chart := traced_timeline(recording.timeline, f"recording-{number}-timeline", most, of_several=of_several):
         yield chart
 
 

@@ -1,92 +1,119 @@
-"""The trace of a step on the page: its events in a short text that the page's script draws."""
+"""The trace of a step on the page: its timeline, and its events in a short text that the page's script draws."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from traceadvisor.model.arrays import Mask
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
 from traceadvisor.model.report import RankedFinding, Recording
-from traceadvisor.model.timeline import Activity, StepTrace, Timeline, TraceLane
+from traceadvisor.model.timeline import PARTS, StepTrace, Timeline, TraceLane
+from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.charts.timeline import words_for
-from traceadvisor.rendering.document.blocks import Events, EventsKind, EventsLink
-from traceadvisor.rendering.units import count, duration
+from traceadvisor.rendering.charts.timeline import CATEGORY_LANE, timeline, words_for
+from traceadvisor.rendering.document.blocks import EventsLink
+from traceadvisor.rendering.units import duration
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 LONGEST_NAME = 90
-"""Characters of an event's name. A page may hold a thousand different ones of each trace."""
+"""Characters of an event's name. A page may hold thousands of different ones of each trace."""
 
 LONGEST_TITLE = 48
 
-MOST_EVENTS = 3_500
-"""Events of the trace of a single recording."""
+MOST_EVENTS = 12_000
+"""Events of the trace of a single recording; each takes about 16 bytes of the page."""
 
-MOST_EVENTS_EACH = 1_000
+MOST_EVENTS_EACH = 2_500
 """Events of each trace on a page with several."""
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def events_of(timeline: Timeline | None, most_events: int) -> Events | None:
-    """The events of a recording's representative step; None without any.
+def traced_timeline(drawn: Timeline | None, chart_id: str, most_events: int, *, of_several: bool) -> Chart | None:
+    """The timeline of a recording's representative step, with its events; None without a step.
 
-    Its data are JSON for the page's script: length of the step in nanoseconds, names, and lanes. Each event of a lane
-    is ``gap,duration,name,kind,depth`` in base 36, where the gap is the time since the start of the event before.
+    Its events are JSON: the number of the step, its length in nanoseconds, names, and lanes with a title, a depth, the
+    events that are left out in each of equal parts of the step, and events. Each event is
+    ``gap,duration,name,colour,depth,launch`` in base 36: the gap is the time since the start of the event before, the
+    colour a place in the legend, and the launch the number of the event that launched it, counted over all lanes.
     """
-    if timeline is None or timeline.trace is None or timeline.end_ns <= timeline.start_ns:
-        return None
-    trace = timeline.trace
-    shown = _longest(trace, most_events)
-    lanes = [_encoded(lane, chosen) for lane, chosen in zip(trace.lanes, shown, strict=True) if chosen.any()]
-    kinds = (lane.kind[chosen] for lane, chosen in zip(trace.lanes, shown, strict=True))
-    used = sorted({kind for one in kinds for kind in one.tolist()})
-    kept = sum(int(chosen.sum()) for chosen in shown)
-    left_out = trace.left_out + sum(lane.name.size for lane in trace.lanes) - kept
-    more = f" {count(left_out)} shorter events are left out." if left_out else ""
-    return Events(
-        caption=f"The {count(kept)} longest events of a step of {duration(timeline.end_ns - timeline.start_ns)}.{more}",
-        kinds=tuple(_kind(trace.kinds[each]) for each in used),
-        data=json.dumps(
-            {
-                "ns": timeline.end_ns - timeline.start_ns,
-                "names": [clipped_inside(name, LONGEST_NAME) for name in trace.names],
-                "kinds": {str(number): place for place, number in enumerate(used)},
-                "lanes": lanes,
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ),
+    chart = timeline(drawn, chart_id, of_several=of_several)
+    if chart is None or drawn is None or drawn.trace is None:
+        return chart
+    trace = _with_categories(drawn.trace, drawn)
+    used = {trace.kinds[kind] for lane in trace.lanes for kind in np.unique(lane.kind).tolist()}
+    known = {entry.paint for entry in chart.legend}
+    added = (kind for kind in PAINTS if kind in used and PAINTS[kind] not in known)
+    legend = (*chart.legend, *(LegendEntry(PAINTS[kind], words_for(kind), "") for kind in added))
+    places = {entry.paint: place for place, entry in enumerate(legend)}
+    colours = [places.get(PAINTS[kind], 0) for kind in trace.kinds]
+    shown = list(zip(trace.lanes, _longest(trace, most_events), strict=True))
+    length_ns = drawn.end_ns - drawn.start_ns
+    numbers = {
+        row: number for number, row in enumerate(np.concatenate([one.row[keep] for one, keep in shown]).tolist(), 1)
+    }
+    numbers[NONE] = 0
+    data = {
+        "step": drawn.step_index,
+        "ns": length_ns,
+        "names": [clipped_inside(name, LONGEST_NAME) for name in trace.names],
+        "lanes": [_encoded(lane, keep, numbers, colours, length_ns) for lane, keep in shown],
+    }
+    return replace(chart, legend=legend, events=json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+def _with_categories(trace: StepTrace, drawn: Timeline) -> StepTrace:
+    """The trace with a lane for the category of each instant."""
+    spans = [one.clip(drawn.start_ns, drawn.end_ns) for one in drawn.categories.spans.values()]
+    kind = np.repeat(np.arange(len(spans)), [one.starts_ns.size for one in spans])
+    start, end = (
+        np.concatenate([np.empty(0, np.int64), *one])
+        for one in ([each.starts_ns for each in spans], [each.ends_ns for each in spans])
     )
-
-
-def _kind(kind: Category | Activity) -> EventsKind:
-    return EventsKind(PAINTS[kind], words_for(kind))
+    order = np.argsort(start)
+    start, end, kind = start[order], end[order], kind[order]
+    nothing = np.full(start.size, NONE)
+    lane = TraceLane(
+        CATEGORY_LANE,
+        start - drawn.start_ns,
+        end - start,
+        kind + len(trace.names),
+        kind + len(trace.kinds),
+        np.zeros_like(start),
+        nothing,
+        nothing,
+        np.zeros(PARTS, np.int64),
+    )
+    names = map(words_for, drawn.categories.spans)
+    return StepTrace((*trace.names, *names), (*trace.kinds, *drawn.categories.spans), (lane, *trace.lanes))
 
 
 def _longest(trace: StepTrace, most: int) -> list[Mask]:
     """Which events of each lane are among the longest of all lanes."""
-    sizes = [lane.name.size for lane in trace.lanes]
-    lengths = np.concatenate([np.empty(0, np.int64), *(lane.duration_ns for lane in trace.lanes)])
+    lengths = np.concatenate([lane.duration_ns for lane in trace.lanes])
     shown = np.zeros(lengths.size, dtype=np.bool_)
     shown[np.argsort(-lengths, kind="stable")[:most]] = True
-    return np.split(shown, np.cumsum(sizes)[:-1]) if sizes else []
+    return np.split(shown, np.cumsum([lane.name.size for lane in trace.lanes])[:-1])
 
 
-def _encoded(lane: TraceLane, shown: Mask) -> dict[str, object]:
-    columns = (lane.start_ns, lane.duration_ns, lane.name, lane.kind, lane.depth)
-    rows = zip(*(column[shown].tolist() for column in columns), strict=True)
-    return {"t": clipped(lane.title, LONGEST_TITLE), "d": int(lane.depth[shown].max()) + 1, "e": ";".join(_rows(rows))}
-
-
-def _rows(rows: Iterator[tuple[int, ...]]) -> Iterator[str]:
-    at = 0
-    for start, *others in rows:
-        yield ",".join(map(base36, (start - at, *others)))
-        at = start
+def _encoded(
+    lane: TraceLane, shown: Mask, numbers: Mapping[int, int], colours: Sequence[int], length_ns: int
+) -> dict[str, object]:
+    columns = (np.diff(lane.start_ns[shown], prepend=0), *(one[shown] for one in (lane.duration_ns, lane.name)))
+    kinds = (colours[kind] for kind in lane.kind[shown].tolist())
+    launches = (numbers.get(row, 0) for row in lane.launch[shown].tolist())
+    rows = zip(*(one.tolist() for one in columns), kinds, lane.depth[shown].tolist(), launches, strict=True)
+    left_out = lane.left_out + np.bincount(lane.start_ns[~shown] * PARTS // length_ns, minlength=PARTS)
+    found = {
+        "t": clipped(lane.title, LONGEST_TITLE),
+        "d": int(lane.depth[shown].max(initial=0)) + 1,
+        "e": ";".join(",".join(map(base36, row)).removesuffix(",0") for row in rows),
+    }
+    return found | ({"m": ",".join(map(base36, left_out.tolist()))} if left_out.any() else {})
 
 
 def base36(number: int) -> str:
