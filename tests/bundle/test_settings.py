@@ -13,8 +13,10 @@ from traceadvisor.bundle.settings import (
     encode_settings,
 )
 from traceadvisor.model.findings import Location
+from traceadvisor.model.location import Constructed, PlaceKind, Role
 from traceadvisor.model.run import LoaderSettings, Padding, RunSettings, TrainingDevice
 
+PLACE = Location("train.py", 30, "main", PlaceKind.CONSTRUCTED)
 LOADER = RecordedLoader(
     batch_size=8,
     worker_count=2,
@@ -52,6 +54,10 @@ SETTINGS = RecordedSettings(
     gc_longest_ns=7,
     own_profiler_share=0.5,
     own_code=frozenset({"train.py", "datasets"}),
+    constructed=(
+        Constructed(Role.LOADER, "DataLoader", PLACE, source="loader = DataLoader(data)", start=9, end=25),
+        Constructed(Role.OPTIMIZER, "AdamW", PLACE, through="transformers"),
+    ),
     environment={"OMP_NUM_THREADS": "4"},
     padding=Padding(0.5, 0.25, 128, 8, "attention_mask"),
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
@@ -129,6 +135,15 @@ def test_padding_with_an_impossible_number_is_unknown(name: str, value: float) -
     written = json.loads(encode_settings(SETTINGS))
     written["padding"][name] = value
     assert decode_settings(json.dumps(written).encode()).padding is None
+
+
+@pytest.mark.parametrize(
+    "member", [{"role": "dataset"}, {"file": None}, {"line": -1}, {"name": None}, {"source": 3}, {"start": None}]
+)
+def test_an_object_whose_place_is_not_whole_is_left_out(member: dict[str, object]) -> None:
+    written = json.loads(encode_settings(SETTINGS))
+    written["constructed"][0] |= member
+    assert decode_settings(json.dumps(written).encode()).constructed == SETTINGS.constructed[1:]
 
 
 def test_a_long_value_of_the_environment_is_cut() -> None:

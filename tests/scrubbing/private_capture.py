@@ -105,6 +105,20 @@ def _settings() -> dict[str, Any]:
     return {
         "loader": {"batch_size": 32, "num_workers": 2, "file": f"{HOME}/train.py", "line": 41, "zqkey": "zq"},
         "optimizer": {"name": "SGD", "fused": True, "zqkey": "zq"},
+        "constructed": [
+            {
+                "role": "loader",
+                "name": "DataLoader",
+                "file": f"{HOME}/train.py",
+                "line": 30,
+                "function": "main",
+                "through": None,
+                "source": 'loader = DataLoader(Set("zqpath"))',
+                "start": 9,
+                "end": 34,
+                "zqkey": "zq",
+            },
+        ],
         "torch_version": "2.13.0",
         "python_version": "3.11 zq",
         "device_name": "NVIDIA H100",

@@ -2,16 +2,23 @@
 
 Each value is declared once: in :class:`~traceadvisor.model.run.RunSettings`, or here if no report uses it yet. The file
 calls some of them by PyTorch's names (``num_workers``) and groups those of the optimizer.
+
+``constructed`` lists where the script constructs its loader, optimizer, model and gradient scaler: ``role``, ``name``
+of the class, ``file``, ``line``, ``function``, the library ``through`` which the line constructs it, and the ``source``
+of the call, it begins after ``start`` characters of the first line, and ends after ``end`` of the last one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.location import Constructed, PlaceKind
 from traceadvisor.model.run import LoaderSettings, RunSettings
 from traceadvisor.text.documents import cleaned_document
 
@@ -38,6 +45,10 @@ _OPTIMIZER = {
     "parameter_bytes": "parameter_bytes",
 }
 """Keys of the file's ``optimizer``, and the fields that they hold."""
+
+
+_PLACE = ("file", "line", "function")
+"""Keys of a place."""
 
 
 @frozen(kw_only=True)
@@ -69,7 +80,10 @@ def encode_settings(settings: RecordedSettings) -> bytes:
     if loader := content["loader"]:
         loader["num_workers"] = loader.pop("worker_count")
         place = loader.pop("location") or {}
-        loader |= {key: place.get(key) for key in ("file", "line", "function")}
+        loader |= {key: place.get(key) for key in _PLACE}
+    for one in content["constructed"]:
+        place = one.pop("place")
+        one |= {key: place[key] for key in _PLACE}
     return msgspec.json.format(msgspec.json.encode(cleaned_document(content)), indent=2)
 
 
@@ -87,6 +101,7 @@ def decode_settings(content: bytes) -> RunSettings:
         loader["worker_count"] = loader.get("num_workers")
         loader["location"] = loader if loader.get("file") and loader.get("line") else None
         found["loader"] = loader
+    found["constructed"] = [*_constructed(found.get("constructed"))]
     if None in _object(found.get("padding")).values():
         found["padding"] = None
     settings = msgspec.convert(found, RunSettings)
@@ -97,6 +112,16 @@ def decode_settings(content: bytes) -> RunSettings:
         cpu_quota=min((limit for limit in limits if limit is not None), default=None),
         environment=environment,
     )
+
+
+def _constructed(found: object) -> Iterator[dict[str, Any]]:
+    """The objects of the training whose place is whole."""
+    for one in msgspec.convert(found or (), list[Any]):
+        with suppress(ValueError):
+            given = _possible(_object(one))
+            given["place"] = {key: given.get(key) for key in _PLACE} | {"kind": PlaceKind.CONSTRUCTED.value}
+            msgspec.convert(given, Constructed)
+            yield given
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -82,3 +82,37 @@ class CodePlace:
     owner: Frame | None
     """The innermost frame, which owns the time, if it is not the user's; often in a library. ``import`` stands for all
     that Python does to import a module."""
+
+
+class Role(Enum):
+    """What an object is in the training."""
+
+    LOADER = "loader"
+    OPTIMIZER = "optimizer"
+    MODEL = "model"
+    """The outermost module of the script whose parameters the optimizer changes."""
+
+    SCALER = "scaler"
+    """The gradient scaler."""
+
+
+@frozen
+class Constructed:
+    """An object of the training, and the user's line that constructs it."""
+
+    role: Role
+    name: str
+    """Its class."""
+
+    place: Location
+    through: str | None = None
+    """The library that constructs it for this line; None if the line itself does."""
+
+    source: str | None = None
+    """The lines of the call, as they were when the script started; None if not recorded."""
+
+    start: int = 0
+    """Characters before the call in its first line."""
+
+    end: int = 0
+    """Characters up to the end of the call in its last line."""

@@ -7,7 +7,7 @@ from dataclasses import field
 from statistics import fmean, median
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import Location
+from traceadvisor.model.location import Constructed, Location
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.step_state import StepState as StepState  # noqa: PLC0414  # exported here
 from traceadvisor.model.telemetry import Telemetry
@@ -198,6 +198,9 @@ class RunSettings:
 
     padding: Padding | None = None
     """None also where no batch showed any."""
+
+    constructed: tuple[Constructed, ...] = ()
+    """Where the script constructs the objects of the training; at most one of each role."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""

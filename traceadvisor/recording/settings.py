@@ -16,7 +16,9 @@ import torch
 from torch.optim import Optimizer
 
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
+from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
+from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
@@ -88,6 +90,8 @@ class SettingsSeen:
     """Gathers settings during the run; complete at its end."""
 
     def __init__(self) -> None:
+        self.constructors = Constructors()
+        self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
         self._autocast_dtype: torch.dtype | None = None
         self._grad_scaler = False
@@ -101,9 +105,15 @@ class SettingsSeen:
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
 
-    def scaler_used(self) -> None:
+    def scaler_used(self, scaler: object) -> None:
         """An enabled gradient scaler stepped."""
-        self._grad_scaler = True
+        if not self._grad_scaler:
+            self._grad_scaler = True
+            self.constructed(self.constructors.of_scaler(scaler))
+
+    def constructed(self, *found: Constructed | None) -> None:
+        """These objects train, as far as it is known where they are constructed; the first of each role counts."""
+        self._constructed = {one.role: one for one in found if one} | self._constructed
 
     def autocast_entered(self, dtype: torch.dtype) -> None:
         """Autocast became active."""
@@ -119,6 +129,7 @@ class SettingsSeen:
         self._profiled_steps += own_profiler
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
+            self.constructed(*self.constructors.of_optimizer(optimizer))
         self.ask_for_devices(optimizer)
 
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
@@ -165,6 +176,7 @@ class SettingsSeen:
             own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),
+            constructed=tuple(self._constructed.values()),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

@@ -55,6 +55,8 @@ _DEVICE, _NODE, _PROCESS, _WORKER = (
     frozenset(map(str, columns)) for columns in (DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn)
 )
 _LONGEST_TEXT = 1000
+_OF_CONSTRUCTED = ("role", "name", "through")
+"""Texts of an object of the training; its source is left out."""
 
 
 def scrub_steps(path: Path, file: Writable, _texts: Texts) -> None:
@@ -107,7 +109,7 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     if found is None:
         file.write(_UNREADABLE_LINE)
         return
-    kept: dict[str, Any] = _figures(found, {field.name for field in fields(RecordedSettings)})
+    kept: dict[str, Any] = _figures(found, {field.name for field in fields(RecordedSettings)} - {"constructed"})
     kept |= {name: found[name] for name in _versions(found)}
     for name in ("autocast_dtype", "device_name"):
         kept[name] = _named(found.get(name), texts)
@@ -117,15 +119,24 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     if isinstance(loader := found.get("loader"), dict):
         known = {field.name for field in fields(RecordedLoader)} - {"location"}
         kept["loader"] = _figures(loader, known | {"num_workers", "line"})
-        kept["loader"] |= {name: _named(loader.get(name), texts) for name in ("sampler", "function")}
-        place = loader.get("file")
-        kept["loader"]["file"] = texts.file(place[:_LONGEST_TEXT]) if isinstance(place, str) else None
+        kept["loader"] |= {"sampler": _named(loader.get("sampler"), texts), **_placed(loader, texts)}
+    kept["constructed"] = [
+        _figures(one, {"line"}) | _placed(one, texts) | {name: _named(one.get(name), texts) for name in _OF_CONSTRUCTED}
+        for one in _objects(found.get("constructed"))
+    ]
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
     if isinstance(environment := found.get("environment"), dict):
         kept["environment"] = {name: environment[name] for name in RECORDED_ENV if is_usual(environment.get(name))}
     file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+
+
+def _placed(found: Mapping[str, Any], texts: Texts) -> dict[str, str | None]:
+    """The file and function of a place."""
+    file = found.get("file")
+    shown = texts.file(file[:_LONGEST_TEXT]) if isinstance(file, str) else None
+    return {"file": shown, "function": _named(found.get("function"), texts)}
 
 
 def read_settings(path: Path) -> Mapping[str, Any] | None:

@@ -21,6 +21,10 @@ import torch.autograd.profiler_legacy
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
 from torch.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data import DataLoader, IterableDataset
@@ -233,7 +237,7 @@ class Hooks:
         Args:
             listener: receives what the hooks see.
             loaders: knows the loaders.
-            seen: receives the settings.
+            seen: receives the settings, and the objects of the training as they are made.
             graphs: knows the CUDA graphs.
             profiler_made: called when the script makes a profiler.
             profiler_starts: called when a profiler is about to start, with whether torch uses it for itself.
@@ -243,6 +247,16 @@ class Hooks:
         self._originals: list[tuple[Any, str, object]] = []
         self._replace(_BaseDataLoaderIter, "__next__", _hooked_next(_BaseDataLoaderIter.__next__, listener, seen))
         self._replace(DataLoader, "__iter__", _hooked_iter(DataLoader.__iter__, listener, loaders))
+        constructors = seen.constructors
+        rationality = DataLoader.check_worker_number_rationality  # the last call of its constructor
+        self._replace(DataLoader, rationality.__name__, _hooked_making(rationality, constructors.loader_made))
+        patch = Optimizer._patch_step_function  # the first call of its constructor that knows the optimizer
+        self._replace(Optimizer, patch.__name__, _hooked_making(patch, constructors.made))
+        self._replace(GradScaler, "__init__", _hooked_making(GradScaler.__init__, constructors.made))
+        self._of_modules = [
+            register(constructors.module_grows)
+            for register in (register_module_module_registration_hook, register_module_parameter_registration_hook)
+        ]
         self._replace(GradScaler, "step", _hooked_scaler_step(GradScaler.step, listener, seen))
         self._replace(autocast, "__enter__", _hooked_autocast(autocast.__enter__, seen))
         self._replace(detect_anomaly, "__enter__", _hooked_anomaly(detect_anomaly.__enter__, seen))
@@ -274,6 +288,8 @@ class Hooks:
         """Restore the methods. Optimizer classes used meanwhile keep a hooked step without effect."""
         for stop_waiting in self._waiting:
             stop_waiting()
+        for hook in self._of_modules:
+            hook.remove()
         for owner, name, original in reversed(self._originals):
             if original is _INHERITED:
                 delattr(owner, name)
@@ -336,6 +352,16 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: S
     return fetch
 
 
+def _hooked_making(original: Callable[..., None], made: Callable[[Any], None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    @unseen
+    def make(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        made(self)
+
+    return make
+
+
 def _hooked_iter(
     original: Callable[[Any], Any], listener: LoopListener, loaders: LoaderRegistry
 ) -> Callable[[Any], Any]:
@@ -393,7 +419,7 @@ def _hooked_scaler_step(original: Callable[..., Any], listener: LoopListener, se
             listener.leave()
             raise
         if self.is_enabled():
-            seen.scaler_used()
+            seen.scaler_used(self)
         listener.optimizer_stepped(optimizer)
         return result
 

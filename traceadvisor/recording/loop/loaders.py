@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -13,8 +12,9 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from traceadvisor.bundle.settings import RecordedLoader
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import Location
-from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
+from traceadvisor.model.location import Constructed, Location
+from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
 
 DEFAULT_PREFETCH = 2
 MOST_PARTS = 16
@@ -29,6 +29,7 @@ class KnownLoader:
     """A loader; two are the same if they are the same object."""
 
     settings: RecordedLoader
+    constructed: Constructed | None = None
 
     @property
     def workers(self) -> int:
@@ -44,9 +45,14 @@ class KnownLoader:
 class LoaderRegistry:
     """Remembers loaders without keeping them alive."""
 
-    def __init__(self, found: Callable[[object, KnownLoader], None] = lambda *_: None) -> None:
+    def __init__(
+        self,
+        found: Callable[[object, KnownLoader], None] = lambda *_: None,
+        constructors: Constructors | None = None,
+    ) -> None:
         self._found = found
         """Called with each iterator and its loader, at its first batch."""
+        self._constructors = constructors or Constructors()
         self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
@@ -85,7 +91,8 @@ class LoaderRegistry:
         remembered = self._by_loader.get(id(loader))
         if remembered and remembered[0]() is loader:
             return remembered[1]
-        known = KnownLoader(_settings(_loader_in(loader), "", _user_frame()))
+        source = _loader_in(loader)
+        known = KnownLoader(_settings(source, "", _user_frame()), self._constructors.of_loader(source))
         self._by_loader[id(loader)] = (weakref.ref(loader), known)
         return known
 
@@ -170,20 +177,10 @@ def _length(dataset: Any) -> int | None:
 def _user_frame() -> FrameType | None:
     """The frame of the user's loop: the innermost outside libraries."""
     frame: FrameType | None = sys._getframe(1)
-    while frame:
-        file = frame.f_code.co_filename
-        own = file == OWN_FILE or str(frame.f_globals.get("__name__", "")).startswith("traceadvisor.")
-        if not own and not is_of_library(file):
-            return frame
+    while frame and (is_own_frame(frame) or is_of_library(frame.f_code.co_filename)):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def _location(frame: FrameType) -> Location:
-    return Location(_shown(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
-
-
-def _shown(file: str) -> str:
-    """The path as recorded stacks have it: relative to the working directory if below it."""
-    path, here = Path(file), Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else file
+    return Location(shown_path(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)

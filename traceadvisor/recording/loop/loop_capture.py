@@ -98,7 +98,7 @@ class LoopCapture:
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""
-        loaders, graphs = LoaderRegistry(self._iterator_found), GraphSteps()
+        loaders, graphs = LoaderRegistry(self._iterator_found, self._seen.constructors), GraphSteps()
         self._listener = LoopListener(
             self._tracker,
             loaders,
@@ -272,6 +272,7 @@ class LoopCapture:
         self._seen.ask_for_devices()
         if isinstance(loader, KnownLoader):
             self._loader, self._seen.loader = loader, loader.settings
+            self._seen.constructed(loader.constructed)
             self._window.settle_for(loader.workers, loader.prefetch)
         else:
             self._window.settle_for(0, 0)

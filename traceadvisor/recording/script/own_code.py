@@ -10,8 +10,10 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from types import FunctionType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 _PACKAGE = "traceadvisor"
@@ -28,6 +30,7 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 """Parts of the paths of installed libraries, also in folders that a ``.pth`` file adds."""
 
 
+@lru_cache(maxsize=4096)
 def is_of_library(file: str) -> bool:
     """Whether a file was installed or comes with Python, or is no file at all."""
     return file.startswith(("<", *_LIBRARY_FOLDERS)) or any(part in file for part in _INSTALLED)
@@ -64,6 +67,18 @@ def unseen(function: _Function) -> _Function:
     plain = cast("FunctionType", function)
     plain.__code__ = plain.__code__.replace(co_filename=OWN_FILE)
     return function
+
+
+def is_own_frame(frame: FrameType) -> bool:
+    """Whether a frame belongs to this package."""
+    return frame.f_code.co_filename == OWN_FILE or str(frame.f_globals.get("__name__", "")).startswith(_OWN_PREFIX)
+
+
+def shown_path(file: str) -> str:
+    """The path as recorded stacks have it: relative to the working directory if below it."""
+    with suppress(OSError, ValueError):  # it was removed, or the file is elsewhere
+        return Path(file).relative_to(Path.cwd()).as_posix()
+    return file
 
 
 def strip_own_frames(error: BaseException) -> None:
