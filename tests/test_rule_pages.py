@@ -14,7 +14,7 @@ import pytest
 from tests import shared
 from tests.shared import CHECKOUT, RECORDINGS
 from traceadvisor import api
-from traceadvisor.cli.rule_page import RulePage, ThresholdRow, rule_page
+from traceadvisor.cli.rules_command import RulePage, ThresholdRow, rule_page
 from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import GROUPS, all_rules, group_of
 from traceadvisor.model.report import FoundFigures

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
     from traceadvisor.recording.capture import Capture
-    from traceadvisor.scrubbing.scrub import Scrubbed
+    from traceadvisor.scrubbing.bundle import Scrubbed
 
 
 def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
@@ -290,8 +290,8 @@ def scrub(path: Path | str, copy: Path | str, *, limits: Limits = LIMITS, progre
         InputError: the recording or the result cannot be read.
         OutputError: the copy exists already, or cannot be written.
     """
+    from traceadvisor.scrubbing.bundle import scrub as scrub_recording  # noqa: PLC0415  # as above
     from traceadvisor.scrubbing.experiment import is_experiment  # noqa: PLC0415  # a report does not need it
-    from traceadvisor.scrubbing.scrub import scrub as scrub_recording  # noqa: PLC0415  # as above
 
     if is_experiment(Path(path)):
         return _scrubbed_experiment(Path(path), Path(copy), limits)
@@ -331,9 +331,9 @@ Report.notebook_view = _in_notebook
 def _scrubbed_experiment(folder: Path, copy: Path, limits: Limits) -> Scrubbed:
     """Copy the result, and draw the pages that lie beside it anew."""
     from traceadvisor.results.experiment_json import read_experiment  # noqa: PLC0415  # a report does not need it
+    from traceadvisor.scrubbing.bundle import Scrubbed  # noqa: PLC0415  # as above
     from traceadvisor.scrubbing.experiment import left_out, scrubbed_experiment  # noqa: PLC0415  # as above
     from traceadvisor.scrubbing.output import new_folder  # noqa: PLC0415  # as above
-    from traceadvisor.scrubbing.scrub import Scrubbed  # noqa: PLC0415  # as above
 
     read_experiment(folder)  # raises what is wrong with it
     with new_folder(copy) as part:

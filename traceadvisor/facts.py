@@ -30,9 +30,8 @@ from traceadvisor.analysis.recording_health import (
     start_up_notes,
     timing_notes,
 )
-from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
+from traceadvisor.analysis.steps.breakdown import Partition, SharedTime, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.clocks import clock_notes
-from traceadvisor.analysis.steps.exclusive import SharedTime
 from traceadvisor.analysis.steps.inference import has_training, inference_sign, is_served
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
@@ -62,11 +61,11 @@ from traceadvisor.model.findings import (
     Location,
     Method,
     MissingInput,
+    Option,
     Unit,
     few_steps,
 )
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.recording_options import Option
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.spans import SpanSet

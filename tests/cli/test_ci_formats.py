@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
-from traceadvisor.cli.step_summary import MOST_BYTES, VARIABLE
+from traceadvisor.cli.report_command import MOST_BYTES, VARIABLE
 
 SAMPLE = CHECKOUT / "sample_traces" / "loader-bound"
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from tests.comparing.building import captures, finding, recording, report
 from tests.shared import SAMPLES
 from traceadvisor.cli import main
+from traceadvisor.cli.comparison_output import Decision, decide
 from traceadvisor.cli.fail_on import Found, Regression
-from traceadvisor.cli.gate import Decision, decide
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.findings import Clear, Severity, Unit
 from traceadvisor.model.report import OutcomeRow, Report

@@ -9,7 +9,7 @@ import pytest
 
 from tests.children import run
 from tests.warm import warm
-from traceadvisor.system.messages import understood, written
+from traceadvisor.system.processes import understood, written
 
 ODD = b"odd\xff".decode(errors="surrogateescape")
 TRAIN = """

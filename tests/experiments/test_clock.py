@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.experiments.inside.clock import BlockClock
+from traceadvisor.experiments.inside.blocks import BlockClock
 
 
 class _Time:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.experiments.building import Training, conducted, facts, finished, measured, plan_in
-from traceadvisor.experiments.inside.clock import BlockClock
+from traceadvisor.experiments.inside.blocks import BlockClock
 from traceadvisor.experiments.inside.loop import ExperimentOverError
 from traceadvisor.experiments.journal import (
     AnyRow,

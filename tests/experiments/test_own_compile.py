@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.experiments.building import Training, measured, plan_in
-from traceadvisor.experiments.inside.module_calls import ModuleCalls
+from traceadvisor.experiments.inside.loop import ModuleCalls
 from traceadvisor.experiments.journal import Facts, Failed, Note, Void
 from traceadvisor.experiments.plan import Axis
 

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from tests.experiments.building import facts, finished, plan_in, round_of
 from tests.shared import CHECKOUT
 from traceadvisor.errors import InputError
+from traceadvisor.experiments.fixes import Proposal
 from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Round, Void
-from traceadvisor.experiments.ledger import Proposal
 from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.warm import warm
-from traceadvisor.experiments.footprints import Footprints
+from traceadvisor.experiments.run import Footprints
 
 START = """
 import sys

@@ -12,13 +12,12 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.experiments.building import Training
-from traceadvisor.experiments.inside.copy_switch import NonBlocking
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import Tf32, set_at_start
+from traceadvisor.experiments.inside.guard import SavedState, allowed_difference, are_finite, mean_loss
 from traceadvisor.experiments.inside.loop import Found
-from traceadvisor.experiments.inside.losses import SavedState, allowed_difference, are_finite, mean_loss
 from traceadvisor.experiments.inside.model_switches import ChannelsLast, computes_in
-from traceadvisor.experiments.inside.switches import Switches
+from traceadvisor.experiments.inside.switches import NonBlocking, Switches
 from traceadvisor.experiments.settings import Settings, Value
 
 

@@ -9,9 +9,9 @@ import torch
 from tests.experiments.building import Training, measured, plan_in
 from tests.experiments.fake_cuda import FakeCuda
 from traceadvisor.experiments.inside import blocks
+from traceadvisor.experiments.inside.blocks import TrainedSteps
 from traceadvisor.experiments.inside.loop import Found
 from traceadvisor.experiments.inside.memory import PeakMemory
-from traceadvisor.experiments.inside.trained_steps import TrainedSteps
 from traceadvisor.experiments.journal import Failed, rounds_of
 from traceadvisor.experiments.plan import Axis
 

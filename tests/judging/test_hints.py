@@ -15,8 +15,7 @@ from tests.recordings.advice import Label, Origin, folder_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import HOW_TO_GET, Found, Hint, Input, Skipped
-from traceadvisor.model.recording_options import Option
+from traceadvisor.model.findings import HOW_TO_GET, Found, Hint, Input, Option, Skipped
 from traceadvisor.model.trace import Distributed
 from traceadvisor.model.trace import Origin as FileOrigin
 from traceadvisor.parsing.trace_file import read_trace

@@ -16,8 +16,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.hardware.accelerators import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.findings import Skipped
-from traceadvisor.model.recording_options import Option
+from traceadvisor.model.findings import Option, Skipped
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.discovery import find_recordings

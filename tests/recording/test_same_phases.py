@@ -6,8 +6,8 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 
 from tests.recording.looping import Loop, states
-from traceadvisor.recording import same_phases
-from traceadvisor.recording.same_phases import SamePhases
+from traceadvisor.recording import job_store
+from traceadvisor.recording.job_store import SamePhases
 from traceadvisor.recording.script.launch import Launch
 
 LAUNCH = Launch(rank=0, world_size=3, local_rank=0, started_ns=10**18, host="a", restart=0)
@@ -16,7 +16,7 @@ LAUNCH = Launch(rank=0, world_size=3, local_rank=0, started_ns=10**18, host="a",
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> HashStore:
     shared = HashStore()
-    monkeypatch.setattr(same_phases, "job_store", lambda: shared)
+    monkeypatch.setattr(job_store, "job_store", lambda: shared)
     return shared
 
 
@@ -59,7 +59,7 @@ class Gone:
 
 def test_without_a_store_each_rank_records_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for nothing in (None, Gone()):
-        monkeypatch.setattr(same_phases, "job_store", lambda nothing=nothing: nothing)
+        monkeypatch.setattr(job_store, "job_store", lambda nothing=nothing: nothing)
         first, second = trained((rank(0, 0), rank(4, 50)))
         assert first == trained((Loop(skip_first=3, wait=2),))[0]
         assert second == trained((Loop(skip_first=3, wait=2, workers=4, stall_ns=50),))[0]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from traceadvisor import rules
-from traceadvisor.cli.rule_page import rule_page
+from traceadvisor.cli.rules_command import rule_page
 from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import all_rules, read_catalogue, threshold_types
 from traceadvisor.results.report_schema import field_docs

@@ -35,7 +35,7 @@ MOST_S = 3
 
 
 TRIED_AT_ONE_PLACE = {
-    f"traceadvisor.parsing.json.repair.{name}" for name in ("_BEHIND_KEY", "_BEHIND_MEMBER", "_BEHIND_ELEMENT")
+    f"traceadvisor.parsing.json.decoder.{name}" for name in ("_BEHIND_KEY", "_BEHIND_MEMBER", "_BEHIND_ELEMENT")
 }
 """By `match`, under another name: behind a quote, up to the next one."""
 

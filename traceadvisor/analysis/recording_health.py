@@ -12,9 +12,8 @@ from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
 from traceadvisor.hardware.accelerators import accelerator_named
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.events import Kind
-from traceadvisor.model.findings import Hint
+from traceadvisor.model.findings import Hint, Option
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, HealthNote
-from traceadvisor.model.recording_options import Option
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow

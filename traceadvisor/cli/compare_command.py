@@ -10,8 +10,14 @@ from traceadvisor import api
 from traceadvisor.cli.comparison_output import fail_where_met, print_comparison
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import parse_conditions
-from traceadvisor.cli.options import chosen_settings, settings_options
-from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
+from traceadvisor.cli.options import (
+    STANDARD_OUTPUT,
+    chosen_formats,
+    chosen_settings,
+    format_option,
+    output_option,
+    settings_options,
+)
 from traceadvisor.cli.terminal import print_report, reading_progress
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import UsageError

@@ -10,15 +10,20 @@ import click
 
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode
-from traceadvisor.cli.fail_on import Condition
-from traceadvisor.cli.gate import decide
+from traceadvisor.cli.fail_on import Condition, Found, Regression
 from traceadvisor.cli.terminal import print_document, reading_progress, tell
 from traceadvisor.comparing.inputs import compare_with
 from traceadvisor.config import Settings
-from traceadvisor.model.comparison import Comparison
+from traceadvisor.frozen import frozen
+from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
 from traceadvisor.model.report import Report
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.content.comparison.document import comparison_document
+from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
+from traceadvisor.rendering.units import percent
+from traceadvisor.rendering.words import VERDICT_CERTAINTY
+from traceadvisor.text.cleaning import one_line
 
 
 def compare_beside(
@@ -55,3 +60,81 @@ def fail_where_met(conditions: Sequence[Condition], comparison: Comparison) -> N
         sys.exit(ExitCode.CONDITION_MET)
     if decision.undecided:
         tell(f"--fail-on regression is inconclusive: {decision.undecided}.")
+
+
+@frozen
+class Decision:
+    """Decision of the gate."""
+
+    met: str | None = None
+    """The first condition that is true, in words."""
+
+    undecided: str | None = None
+    """Why a regression could be neither shown nor ruled out."""
+
+
+def decide(conditions: Sequence[Condition], comparison: Comparison) -> Decision:
+    """Whether a condition is true. A regression is met only where the interval excludes its limit."""
+    undecided: str | None = None
+    for condition in conditions:
+        match condition:
+            case Regression():
+                found = _regressed(condition, comparison)
+            case Found(is_new=True):
+                found = _new(condition, comparison)
+            case _:
+                continue  # about a single report
+        if found.met:
+            return found
+        undecided = undecided or found.undecided
+    return Decision(undecided=undecided)
+
+
+def _regressed(condition: Regression, comparison: Comparison) -> Decision:
+    undecided = None if comparison.runs else "no run has a partner on the other side"
+    for run in comparison.runs:
+        change = run.change
+        if change is None:
+            undecided = undecided or f"{one_line(run.name)} has no step time on a side"
+        elif _is_met(condition, change):
+            limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
+            low, high = signed_percent((change.ratio_low or 1) - 1), signed_percent((change.ratio_high or 1) - 1)
+            return Decision(
+                f"{one_line(run.name)} is slower by {percent(change.change_share)} ({low} to {high}){limit}"
+            )
+        elif not change.is_settled:
+            undecided = undecided or (
+                f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, "
+                f"{VERDICT_CERTAINTY[change.certainty]}: each side needs three captures or more, or earlier captures "
+                "with --history"
+            )
+        elif _is_open(condition, change):
+            undecided = (
+                undecided or f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, within noise"
+            )
+    return Decision(undecided=undecided)
+
+
+def _is_met(condition: Regression, change: StepChange) -> bool:
+    if change.ratio_low is None or change.verdict is not Verdict.SLOWER:
+        return False
+    return condition.limit_share is None or change.ratio_low - 1 > condition.limit_share
+
+
+def _is_open(condition: Regression, change: StepChange) -> bool:
+    """Whether the interval neither excludes the limit nor lies below it."""
+    if condition.limit_share is None:
+        return change.verdict is Verdict.INCONCLUSIVE
+    return change.ratio_high is not None and change.ratio_high - 1 > condition.limit_share
+
+
+def _new(condition: Found, comparison: Comparison) -> Decision:
+    for run in comparison.runs:
+        for change in run.findings:
+            state = change.head
+            if change.status is not FindingStatus.NEW or state is None:
+                continue
+            if condition.covers({change.rule.id}, state.severity):
+                severity = f" with severity {state.severity.value}" if state.severity else ""
+                return Decision(f"{change.rule.id} is new{severity} in {one_line(run.name)}")
+    return Decision()

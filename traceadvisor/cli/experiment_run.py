@@ -17,23 +17,23 @@ from traceadvisor import api
 from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.experiment_options import Asked
-from traceadvisor.cli.output_options import chosen_formats
+from traceadvisor.cli.options import chosen_formats
 from traceadvisor.cli.suggestions import script_first
 from traceadvisor.cli.terminal import print_document, tell
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
-from traceadvisor.experiments.footprints import Footprints
-from traceadvisor.experiments.ledger import Proposal
-from traceadvisor.experiments.plan import LONGEST_GRACE_S, Axis, Change, Plan
-from traceadvisor.experiments.progress import progress_line
+from traceadvisor.experiments.fixes import Proposal
+from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
+from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
-from traceadvisor.experiments.run import END_S, measure
+from traceadvisor.experiments.run import END_S, Footprints, measure
 from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.experiment.document import experiment_document
 from traceadvisor.rendering.content.experiment.words import PROMISES
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
+from traceadvisor.statistics import FEWEST_ROUNDS
 from traceadvisor.text.cleaning import clean, one_line, withholding
 
 ONE_PROCESS = (
@@ -168,9 +168,29 @@ class _Progress:
     def show(self, rows: Sequence[Any]) -> None:
         """Show how far the rows are."""
         now_s = time.time()
-        line = progress_line(self._plan, list(rows), now_s)
+        line = _progress_line(self._plan, list(rows), now_s)
         if self._is_terminal:
             click.echo(f"\r\033[K{line}", err=True, nl=False)
         elif now_s - self._at_s > _LOOK_S and line.partition(",")[0] != self._shown:
             self._shown, self._at_s = line.partition(",")[0], now_s
             tell(line)
+
+
+_NAMES = {AS_IT_IS: "as it is", SAME_AGAIN: "as it is, again"}
+
+
+def _progress_line(plan: Plan, rows: list[AnyRow], now_s: float) -> str:
+    """What is measured now, and the time left at most."""
+    left_s = max(int(plan.deadline_s - now_s), 0)
+    left = f"at most {left_s // 60}:{left_s % 60:02d} left"
+    last = next((row for row in reversed(rows) if isinstance(row, Begin)), None)
+    if last is None:
+        return f"The script starts, {left}"
+    done = len(rounds_of(rows, last.experiment))
+    arm = _NAMES.get(last.arm, last.arm)
+    if last.experiment == "start":
+        return f"The first steps, {left}"
+    return (
+        f"Measuring {last.experiment.removeprefix('set:')}, "
+        f"round {done + 1} (at least {FEWEST_ROUNDS}, at most {plan.most_rounds}), {arm}, {left}"
+    )

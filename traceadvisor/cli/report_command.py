@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import assert_never
@@ -11,9 +12,14 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
-from traceadvisor.cli.options import chosen_settings, settings_options
-from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
-from traceadvisor.cli.step_summary import append_step_summary
+from traceadvisor.cli.options import (
+    STANDARD_OUTPUT,
+    chosen_formats,
+    chosen_settings,
+    format_option,
+    output_option,
+    settings_options,
+)
 from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
@@ -177,4 +183,27 @@ def _write(result: Report, output: str, names: list[str], *, explain_silence: bo
                 print_report(FORMATS[name], result)
         api.raise_failure(written)
     if GITHUB in names:
-        append_step_summary(result)
+        _append_step_summary(result)
+
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+MOST_BYTES = 1 << 20
+"""A longer summary is refused as a whole."""
+
+
+def _append_step_summary(report: Report) -> None:
+    """Append the report as Markdown to the summary of this step; no-op outside of a GitHub workflow."""
+    file = os.environ.get(VARIABLE)
+    if not file:
+        return
+    content = FORMATS["md"].render(report) + b"\n"
+    path = Path(file)
+    try:
+        before = path.stat().st_size if path.exists() else 0
+        if before + len(content) > MOST_BYTES:
+            tell(f"no step summary: it has {before:,} bytes already, and at most {MOST_BYTES:,} are allowed.")
+            return
+        with path.open("ab") as summary:
+            summary.write(b"\n" * bool(before) + content)
+    except OSError as error:
+        tell(f"no step summary: {VARIABLE} names a file that could not be written ({error.strerror or error}).")

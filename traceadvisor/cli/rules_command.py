@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -11,10 +12,22 @@ from rich.table import Table
 from rich.text import Text
 
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
-from traceadvisor.cli.rule_page import RulePage, as_text, rule_page
-from traceadvisor.config import Settings, nearest
+from traceadvisor.config import Settings, nearest, type_words
 from traceadvisor.errors import UsageError
-from traceadvisor.judging.catalogue import GROUPS, Catalogue, group_of, read_catalogue
+from traceadvisor.frozen import frozen
+from traceadvisor.judging.catalogue import (
+    GROUPS,
+    Catalogue,
+    group_of,
+    in_one_line,
+    read_catalogue,
+    rule_text,
+    threshold_types,
+)
+from traceadvisor.model.findings import Input
+from traceadvisor.model.rule_text import RuleSection
+from traceadvisor.results.report_schema import field_docs
+from traceadvisor.rules.base import Rule
 from traceadvisor.text.cleaning import clean
 
 _NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules from plugins.")
@@ -68,7 +81,7 @@ def explain(*, rule_id: str, no_plugins: bool) -> None:
             like = nearest(rule_id, (name for rule in catalogue.known for name in (rule.meta.id, rule.meta.name)))
             suggestion = f"Did you mean {like!r}?" if like else "Run `traceadvisor rules list` to see all rules."
             raise UsageError(f"There is no rule {rule_id!r}. {suggestion}")
-        click.echo(clean(as_text(rule_page(found[0]), catalogue.providers.get(found[0].meta.id))))
+        click.echo(clean(_as_text(rule_page(found[0]), catalogue.providers.get(found[0].meta.id))))
 
 
 def _catalogue(*, no_plugins: bool) -> Catalogue:
@@ -109,3 +122,92 @@ def _needs(page: RulePage) -> str:
 def _plain(text: str) -> str:
     """Clean text of a rule for the terminal, because plugins may contain anything."""
     return clean(text).replace("\n", " ")
+
+
+_WIDTH = 100
+
+
+@frozen
+class ThresholdRow:
+    """A threshold and its allowed values."""
+
+    name: str
+    value: str
+    """The default."""
+
+    may_be: str
+    """``a number from 0 and at most 1``."""
+
+    reason: str
+
+
+@frozen
+class RulePage:
+    """The documentation of a rule."""
+
+    id: str
+    name: str
+    title: str
+    summary: str
+    sections: tuple[RuleSection, ...]
+    needs: tuple[str, ...]
+    refines: tuple[str, ...]
+    popular_fix: str | None
+    thresholds: tuple[ThresholdRow, ...]
+
+
+def rule_page(rule: Rule) -> RulePage:
+    """The page of a rule; each text is one line."""
+    text = rule_text(rule)
+    return RulePage(
+        text.id,
+        text.name,
+        text.title,
+        text.summary,
+        text.sections,
+        needs=tuple(need.value for need in Input if need in rule.needs),
+        refines=tuple(sorted(rule.refines)),
+        popular_fix=rule.popular_fix,
+        thresholds=_thresholds(rule),
+    )
+
+
+def _as_text(page: RulePage, provider: str | None = None) -> str:
+    """The page as text for a terminal."""
+    heading = f"{page.id} {page.name}: {page.title}"
+    parts = [heading, "=" * len(heading), "", *_wrapped(page.summary, 0)]
+    for section in page.sections:
+        parts += ["", section.title, *_wrapped(section.text, 4)]
+    parts += ["", "Needs", *_wrapped(", ".join(page.needs) or "no special input", 4)]
+    if page.refines:
+        parts += ["", "Replaces", *_wrapped(", ".join(page.refines), 4)]
+    if page.thresholds:
+        parts += ["", "Thresholds"]
+    for row in page.thresholds:
+        parts += _wrapped(f"{row.name} = {row.value}: {row.reason} Allowed: {row.may_be}.", 4, hanging=4)
+    if provider:
+        parts += ["", f"Provided by {provider}."]
+    return "\n".join(parts)
+
+
+def _thresholds(rule: Rule) -> tuple[ThresholdRow, ...]:
+    reasons, types = field_docs(type(rule)), threshold_types(rule)
+    return tuple(
+        ThresholdRow(name, _value(getattr(rule, name)), type_words(types[name]), in_one_line(reasons.get(name, "")))
+        for name in types
+    )
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.12g}"
+        case _:
+            return str(value)
+
+
+def _wrapped(text: str, indent: int, *, hanging: int = 0) -> list[str]:
+    first, later = " " * indent, " " * (indent + hanging)
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False)

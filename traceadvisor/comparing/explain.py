@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from traceadvisor.comparing.places import root_of
-from traceadvisor.comparing.tables import (
-    Listed,
-    ListedPlaces,
-    lines_change,
-    mean_of,
-    mean_of_places,
-    table_change,
-)
+from traceadvisor.comparing.places import aligned, root_of
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import (
     CategoryChange,
+    LineChange,
     LinesChange,
     OriginChange,
+    OtherChange,
+    RowChange,
     StepExplanation,
     TableChange,
 )
@@ -100,35 +96,35 @@ def _origins(
     """The tables of some categories together. Modules and lines need both sides to have recorded them."""
     whole = [sum(side[category] for category in categories) for side in totals]
 
-    def tables(side: int, pick: Callable[[Origins], OriginTable | None]) -> Listed | None:
+    def tables(side: int, pick: Callable[[Origins], OriginTable | None]) -> _Listed | None:
         found = [_listed(recording, categories, pick) for recording in _flat(sides[side])]
         known = [one for one in found if one is not None]
         if not known:
             return None
-        mean = mean_of(known)
-        return Listed(whole[side], mean.rows, mean.hidden_ns)
+        mean = _mean_of(known)
+        return _Listed(whole[side], mean.rows, mean.hidden_ns)
 
-    def places(side: int) -> ListedPlaces | None:
+    def places(side: int) -> _ListedPlaces | None:
         known = [one for recording in _flat(sides[side]) if (one := _listed_places(recording, categories)) is not None]
         if not known:
             return None
-        mean = mean_of_places(known)
-        return ListedPlaces(whole[side], mean.rows, mean.hidden_ns)
+        mean = _mean_of_places(known)
+        return _ListedPlaces(whole[side], mean.rows, mean.hidden_ns)
 
     operators = [tables(side, lambda origins: origins.operators) for side in (0, 1)]
     modules = [tables(side, lambda origins: origins.modules) for side in (0, 1)]
     lines = [places(side) for side in (0, 1)]
     roots = [root_of(side[0][0]) for side in sides]
     return OriginChange(
-        table_change(operators[0], operators[1]) if operators[0] and operators[1] else None,
-        table_change(modules[0], modules[1]) if modules[0] and modules[1] else None,
-        lines_change(lines[0], lines[1], roots[0], roots[1]) if lines[0] and lines[1] else None,
+        _table_change(operators[0], operators[1]) if operators[0] and operators[1] else None,
+        _table_change(modules[0], modules[1]) if modules[0] and modules[1] else None,
+        _lines_change(lines[0], lines[1], roots[0], roots[1]) if lines[0] and lines[1] else None,
     )
 
 
 def _listed(
     recording: Recording, categories: Sequence[Category], pick: Callable[[Origins], OriginTable | None]
-) -> Listed | None:
+) -> _Listed | None:
     """The rows of some categories of a recording, per step; None if no category has such a table."""
     rows: defaultdict[str | None, float] = defaultdict(float)
     found, hidden_ns, total_ns = False, 0.0, 0.0
@@ -145,10 +141,10 @@ def _listed(
         for row in table.rows:
             rows[row.name] += row.total_ns / origins.step_count
     is_empty = not any(category in recording.origins for category in categories)
-    return Listed(total_ns, dict(rows), hidden_ns) if found or (is_empty and recording.origins) else None
+    return _Listed(total_ns, dict(rows), hidden_ns) if found or (is_empty and recording.origins) else None
 
 
-def _listed_places(recording: Recording, categories: Sequence[Category]) -> ListedPlaces | None:
+def _listed_places(recording: Recording, categories: Sequence[Category]) -> _ListedPlaces | None:
     rows: defaultdict[CodePlace, float] = defaultdict(float)
     found, hidden_ns, total_ns = False, 0.0, 0.0
     for category in categories:
@@ -162,7 +158,7 @@ def _listed_places(recording: Recording, categories: Sequence[Category]) -> List
             rows[CodePlace(row.line, row.until, row.inner, row.owner)] += row.total_ns / origins.step_count
     stacked = any(origins.stacks is not None for origins in recording.origins.values())
     is_empty = not any(category in recording.origins for category in categories)
-    return ListedPlaces(total_ns, dict(rows), hidden_ns) if found or (is_empty and stacked) else None
+    return _ListedPlaces(total_ns, dict(rows), hidden_ns) if found or (is_empty and stacked) else None
 
 
 def _most_hidden(table: OriginTable | StackTable) -> int:
@@ -175,10 +171,10 @@ def _most_hidden(table: OriginTable | StackTable) -> int:
 def _kernels(sides: Sequence[Captures]) -> TableChange | None:
     """Kernels by name. Their times are summed, overlaps included; None where a side lists none."""
     listed = [[one for recording in _flat(side) if (one := _kernel_table(recording)) is not None] for side in sides]
-    return table_change(mean_of(listed[0]), mean_of(listed[1])) if all(listed) else None
+    return _table_change(_mean_of(listed[0]), _mean_of(listed[1])) if all(listed) else None
 
 
-def _kernel_table(recording: Recording) -> Listed | None:
+def _kernel_table(recording: Recording) -> _Listed | None:
     rows: defaultdict[str | None, float] = defaultdict(float)
     for row in recording.kernels:
         rows[row.name] += row.total_ns_per_step
@@ -188,17 +184,17 @@ def _kernel_table(recording: Recording) -> Listed | None:
     listed_ns = sum(rows.values())
     total_ns = max(first.total_ns_per_step / first.share_of_kernel_time, listed_ns)
     rest_ns = total_ns - listed_ns
-    return Listed(total_ns, dict(rows), min(rest_ns, *rows.values()) if rest_ns > ROUNDING_SHARE * total_ns else 0.0)
+    return _Listed(total_ns, dict(rows), min(rest_ns, *rows.values()) if rest_ns > ROUNDING_SHARE * total_ns else 0.0)
 
 
 def _sampled(sides: Sequence[Captures]) -> LinesChange | None:
     """Lines of the training thread in undisturbed steps; None where a side was not sampled, or has no such steps."""
     listed = [[one for recording in _flat(side) if (one := _line_table(recording)) is not None] for side in sides]
     roots = [root_of(side[0][0]) for side in sides]
-    return lines_change(mean_of_places(listed[0]), mean_of_places(listed[1]), *roots) if all(listed) else None
+    return _lines_change(_mean_of_places(listed[0]), _mean_of_places(listed[1]), *roots) if all(listed) else None
 
 
-def _line_table(recording: Recording) -> ListedPlaces | None:
+def _line_table(recording: Recording) -> _ListedPlaces | None:
     """The share of each line in the training steps of the run, as a part of its undisturbed step."""
     lines, step_ns = recording.run_lines, recording.undisturbed_median_step_ns
     if lines is None or step_ns is None or not lines.whole.step_ns:
@@ -211,4 +207,110 @@ def _line_table(recording: Recording) -> ListedPlaces | None:
         rows[place] += ns
         errors[place] += ns * (row.share_high - row.share_low) / 2 / row.share if row.share else 0.0
     hidden_ns = min(lines.other.step_ns, *(row.time.step_ns for row in lines.rows)) if lines.rows else 0
-    return ListedPlaces(step_ns, dict(rows), hidden_ns / lines.whole.step_ns * step_ns, dict(errors))
+    return _ListedPlaces(step_ns, dict(rows), hidden_ns / lines.whole.step_ns * step_ns, dict(errors))
+
+
+_MOST_ROWS = 12
+"""Rows of a table of differences; the others change less."""
+
+
+@dataclass(slots=True)
+class _Listed:
+    """One side of a table, per step: the rows that it lists, and the sum with those that it leaves out."""
+
+    total_ns: float
+    rows: Mapping[str | None, float] = field(default_factory=dict)
+    hidden_ns: float = 0.0
+    """The longest time that a row may take that is not listed; 0 where all are."""
+
+
+@dataclass(slots=True)
+class _ListedPlaces:
+    """One side of a table of places, per step."""
+
+    total_ns: float
+    rows: Mapping[CodePlace, float] = field(default_factory=dict)
+    hidden_ns: float = 0.0
+    errors_ns: Mapping[CodePlace, float] | None = None
+    """Half the width of the interval of each; None for times that are no estimates."""
+
+
+def _table_change(base: _Listed, head: _Listed) -> TableChange:
+    """The difference of two tables. A row that a side does not list counts as 0 there, and says what may be hidden."""
+    names = dict.fromkeys((*base.rows, *head.rows))
+    changes = [
+        RowChange(
+            name,
+            base.rows.get(name),
+            head.rows.get(name),
+            head.rows.get(name, 0.0) - base.rows.get(name, 0.0),
+            _hidden(name in base.rows, base, name in head.rows, head),
+        )
+        for name in names
+    ]
+    shown = sorted(changes, key=lambda row: -abs(row.delta_ns))[:_MOST_ROWS]
+    return TableChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
+
+
+def _lines_change(
+    base: _ListedPlaces, head: _ListedPlaces, base_root: str | None, head_root: str | None
+) -> LinesChange:
+    """The same for places in the code, which are aligned first."""
+    changes = []
+    for one, other in aligned(base.rows, head.rows, base_root, head_root):
+        before, after = None if one is None else base.rows[one], None if other is None else head.rows[other]
+        hidden_ns = _hidden(one is not None, base, other is not None, head)
+        error_ns = _error(one, base, other, head)
+        changes.append(LineChange(one, other, before, after, (after or 0.0) - (before or 0.0), hidden_ns, error_ns))
+    shown = sorted(changes, key=lambda row: -abs(row.delta_ns))[:_MOST_ROWS]
+    return LinesChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
+
+
+def _mean_of(tables: Sequence[_Listed]) -> _Listed:
+    """The mean of some captures' tables."""
+    rows: defaultdict[str | None, float] = defaultdict(float)
+    for table in tables:
+        for name, ns in table.rows.items():
+            rows[name] += ns / len(tables)
+    return _Listed(_mean(table.total_ns for table in tables), dict(rows), max(table.hidden_ns for table in tables))
+
+
+def _mean_of_places(tables: Sequence[_ListedPlaces]) -> _ListedPlaces:
+    """The mean of some captures' tables of places."""
+    rows: defaultdict[CodePlace, float] = defaultdict(float)
+    errors: defaultdict[CodePlace, float] = defaultdict(float)
+    for table in tables:
+        for place, ns in table.rows.items():
+            rows[place] += ns / len(tables)
+            errors[place] += ((table.errors_ns or {}).get(place, 0.0) / len(tables)) ** 2
+    known = {place: square**0.5 for place, square in errors.items()}
+    has_errors = any(table.errors_ns is not None for table in tables)
+    return _ListedPlaces(
+        _mean(table.total_ns for table in tables),
+        dict(rows),
+        max(table.hidden_ns for table in tables),
+        known if has_errors else None,
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
+def _hidden(in_base: bool, base: _Listed | _ListedPlaces, in_head: bool, head: _Listed | _ListedPlaces) -> float:  # noqa: FBT001  # per side
+    return max(0.0 if in_base else base.hidden_ns, 0.0 if in_head else head.hidden_ns)
+
+
+def _error(one: CodePlace | None, base: _ListedPlaces, other: CodePlace | None, head: _ListedPlaces) -> float | None:
+    if base.errors_ns is None or head.errors_ns is None:
+        return None
+    before = 0.0 if one is None else base.errors_ns.get(one, 0.0)
+    after = 0.0 if other is None else head.errors_ns.get(other, 0.0)
+    return float((before**2 + after**2) ** 0.5)
+
+
+def _other(base_ns: float, head_ns: float, shown: Sequence[RowChange | LineChange]) -> OtherChange:
+    before = base_ns - sum(row.base_ns or 0.0 for row in shown)
+    after = head_ns - sum(row.head_ns or 0.0 for row in shown)
+    return OtherChange(before, after, after - before)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import exp, hypot, isfinite, log
 from statistics import fmean
 
-from traceadvisor.comparing.load import load_differs
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
 from traceadvisor.comparing.run_statistics import compare_runs
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
@@ -35,7 +35,7 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
     found = compare_runs(sides[0], sides[1], history=earlier, within=within)
-    if found.certainty is VerdictCertainty.LIKELY and load_differs(run):
+    if found.certainty is VerdictCertainty.LIKELY and _load_differs(run):
         found = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
     base_ns = exp(fmean(map(log, sides[0])))
     return StepChange(
@@ -140,3 +140,47 @@ def _is_alike(capture: Capture, run: PairedRun) -> bool:
 
 def _device(recording: Recording) -> str | None:
     return recording.device.name if recording.device else None
+
+
+_BUSY_SHARE = 0.2
+"""Share of a machine's cores from which other programs may change the step."""
+
+
+@frozen
+class _OtherLoad:
+    """Cores that other programs keep busy, on average over undisturbed steps."""
+
+    cores: float
+    of_cores: int
+
+    @property
+    def share(self) -> float:
+        """Share of all cores, 0..1."""
+        return self.cores / self.of_cores
+
+
+def load_caution(run: PairedRun) -> str | None:
+    """A sentence that names the side with a busy machine; None if neither machine was, or neither was sampled."""
+    loads = [_other_load(side) for side in (run.base, run.head)]
+    if not any(load and load.share >= _BUSY_SHARE for load in loads):
+        return None
+    base, head = (f"{load.cores:.1f} of {load.of_cores} cores" if load else "unknown" for load in loads)
+    return f"Other programs used the CPU: {base} in BASE, {head} in HEAD. Repeat on an idle machine."
+
+
+def _load_differs(run: PairedRun) -> bool:
+    """Whether other programs took more cores from one side: that alone may change the step."""
+    loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]
+    return len(loads) == 2 and abs(loads[0] - loads[1]) >= _BUSY_SHARE
+
+
+def _other_load(captures: Iterable[Capture]) -> _OtherLoad | None:
+    """That of the busiest capture; None if no capture sampled it."""
+    loads = []
+    for recording in (one for capture in captures for one in capture.recordings):
+        run, window = recording.captured, recording.telemetry
+        of_cores = run.telemetry.cpu_count if run and run.telemetry else None
+        cores = window.others_cores(of_cores) if window else None
+        if cores is not None and of_cores:
+            loads.append(_OtherLoad(cores, of_cores))
+    return max(loads, key=lambda load: load.share, default=None)

@@ -10,7 +10,7 @@ from typing import IO
 
 from traceadvisor.experiments.settings import Settings, Value, value_shown
 from traceadvisor.frozen import frozen
-from traceadvisor.system.messages import understood, written
+from traceadvisor.system.processes import understood, written
 from traceadvisor.text.secrets import REDACTED, secret_words
 
 AS_IT_IS, SAME_AGAIN = "A", "A'"

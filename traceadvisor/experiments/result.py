@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from traceadvisor import __version__
 from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.fixes import Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
     Facts,
@@ -19,20 +21,24 @@ from traceadvisor.experiments.journal import (
     left_out,
     rounds_of,
 )
-from traceadvisor.experiments.ledger import Proposal, ledger
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.planner import (
+    COMBINED,
     DEFAULT_SWITCHES,
+    FIXES,
     GOOD_MEMORY,
+    LOADER_BOUND_SHARE,
+    SWITCHES,
     axes_of,
     curve_of,
     experiments,
+    is_loader_bound,
     memory_line,
     too_large,
+    winners,
 )
-from traceadvisor.experiments.recommendation import left_out_sentences, lines_to_paste, recommended_settings
 from traceadvisor.experiments.run import Outcome
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value, line
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import (
@@ -44,6 +50,7 @@ from traceadvisor.model.experiment import (
     Section,
 )
 from traceadvisor.statistics import Comparison, Verdict
+from traceadvisor.text.secrets import without_secret_arguments
 
 FURTHEST = 16
 """A line through measured peaks is not followed further than this multiple of the largest batch size."""
@@ -72,7 +79,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
     price = around.price if facts and facts.device == "cuda" else None
     builder = _Builder(rows, facts, price) if facts else None
     sections = tuple(builder.sections(plan, done)) if builder else ()
-    chosen, ratio = recommended_settings(done, rows)
+    chosen, ratio = _recommended_settings(done, rows)
     scratch = plan.scratch
     return ExperimentResult(
         tool_version=__version__,
@@ -91,10 +98,10 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         ledger=ledger(around.proposals, sections, facts.unavailable if facts else {}, is_whole=around.kind == "try"),
         recommended=chosen.document(),
         recommended_ratio=ratio,
-        lines=lines_to_paste(chosen, facts) if facts else (),
+        lines=_lines_to_paste(chosen, facts) if facts else (),
         unavailable=_wanted(plan, facts.unavailable) if facts else {},
         not_applicable=dict(around.not_applicable),
-        left_out=tuple(left_out_sentences(plan, done, facts)) if facts else (),
+        left_out=tuple(_left_out_sentences(plan, done, facts)) if facts else (),
         notes=(*dict.fromkeys(row.text for row in rows if isinstance(row, Note)), *_of_memory(plan, rows, facts)),
         problem=outcome.problem,
         scratch=str(scratch) if scratch.exists() else None,
@@ -287,3 +294,64 @@ def _ratio(found: Comparison) -> MeasuredRatio:
         rounds=found.rounds,
         verdict=found.verdict.value,
     )
+
+
+_AXES = {WORKERS: ("Loader workers", "--workers auto"), BATCH_SIZE: ("The batch size", "--batch-size auto")}
+"""Name and option of each axis."""
+
+
+def _recommended_settings(done: Sequence[Experiment], rows: list[AnyRow]) -> tuple[Settings, float | None]:
+    """The fastest settings that were shown to be faster: of the combinations, else of a single experiment."""
+    combined = next((one for one in done if one.name in (COMBINED, FIXES)), None)
+    if combined and (best := winners(combined, rows)):
+        return best[0][1], best[0][0]
+    found: list[tuple[float, Settings]] = []
+    for axis in dict.fromkeys(one.axis for one in done if one.axis):
+        mine = [one for one in done if one.axis == axis]
+        knee = curve_of(axis, mine, rows)
+        if knee is None:
+            continue
+        arm = Settings.of({axis: knee.value})
+        result = compared([row for one in mine for row in rounds_of(rows, one.name)], arm.words())
+        if result and result.verdict is Verdict.FASTER:
+            found.append((result.ratio, mine[0].base.having(arm)))
+    if found:
+        return found[-1][1], found[-1][0] if len(found) == 1 else None
+    rest = [item for one in done if not one.axis for item in winners(one, rows)]
+    return (rest[0][1], rest[0][0]) if rest else (Settings(), None)
+
+
+def _lines_to_paste(settings: Settings, facts: Facts) -> tuple[str, ...]:
+    """Code to paste, the loader's arguments in one line."""
+
+    def shown(item: tuple[str, Value]) -> str:
+        return line(item[0], item[1], device=facts.device, optimizer=facts.optimizer)
+
+    loader = [shown(item) for item in settings.of_loader().values]
+    arguments = [one.removeprefix("DataLoader(..., ").removesuffix(")") for one in loader if one]
+    lines = [f"DataLoader(..., {', '.join(arguments)})"] if arguments else []
+    return (*lines, *(shown(item) for item in settings.values if item not in settings.of_loader().values))
+
+
+def _left_out_sentences(plan: Plan, done: Sequence[Experiment], facts: Facts) -> Iterator[str]:
+    """What a sweep without options did not measure, why, and the command for it."""
+    if not plan.by_importance:
+        return
+    measured = {one.axis or one.name for one in done}
+    too_long = "not enough time"
+    for axis, (name, option) in _AXES.items():
+        if axis in measured or axis in facts.unavailable:
+            continue
+        why = too_long
+        if axis == WORKERS and not is_loader_bound(facts):
+            why = f"cached batches shorten the step by less than {LOADER_BOUND_SHARE:.0%}"
+        yield f"{name}: {why}. To measure: {_command(plan, option)}"
+    if SWITCHES not in measured:
+        yield f"Single settings: {too_long}. To measure: {_command(plan, '--switches')}"
+    if "compile" not in facts.unavailable:
+        yield f"torch.compile: it may take minutes. To measure: {_command(plan, '--set compile=true')}"
+
+
+def _command(plan: Plan, options: str) -> str:
+    words = (*(("-m",) if plan.is_module else ()), *plan.script)
+    return f"`traceadvisor sweep {options} -- {shlex.join(without_secret_arguments(words))}`"

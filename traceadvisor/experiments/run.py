@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +17,10 @@ from types import MappingProxyType
 
 from traceadvisor.experiments import keeper
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
-from traceadvisor.experiments.output import OutputLog
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.experiments.processes import Interleaved
 from traceadvisor.frozen import frozen
+from traceadvisor.system.folders import entries_below
 
 LOG = "output.log"
 LOOK_S = 0.2
@@ -91,7 +93,7 @@ def measure(plan: Plan, watch: Watch) -> Outcome:
 
 def _one_process(plan: Plan, watch: Watch, shown: Path, added: Mapping[str, str] = MappingProxyType({})) -> int:
     """Run the script once; returns its exit code, negative for a signal. ``shown`` is the journal to watch."""
-    log = OutputLog(Path(plan.folder, LOG))
+    log = _OutputLog(Path(plan.folder, LOG))
     with tempfile.TemporaryFile() as told:  # a file without a name
         plan.write(told)
         command = [sys.executable, "-c", _BEGIN, _ROOT, str(told.fileno())]
@@ -189,3 +191,82 @@ class _terminated_as_interrupted:  # noqa: N801  # reads as a function
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+_HEAD_BYTES = TAIL_BYTES = 1 << 20
+"""Of each process of the script."""
+
+_PIECE_BYTES = 1 << 16
+_PATIENCE_S = 1.0
+"""For output of processes that outlive the script."""
+
+
+class _OutputLog:
+    """A file for the user alone, and the pipe that is written into it."""
+
+    def __init__(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)  # one that exists, too
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
+        self._end, self.pipe = os.pipe()
+        self._thread = threading.Thread(target=self._keep, name="traceadvisor-output", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left; the script has ended."""
+        os.close(self.pipe)
+        self._thread.join(_PATIENCE_S)
+
+    def _keep(self) -> None:
+        left, tail, kept, lost = _HEAD_BYTES, deque[bytes](), 0, 0
+        try:
+            while piece := os.read(self._end, _PIECE_BYTES):
+                if left:
+                    self._file.write(piece[:left])
+                    piece, left = piece[left:], max(left - len(piece), 0)
+                tail.append(piece)
+                kept += len(piece)
+                while kept - len(tail[0]) >= TAIL_BYTES:
+                    kept -= len(tail[0])
+                    lost += len(tail.popleft())
+            if lost:
+                self._file.write(f"\n... {lost:,} bytes are left out here ...\n".encode())
+            self._file.writelines(tail)
+        finally:
+            self._file.close()
+            os.close(self._end)
+
+
+_MOST_FILES = 50_000
+"""A folder with more files is not listed: looking at all of them takes seconds."""
+
+_IGNORED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+
+
+@frozen
+class Footprints:
+    """Size and time of change of each file; None if there are too many."""
+
+    files: dict[str, tuple[int, int]] | None
+
+    @classmethod
+    def below(cls, folder: Path, *, ignored: Path) -> Footprints:
+        """Look at all files now, except those in one more folder."""
+        found: dict[str, tuple[int, int]] = {}
+        skipped = str(ignored.absolute())
+        for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
+            try:
+                status = path.lstat()
+            except OSError:
+                continue
+            found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+            if len(found) > _MOST_FILES:
+                return cls(None)
+        return cls(found)
+
+    def changed(self, later: Footprints) -> tuple[str, ...] | None:
+        """Paths that are new, differ or are gone; None if unknown."""
+        if self.files is None or later.files is None:
+            return None
+        before, after = self.files, later.files
+        return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

@@ -22,7 +22,7 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Finding, Method, Outcome, Silenced, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Part
-from traceadvisor.replay.fixes.claimed_time import ClaimedTimeGone
+from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone
 from traceadvisor.replay.step_graph import chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule

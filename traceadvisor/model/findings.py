@@ -12,11 +12,21 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
 from traceadvisor.model.origins import Origins
-from traceadvisor.model.recording_options import Option
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Part
+
+
+class Option(Enum):
+    """An option of a recording, as a user writes it."""
+
+    CPU = "ProfilerActivity.CPU"
+    CUDA = "ProfilerActivity.CUDA"
+    STACKS = "with_stack=True"
+    SHAPES = "record_shapes=True"
+    MEMORY = "profile_memory=True"
+    CAPTURE = "`traceadvisor capture`"
 
 
 class Input(Enum):

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Location
 from traceadvisor.model.samples import StackSamples
-from traceadvisor.model.step_state import StepState as StepState  # noqa: PLC0414  # exported here
+from traceadvisor.model.samples import StepState as StepState  # noqa: PLC0414  # exported here
 from traceadvisor.model.telemetry import Telemetry
 
 

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import Enum
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.step_state import StepState
+
+
+class StepState(Enum):
+    """The profiler's influence on a step's time, as ``steps.<rank>.csv`` names it."""
+
+    PLAIN = "plain"
+    WARMUP = "warmup"
+    """The profiler ran but did not record."""
+
+    SETTLING = "settling"
+    """Too soon after a stall to count, recorded or not."""
+
+    RECORDED = "recorded"
+    STALLED = "stalled"
+    """The profiler exported right before it, or stopped before its end."""
+
+    OTHER = "other"
+    """Not a training step: validation, for example."""
 
 
 @frozen

@@ -13,8 +13,8 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, distinct, read_only
 from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
+from traceadvisor.model.findings import Option
 from traceadvisor.model.health import Health
-from traceadvisor.model.recording_options import Option
 
 MOST_DEVICES = 64
 """Most recordings made from one file; no process uses more devices."""

@@ -16,9 +16,8 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.ascend_folder import ascend_folder, ascend_origin
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.recognise import describe_bytes
+from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes
 from traceadvisor.system.folders import entries_below
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import cleaned_words

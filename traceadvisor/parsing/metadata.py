@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from traceadvisor.model.recording_options import Option
+from traceadvisor.model.findings import Option
 from traceadvisor.model.trace import Device, Distributed
 
 PLAIN_MEMBERS = (

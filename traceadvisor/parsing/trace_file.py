@@ -10,7 +10,6 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Distributed, Origin, Trace
-from traceadvisor.parsing.ascend_folder import ascend_members
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
@@ -18,7 +17,7 @@ from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, options
-from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
+from traceadvisor.parsing.recognise import Recognised, ascend_members, describe, describe_bytes
 from traceadvisor.parsing.second_part import SecondPart
 from traceadvisor.text.documents import secrets_in
 

@@ -34,18 +34,17 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
-from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
 from traceadvisor.recording.devices import PATIENCE_AFTER_FAILURE_S, PATIENCE_S
+from traceadvisor.recording.job_store import SamePhases, agreed
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
-from traceadvisor.recording.same_phases import SamePhases
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
-from traceadvisor.recording.telemetry.node import NodeTelemetry
+from traceadvisor.recording.telemetry.sampler import NodeTelemetry
 from traceadvisor.text.cleaning import clean, clipped, withholding
 from traceadvisor.text.documents import cleaned_words
 from traceadvisor.text.secrets import REDACTED, secret_words

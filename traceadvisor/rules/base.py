@@ -26,6 +26,7 @@ from traceadvisor.model.findings import (
     Location,
     Method,
     MissingInput,
+    Option,
     Outcome,
     RuleMeta,
     Skipped,
@@ -33,7 +34,6 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.ranks import RankFigures
-from traceadvisor.model.recording_options import Option
 from traceadvisor.model.workload import Part
 
 __all__ = [
@@ -136,3 +136,23 @@ class RankRule(Rule):
     @abstractmethod
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
         """Compare two or more ranks."""
+
+
+CATEGORY_WORDS = {
+    Category.KERNEL: "kernels",
+    Category.COMMUNICATION: "communication",
+    Category.H2D_COPY: "CPU-to-GPU copies",
+    Category.OTHER_COPY: "other copies",
+    Category.IDLE_UNKNOWN: "unknown",
+    Category.DATA_WAIT: "data wait",
+    Category.IDLE_DEVICE: "GPU idle (kernel-launch latency)",
+    Category.IDLE_PROFILER: "GPU idle (profiler overhead)",
+    Category.IDLE_ALLOCATOR: "GPU idle (memory allocation)",
+    Category.IDLE_SYNC: "GPU idle (after a synchronisation)",
+    Category.IDLE_LAUNCH: "GPU idle (CPU launching kernels)",
+    Category.IDLE_HOST: "GPU idle (other CPU work)",
+    Category.OPTIMIZER: "optimizer",
+    Category.BACKWARD: "backward pass",
+    Category.FORWARD: "forward pass and other operators",
+    Category.OTHER_HOST: "other CPU work",
+}

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path, PurePath
 
 import msgspec
 
-from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle
+from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle, is_bundle
 from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding, RankProcess
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.scrubbing.output import Writable, file_in, gzipped
+from traceadvisor.scrubbing.output import Writable, file_in, gzipped, new_file, new_folder
 from traceadvisor.scrubbing.sidecars import SCRUBS, own_code_of, read_settings
 from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.scrubbing.trace import learn_from, scrub_trace
@@ -185,3 +186,49 @@ def _process(process: RankProcess, texts: Texts) -> RankProcess:
 def _job(job: str) -> str:
     """The same for all parts of a job, so that reports join them."""
     return blake2b(job.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+@frozen
+class Scrubbed:
+    """A copy without what tells about people and machines."""
+
+    path: Path
+    events: int | None
+    """Events in the copy; None for an experiment."""
+
+    remarks: tuple[str, ...]
+    """Parts that the copy lacks, because they could not be read."""
+
+
+def scrub(
+    path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Callable[[Path, int], None] = lambda *_: None
+) -> Scrubbed:
+    """Copy a trace file or a capture without environment, paths, hosts, users and arguments.
+
+    Args:
+        path: a trace file, gzipped or not, or a folder that a capture wrote.
+        copy: the new file, gzipped if its name ends with ``.gz``, or the new folder. Nothing is overwritten.
+        limits: how much to read of each trace.
+        on_progress: called with a trace file and the number of its bytes read so far.
+
+    Raises:
+        InputError: the recording cannot be read.
+        OutputError: the copy exists already, or cannot be written.
+    """
+    if path.is_dir():
+        if not is_bundle(path):
+            raise InputError(
+                path,
+                "is no capture and no result of sweep or try",
+                expected="a trace file or such a folder",
+                remedy="Pass each trace file on its own.",
+            )
+        with new_folder(copy) as folder:
+            bundle = scrub_bundle(path, folder, limits, on_progress)
+        return Scrubbed(copy, bundle.events, tuple(bundle.remarks))
+    packs = copy.name.lower().endswith(".gz")
+    with new_file(copy) as file, gzipped(file) if packs else nullcontext(file) as unpacked:
+        texts = Texts()
+        learn_from(path, texts, limits)
+        trace = scrub_trace(path, unpacked, texts, limits, lambda read: on_progress(path, read))
+    return Scrubbed(copy, trace.events, trace.remarks)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 
 def host_name() -> str:
@@ -27,3 +31,16 @@ def start_ticks(pid: int) -> int | None:
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
     return int(fields[19])
+
+
+_Value = TypeVar("_Value")
+
+
+def written(value: object) -> str:
+    """A value as ASCII. Bytes of a path that are no UTF-8, which Python holds as lone surrogates, are escaped."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def understood(text: str | bytes, kind: type[_Value]) -> _Value:
+    """The value that was written; raises ValueError for anything else."""
+    return msgspec.convert(json.loads(text), type=kind)

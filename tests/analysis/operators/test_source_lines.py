@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from traceadvisor.analysis.operators.source_lines import location_of_call, locations_of, user_frame
+from traceadvisor.analysis.operators.call_sites import location_of_call, locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.events import Kind
 from traceadvisor.model.location import Location, PlaceKind

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.operators.source_lines import location_of_call
+from traceadvisor.analysis.operators.call_sites import location_of_call
 from traceadvisor.analysis.operators.tree import DEEPEST, OperatorTree, _capped_parents, operator_tree, parents_of
 from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Trace

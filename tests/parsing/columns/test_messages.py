@@ -10,7 +10,7 @@ import pytest
 from tests.build import TraceBuilder
 from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE
-from traceadvisor.parsing.columns.messages import element_bytes
+from traceadvisor.parsing.columns.details import element_bytes
 
 WHOLE: dict[str, Any] = {
     "Collective name": "_allgather_base",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceadvisor.parsing.json.repair import with_quotes_escaped
+from traceadvisor.parsing.json.decoder import with_quotes_escaped
 
 LETTERS = st.text("abcXYZ_.()<>:; ", min_size=1, max_size=6).map(lambda text: f"a{text}z")
 TEXTS = st.text('ab"\\[]{}:,\n\u00e9 ', max_size=8)

@@ -11,10 +11,10 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 
 from traceadvisor.bundle.layout import FORMAT, Manifest, Schedule
+from traceadvisor.recording import job_store
 from traceadvisor.recording.bundle_writer import BundleWriter, amend, read_manifest
-from traceadvisor.recording.children import agreement
-from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.rendezvous import Rendezvous
+from traceadvisor.recording.job_store import agreed
 from traceadvisor.recording.script.launch import Launch
 
 FIRST = Launch(rank=0, world_size=4, local_rank=0, started_ns=10**18, host="a", restart=0, pid=7)
@@ -24,11 +24,11 @@ OTHER_NODE = replace(FIRST, rank=2, host="b", pid=8)
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> HashStore:
     shared = HashStore()
-    monkeypatch.setattr(agreement, "job_store", lambda: shared)
+    monkeypatch.setattr(job_store, "job_store", lambda: shared)
     return shared
 
 
-def proposed(launch: Launch, folder: Path, place: Path) -> agreement.Proposal:
+def proposed(launch: Launch, folder: Path, place: Path) -> job_store.Proposal:
     place.mkdir(parents=True, exist_ok=True)
     return agreed(launch, folder, place)
 
@@ -62,7 +62,7 @@ def test_attempts_and_blocks_of_a_job_agree_anew(tmp_path: Path) -> None:
 def test_jobs_with_the_same_id_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = set()
     for _ in range(2):
-        monkeypatch.setattr(agreement, "job_store", HashStore)
+        monkeypatch.setattr(job_store, "job_store", HashStore)
         jobs.add(proposed(replace(FIRST, job_id="none"), tmp_path / "one", tmp_path / "place").job)
     assert len(jobs) == 2
 
@@ -73,7 +73,7 @@ def test_without_a_store_the_launchers_id_is_the_job(tmp_path: Path, monkeypatch
             raise RuntimeError("connection reset")
 
     for store in (None, Gone()):
-        monkeypatch.setattr(agreement, "job_store", lambda store=store: store)
+        monkeypatch.setattr(job_store, "job_store", lambda store=store: store)
         assert proposed(FIRST, tmp_path / "one", tmp_path / "place").job == FIRST.job
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.operators.source_lines import user_frame
+from traceadvisor.analysis.operators.call_sites import CallSite, call_sites, user_frame
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE

@@ -14,9 +14,10 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.marks import recording_extent
-from traceadvisor.model.arrays import Int64
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64, without
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
-from traceadvisor.model.events import Kind
+from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.report import Overlap, Work
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
@@ -133,3 +134,26 @@ def overlaps(observation: Observation, partition: Partition, table: StepTable) -
 
 def _overlap(total: SpanSet, exposed: SpanSet, steps: int) -> Overlap:
     return Overlap(total.total_ns / steps, exposed.total_ns / steps)
+
+
+@frozen(eq=False)
+class SharedTime:
+    """Instants at which several operations of a device run."""
+
+    events: EventTable
+    spans: SpanSet
+    rows: Int64
+    """The operations that run then, ascending."""
+
+    @staticmethod
+    def of(observation: Observation) -> SharedTime:
+        """Return the shared time of an observed device."""
+        events, rows = observation.trace.events, observation.launches.work_rows
+        starts, ends = events.start_ns[rows], events.end_ns[rows]
+        until = np.minimum(ends[1:], np.maximum.accumulate(ends)[:-1])
+        spans = SpanSet.union_of(starts[1:], until)
+        return SharedTime(events, spans, rows[spans.measure_until(ends) > spans.measure_until(starts)])
+
+    def beside(self, rows: Int64) -> SpanSet:
+        """Return the time in which operations other than the given ones run, as far as any runs beside another."""
+        return self.events.spans(without(self.rows, rows)) if self.rows.size else SpanSet.empty()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from math import ceil
+from math import ceil, floor, log
 from typing import Any
 
 import torch
 
 from traceadvisor.errors import named
-from traceadvisor.experiments.inside.clock import BlockClock
 from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, devices_of
 from traceadvisor.experiments.inside.memory import PeakMemory
 from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, batch_size
 from traceadvisor.experiments.inside.switches import Switches
-from traceadvisor.experiments.inside.trained_steps import TrainedSteps
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, VARIABLE, WORKERS, Settings
 from traceadvisor.frozen import frozen
@@ -249,3 +247,129 @@ class Blocks:
                 torch.cuda.synchronize(device)
             elif device.type != "cpu":
                 torch.accelerator.synchronize(device)
+
+
+class BlockClock:
+    """Counts the steps between :meth:`start` and :meth:`stop`, and the time that they take.
+
+    The device is synchronised where the time starts and ends, and nowhere else.
+    """
+
+    def __init__(self, synchronise: Callable[[], None], clock_s: Callable[[], float] = time.perf_counter) -> None:
+        self._synchronise, self._clock_s = synchronise, clock_s
+        self._begin_s: float | None = None
+        self._taken_s = 0.0
+        self._pending = 0
+        self.steps = 0
+
+    def start(self) -> None:
+        """The first measured step begins."""
+        self.steps, self._taken_s = 0, 0.0
+        self._go_on()
+
+    def step_ended(self, *, interrupted: bool) -> None:
+        """The loop asks for another batch. ``interrupted``: it did something else after its last step."""
+        if interrupted or self._begin_s is None:  # the step and what followed it cannot be told apart
+            self._go_on()
+        else:
+            self._pending += 1
+
+    def last_of_epoch(self) -> None:
+        """The next batch is the last of an epoch: what is measured ends here, until the loop asks again."""
+        self._hold()
+
+    def disturbed(self) -> None:
+        """Within a step, the script begins something else, such as a validation: it counts as the end of the step."""
+        if self._begin_s is not None:
+            self._pending += 1
+            self._hold()
+
+    def stop(self) -> float:
+        """The measured steps have ended; returns seconds per step.
+
+        Raises:
+            ZeroDivisionError: no step was measured.
+        """
+        self._hold()
+        return self._taken_s / self.steps
+
+    @property
+    def measured(self) -> int:
+        """Steps so far."""
+        return self.steps + self._pending
+
+    def _hold(self) -> None:
+        if self._begin_s is not None:
+            self._synchronise()
+            self._taken_s += self._clock_s() - self._begin_s
+            self.steps += self._pending
+        self._begin_s, self._pending = None, 0
+
+    def _go_on(self) -> None:
+        self._synchronise()
+        self._begin_s, self._pending = self._clock_s(), 0
+
+
+_SLACK = 0.02
+"""Share of the steps that may be missing: one of a long block, where a scaler tries a larger scale."""
+
+
+class TrainedSteps:
+    """What the batches between :meth:`begin` and :meth:`end` were used for."""
+
+    def __init__(self, found: Found, memory: PeakMemory) -> None:
+        self._found, self._memory = found, memory
+        self._least: float | None = None
+        """Fewest optimizer steps per batch in a block of the script as it is."""
+
+        self._steps = self._batches = self._by_scaler = 0
+        self.ran_out_of_memory = False
+
+    def begin(self) -> None:
+        """The first batch is about to be served."""
+        self._steps, self._failures = self._found.steps, self._memory.failures()
+        self._scalers = [(scaler, scaler.state_dict()) for scaler in self._found.scalers.values()]
+
+    def end(self, batches: int) -> None:
+        """So many batches were served."""
+        self._batches, self._steps = batches, self._found.steps - self._steps
+        self.ran_out_of_memory = self._memory.failures() > self._failures
+        self._by_scaler = sum(_skipped(before, scaler.state_dict(), batches) for scaler, before in self._scalers)
+        if any(getattr(one, "_step_supports_amp_scaling", False) for one in self._found.optimizers.values()):
+            self._steps -= self._by_scaler  # a fused optimizer is called, and does nothing
+
+    def are_own(self) -> None:
+        """These were steps of the script as it is."""
+        share = self._steps / self._batches
+        self._least = share if self._least is None else min(self._least, share)
+
+    def lost(self, *, at_least: float = _SLACK) -> str | None:
+        """Why the block does not count: more than ``at_least`` of its optimizer steps are missing."""
+        expected = floor((self._least or 0.0) * self._batches + 1e-9)  # 9 batches of 2 have room for 4 or 5 steps
+        if self._steps + _by_chance(self._least or 0.0) >= (1 - at_least) * expected:
+            return None
+        count = f"{max(self._steps, 0)} optimizer steps in {self._batches} batches instead of {expected}"
+        if self.ran_out_of_memory:
+            return f"batches ran out of memory, and the script went on without them: {count}"
+        return f"{'the gradient scaler' if self._by_scaler else 'the script'} skipped steps: {count}"
+
+
+def _by_chance(share: float) -> int:
+    """Steps by which two blocks differ where the script itself does not step with every batch, or every fourth."""
+    regular = max(share, 1 / share) if share else 0.0
+    return 0 if abs(regular - round(regular)) < 1e-9 else 1
+
+
+def _skipped(before: dict[str, float], after: dict[str, float], steps: int) -> int:
+    """Fewest steps that a gradient scaler skipped, by its scale: each shrinks it, and many without one make it grow."""
+    if not before or not after:  # not enabled
+        return 0
+
+    def skipped(growths: int) -> int:
+        expected = before["scale"] * before["growth_factor"] ** growths
+        return round(log(after["scale"] / expected) / log(before["backoff_factor"]))
+
+    growths = int((before["_growth_tracker"] + steps) // before["growth_interval"])
+    if skipped(growths) <= 0:
+        return 0
+    return min(count for fewer in range(growths + 1) if (count := skipped(fewer)) > 0)  # skipping delays growing

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from traceadvisor.errors import named
-from traceadvisor.experiments.inside.copy_switch import NonBlocking
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import CudnnBenchmark, Tf32
 from traceadvisor.experiments.inside.loop import Found
@@ -18,6 +17,7 @@ from traceadvisor.experiments.inside.model_switches import Autocast, ChannelsLas
 from traceadvisor.experiments.inside.optimizer_switches import OptimizerFlag, SetToNone
 from traceadvisor.experiments.inside.switch import Switch
 from traceadvisor.experiments.settings import VARIABLE, Settings, Value
+from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.text.cleaning import clipped
 
 LONGEST_REASON = 200
@@ -166,3 +166,43 @@ def _tried(question: Callable[..., str | None], *arguments: Any) -> str | None:
 
 def _words(error: Exception) -> str:
     return named(error)[:300]
+
+
+class NonBlocking(Switch):
+    """``non_blocking`` of ``Tensor.to`` and ``Tensor.cuda`` for copies from the CPU to the model's device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._own = {name: vars(torch.Tensor).get(name) for name in ("to", "cuda")}
+
+    def switch(self, value: Value | None) -> None:
+        """Replace the methods, or take the replacements away."""
+        for name, own in self._own.items():
+            if own is not None:
+                setattr(torch.Tensor, name, own)
+            elif name in vars(torch.Tensor):
+                delattr(torch.Tensor, name)
+            if value is not None:
+                setattr(torch.Tensor, name, self._replaced(getattr(torch.Tensor, name), bool(value)))
+
+    def void(self, value: Value, witness: Witness) -> str | None:
+        """Such copies must have been seen."""
+        how = "non-blocking" if value else "blocking"
+        return None if witness.copies[bool(value)] else f"no {how} copy to the GPU was seen in the training thread"
+
+    def idle(self, value: Value, witness: Witness, own: Witness) -> str | None:  # noqa: ARG002  # the base's
+        """The script may copy so itself."""
+        return None if own.copies[not value] else "the script copies so already"
+
+    def _replaced(self, original: Callable[..., Any], value: bool) -> Callable[..., Any]:  # noqa: FBT001  # a value
+        @functools.wraps(original)
+        @unseen
+        def copy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if tensor.device.type != "cpu" or tensor.device == self._device:
+                return original(tensor, *args, **kwargs)
+            flags = [place for place, one in enumerate(args) if isinstance(one, bool)]
+            if flags:  # by place; a flag that follows is "copy"
+                return original(tensor, *args[: flags[0]], value, *args[flags[0] + 1 :], **kwargs)
+            return original(tensor, *args, **(kwargs | {"non_blocking": value}))
+
+        return copy

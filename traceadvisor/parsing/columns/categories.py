@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from traceadvisor.hardware.accelerators import kinds_by_category, names
-from traceadvisor.model.events import Kind
+import msgspec
+import numpy as np
+
+from traceadvisor.hardware.accelerators import TASK, category_of_track, kinds_by_category, names
+from traceadvisor.model.arrays import Int32, Mask
+from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.trace import Thread
+from traceadvisor.parsing.json.events import TimedEvent
 
 ANNOTATION_PREFIXES = ("ProfilerStep#", "enumerate(", "Optimizer.")
 """Names of ranges, which old generations file under operators."""
@@ -62,3 +71,70 @@ def _copy_kind(name: str) -> Kind:
     if _TO_DEVICE.search(name):
         return Kind.COPY_H2D
     return Kind.COPY_D2H if _FROM_DEVICE.search(name) else Kind.COPY_OTHER
+
+
+_TOLD = RUNTIME, ENQUEUE, DEQUEUE = "cann", "enqueue", "dequeue"
+"""Categories of calls: of the vendor's runtime, and those that put an operator into a task queue and take it out."""
+
+UNTOLD = frozenset({"", ENQUEUE, DEQUEUE})
+"""Categories of events that :func:`tell` completes."""
+
+_COPY = "memcpy"
+
+
+def tell(event: TimedEvent[Any]) -> None:
+    """Give an event its category, the id that it shares with other events, and the stream of device work."""
+    args = event.args
+    if event.cat in {ENQUEUE, DEQUEUE}:
+        event.args = msgspec.structs.replace(args, correlation=NONE - 1 - args.queued)  # apart from connections
+    elif not event.cat:
+        event.cat = f"{TASK}{args.task_type}" if args.task_type else category_of_track(event.name)
+        if not event.cat:
+            return
+        track = "" if args.task_type else f"{event.cat.upper()} "
+        event.args = msgspec.structs.replace(args, correlation=args.connection, stream=f"{track}{event.tid}")
+
+
+def with_tracks_joined(
+    events: EventTable, names: Sequence[str], threads: Sequence[Thread], categories: Sequence[str], signature: Int32
+) -> EventTable:
+    """Return the events with calls on the threads of the program, and device work linked to what enqueued it.
+
+    The runtime has a track of its own, with the program's threads by their numbers. A thread of the program takes
+    operators out of a queue and launches their work. The one that put them in decides when they run, and has the
+    operator and the Python stack.
+
+    Args:
+        events: sorted by start.
+        names: of events.
+        threads: of events.
+        categories: by signature.
+        signature: of each event.
+    """
+    of = {name: np.isin(signature, [at for at, each in enumerate(categories) if each == name]) for name in _TOLD}
+    runtime = set(events.thread[of[RUNTIME]].tolist())
+    own = {one.thread: row for row, one in enumerate(threads) if row not in runtime}
+    thread = np.array([*(own.get(one.thread, row) for row, one in enumerate(threads)), NONE], np.int32)[events.thread]
+    correlation, kind = events.correlation.copy(), events.kind.copy()
+    by_connection = _queued(replace(events, thread=thread), of)
+    for row in np.flatnonzero(events.device != NONE).tolist():
+        dequeue = by_connection.get(int(correlation[row]))
+        if dequeue is not None:
+            correlation[row] = correlation[dequeue]
+            if kind[row] == Kind.COPY_OTHER:
+                kind[row] = kind_of(_COPY, names[events.name_id[dequeue]])
+    return replace(events, thread=thread, correlation=correlation, kind=kind)
+
+
+def _queued(events: EventTable, of: Mapping[str, Mask]) -> dict[int, int]:
+    """Return the row of the call that took an operator out of the queue, by the connections of the work it launched."""
+    calls = np.flatnonzero(of[RUNTIME] & (events.correlation != NONE))[::-1]  # the first of several counts
+    dequeues = np.flatnonzero(of[DEQUEUE] & np.isin(events.correlation, events.correlation[of[ENQUEUE]]))
+    found: dict[int, int] = {}
+    for thread in np.unique(events.thread[dequeues]).tolist():
+        mine, theirs = calls[events.thread[calls] == thread], dequeues[events.thread[dequeues] == thread]
+        starts = events.start_ns[mine]
+        last = theirs[np.searchsorted(events.start_ns[theirs], starts, side="right") - 1]
+        inside = (events.start_ns[last] <= starts) & (starts < events.end_ns[last])
+        found |= zip(events.correlation[mine[inside]].tolist(), last[inside].tolist(), strict=True)
+    return found

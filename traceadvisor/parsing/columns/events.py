@@ -17,11 +17,11 @@ from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
+from traceadvisor.parsing.columns.categories import tell, with_tracks_joined
 from traceadvisor.parsing.columns.details import DetailColumns
 from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
 from traceadvisor.parsing.columns.timestamps import nanoseconds
-from traceadvisor.parsing.columns.tracks import tell, with_tracks_joined
 from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
 
 MOST_NS = 1 << 61

@@ -12,8 +12,7 @@ import numpy as np
 
 from traceadvisor.model.arrays import Int32
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, Kind
-from traceadvisor.parsing.columns.categories import is_known, kind_of
-from traceadvisor.parsing.columns.tracks import UNTOLD
+from traceadvisor.parsing.columns.categories import UNTOLD, is_known, kind_of
 from traceadvisor.parsing.json.events import Key, TimedEvent
 
 T = TypeVar("T", bound=Hashable)

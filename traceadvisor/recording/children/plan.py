@@ -11,7 +11,7 @@ import msgspec
 from traceadvisor.bundle.layout import UNFINISHED, Repository, Schedule
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
-from traceadvisor.system.messages import understood, written
+from traceadvisor.system.processes import understood, written
 
 _LONGEST_COMMAND = 16_384
 """Characters. Linux limits a variable to 128 KiB."""

@@ -14,7 +14,7 @@ import msgspec
 
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import amend
-from traceadvisor.system.messages import understood, written
+from traceadvisor.system.processes import understood, written
 
 
 class Trains(msgspec.Struct, frozen=True):

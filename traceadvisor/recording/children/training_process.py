@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any
 
 from traceadvisor.bundle.layout import Ending
+from traceadvisor.recording.after_import import own_imports
 from traceadvisor.recording.capture import Ended
 from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
-from traceadvisor.recording.own_imports import own_imports
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.script.termination import TerminationGuard

@@ -26,12 +26,12 @@ from torch.autograd.profiler import record_function
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
+from traceadvisor.recording.after_import import own_imports
 from traceadvisor.recording.devices import devices_in_use, is_capturing, wait_for_devices, wait_for_streams
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
 from traceadvisor.recording.loop.known_memory import KnownMemory
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.own_imports import own_imports
 
 MARK = "ProfilerStep#"
 

@@ -19,9 +19,8 @@ from dataclasses import replace
 from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.recording.loop.long_steps import long_steps
 from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
-from traceadvisor.recording.loop.period import Period
+from traceadvisor.recording.loop.period import Period, long_steps
 from traceadvisor.recording.loop.window import Window
 
 _MOST_REPEATS = 16

@@ -71,7 +71,7 @@ class Recorder(Protocol):
 
 
 class Ranks(Protocol):
-    """The ranks of the job; see :mod:`traceadvisor.recording.same_phases`."""
+    """The ranks of the job; see :mod:`traceadvisor.recording.job_store`."""
 
     def starts(self, phase: int, steps: int) -> None:
         """The phase with this number starts, and needs so many steps on this rank."""

@@ -11,8 +11,15 @@ from collections import deque
 from collections.abc import Callable
 
 from traceadvisor.bundle.stacks import MOST_STACKS
-from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, StackSamples, Tallies
-from traceadvisor.model.step_state import StepState
+from traceadvisor.model.samples import (
+    NOTHING_SAMPLED,
+    Sampled,
+    SampledFrame,
+    SampledStack,
+    StackSamples,
+    StepState,
+    Tallies,
+)
 from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own
 from traceadvisor.recording.stacks.sampler import ThreadSampler
 from traceadvisor.recording.stacks.tally import Raw

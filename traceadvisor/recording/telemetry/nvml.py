@@ -10,7 +10,7 @@ from typing import Any
 
 from traceadvisor.bundle.layout import Figure
 from traceadvisor.model.telemetry import DeviceColumn
-from traceadvisor.recording.own_imports import own_imports
+from traceadvisor.recording.after_import import own_imports
 
 _NOT_AVAILABLE = 0xFFFFFFFF
 """NVML's 32 bits for "no value"."""

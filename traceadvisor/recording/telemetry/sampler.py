@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Generic, TypeVar
@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from traceadvisor.bundle.layout import Sample, encode_telemetry_header
+from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
@@ -206,3 +207,87 @@ class Turns(Generic[T]):
         item = self._items[self._next]
         self._next = (self._next + 1) % len(self._items)
         return item
+
+
+_TELEMETRY_INTERVAL_S = 0.1
+
+
+class NodeTelemetry:
+    """Samples into the bundle of a writer while this process is the one that does so for its node."""
+
+    def __init__(self, writer: BundleWriter, lost: Callable[[Exception], None]) -> None:
+        """Prepare; nothing is sampled yet.
+
+        Args:
+            writer: this process's access to the bundle.
+            lost: called when something could not be written, in any thread.
+        """
+        self.name = f"telemetry.{writer.host}.jsonl"
+        self._writer = writer
+        self._lost = lost
+        self._sampler: TelemetrySampler | None = None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether this process samples, or has sampled until it stopped."""
+        return self._sampler is not None
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that ended the sampling early."""
+        return self._sampler.error if self._sampler else None
+
+    def start(self, *, ranks: int) -> None:
+        """Sample into a file that is not yet part of the bundle.
+
+        Args:
+            ranks: of the job. If there are several, all children of their common parent are sampled.
+        """
+        roots = (os.getppid() if ranks > 1 else os.getpid(),)
+        try:
+            path = self._writer.stage(self.name)
+            sampler = TelemetrySampler(path, pids=lambda: roots, interval_s=_TELEMETRY_INTERVAL_S, lost=self._lost)
+            sampler.start()
+            self._sampler = sampler
+        except OSError as error:
+            self._lost(error)
+
+    def stop(self) -> None:
+        """Sample no more."""
+        if self._sampler:
+            self._sampler.stop()
+
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked child."""
+        if self._sampler:
+            self._sampler.leave_to_parent()
+
+    def move(self, folder: Path, *, samples: bool) -> None:
+        """Write to another bundle from now on, and take along the samples so far.
+
+        Args:
+            folder: the bundle; the writer writes to it, too.
+            samples: whether this process samples for its node.
+        """
+        staged = self._writer.staged(self.name)
+        self._writer.folder = folder
+        if not samples:
+            self._end()
+        try:
+            if self._sampler:
+                staged.replace(self._writer.place(self.name))
+            else:
+                staged.unlink(missing_ok=True)
+        except OSError:  # such as a bundle on another file system
+            self._end()
+
+    def start_in_bundle(self, *, ranks: int) -> None:
+        """Sample into the bundle, unless this process does so already."""
+        if not self._sampler:
+            self.start(ranks=ranks)
+            with suppress(OSError):
+                self._writer.publish_staged(self.name)
+
+    def _end(self) -> None:
+        self.stop()
+        self._sampler = None

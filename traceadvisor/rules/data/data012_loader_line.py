@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
-from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
-from traceadvisor.model.recording_options import Option
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario

@@ -4,8 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
-from traceadvisor.rules.category_words import CATEGORY_WORDS
+from traceadvisor.rules.base import (
+    CATEGORY_WORDS,
+    Category,
+    Facts,
+    Input,
+    Outcome,
+    RankFigures,
+    RankRule,
+    RuleMeta,
+    frozen,
+)
 from traceadvisor.rules.dist.late_ranks import (
     LEAST_PART,
     MOST_WAITING,

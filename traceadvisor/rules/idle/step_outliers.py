@@ -21,8 +21,7 @@ from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
-from traceadvisor.rules.base import Category, Facts, frozen
-from traceadvisor.rules.category_words import CATEGORY_WORDS
+from traceadvisor.rules.base import CATEGORY_WORDS, Category, Facts, frozen
 
 _REGULAR_SHARE = 0.1
 """Intervals are regular if they differ from their median by at most this share."""
