@@ -101,9 +101,8 @@ def checked(value: object, wanted: Any, origin: Path | str, keys: Iterable[str])
 def find_settings(start: Path, reviewed: Iterable[Path] = ()) -> Settings:
     """Read the nearest ``pyproject.toml`` with settings, in a folder or above it; defaults if there is none.
 
-    Args:
-        start: the folder where the search begins.
-        reviewed: untrusted recordings or their folders; settings files in these folders are ignored.
+    ``start``: the folder where the search begins. ``reviewed``: untrusted recordings or their folders; settings files
+    in these folders are ignored.
 
     Raises:
         ConfigError: a ``pyproject.toml`` cannot be read, or its settings are invalid.

@@ -64,9 +64,8 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
     inference, the law of succession, and statistical inference", Journal of the American Statistical Association 22,
     1927, 209-212.
 
-    Args:
-        share: the share of the samples, 0..1.
-        count: number of samples of equal weight; with none, the interval is everything.
+    ``share``: the share of the samples, 0..1. ``count``: number of samples of equal weight; with none, the interval is
+    everything.
     """
     if count <= 0:
         return 0.0, 1.0
@@ -208,9 +207,7 @@ def student_t(probability: float, freedom: float) -> float:
     With ``t = sqrt(freedom) * tan(angle)``, the density is proportional to ``cos(angle) ** (freedom - 1)``, which is
     integrated numerically.
 
-    Args:
-        probability: 0.5..1, below 1.
-        freedom: degrees of freedom, 1 or more; need not be whole.
+    ``probability``: 0.5..1, below 1. ``freedom``: degrees of freedom, 1 or more; need not be whole.
     """
     angles = np.linspace(0.0, np.pi / 2, 40_001)
     density = np.cos(angles) ** (freedom - 1)
@@ -225,8 +222,7 @@ def spread_of_one_more(windows: Sequence[float]) -> float | None:
     The windows are successive, so the dependence of neighbouring steps is within them and not between them. The
     prediction interval of a normal sample: Hahn and Meeker, "Statistical Intervals", 1991, section 4.7.
 
-    Args:
-        windows: a figure of each window, such as the logarithm of its median step.
+    ``windows``: a figure of each window, such as the logarithm of its median step.
 
     Returns:
         None with fewer than :data:`FEWEST_WINDOWS` windows.

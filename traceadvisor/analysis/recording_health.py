@@ -143,9 +143,7 @@ def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> 
 def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:
     """Yield a note if one or two recorded steps hold start-up work, or begin the run.
 
-    Args:
-        share: share of the typical steps in start-up; None with more steps.
-        table: the steps.
+    ``share``: share of the typical steps in start-up; None with more steps.
     """
     if share is None or not table.typical:
         return

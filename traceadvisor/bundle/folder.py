@@ -62,9 +62,7 @@ def command_of(folder: Path) -> tuple[str, ...]:
 def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[Origin], list[HealthNote]]:
     """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 
-    Args:
-        folder: the capture.
-        most_ranks: ranks to list, those with the lowest numbers.
+    ``most_ranks``: ranks to list, those with the lowest numbers.
 
     Returns:
         The recordings, and notes on those that are left out: of further ranks, and files listed more than once.

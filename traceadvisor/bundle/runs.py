@@ -312,9 +312,7 @@ def _secrets_of_telemetry(name: str, telemetry: Telemetry) -> _Notes:
 def _with_cuda_numbers(telemetry: Telemetry, devices: Sequence[TrainingDevice]) -> Telemetry:
     """Return the samples with the number that each GPU has in a rank; the same object if it trains on none of them.
 
-    Args:
-        telemetry: of the rank's node.
-        devices: the rank's, in the order of its numbers.
+    ``telemetry``: of the rank's node. ``devices``: the rank's, in the order of its numbers.
     """
     numbered = tuple(replace(one, cuda_index=_number(one, devices)) for one in telemetry.devices)
     if all(one.cuda_index is None for one in numbered):

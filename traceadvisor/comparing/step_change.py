@@ -21,9 +21,7 @@ SAME_SAMPLES_SHARE = 0.001
 def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None:
     """The change of the step, by the captures of both sides and of earlier runs; None where a side has no step time.
 
-    Args:
-        run: the captures of both sides.
-        history: earlier captures; those of another script or device are left out.
+    ``run``: the captures of both sides. ``history``: earlier captures; those of another script or device are left out.
     """
     measure = _measure(run)
     sides = [_figures(side, run.lanes, measure) for side in (run.base, run.head)]

@@ -25,9 +25,7 @@ MOST = {"num_workers": 256, "prefetch_factor": 256, "batch_size": 1 << 20}
 def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposal, ...], dict[str, str]]:
     """What a report proposes that is a setting, and for the other fixes why they are none.
 
-    Args:
-        report: its findings are taken in their order.
-        wanted: ids or names of rules; all by default.
+    ``report``: its findings are taken in their order. ``wanted``: ids or names of rules; all by default.
 
     Raises:
         UsageError: a wanted rule found nothing in this report.
@@ -133,11 +131,8 @@ def ledger(
 
     An arm belongs to a proposal by its name, or by its settings if they were measured against the script as it is.
 
-    Args:
-        proposals: the fixes of a report.
-        sections: what was measured.
-        unavailable: settings that cannot be switched, with reasons. A proposal is measured without them.
-        is_whole: whether proposals without an arm have a row, too.
+    ``unavailable``: settings that cannot be switched, with reasons. A proposal is measured without them. ``is_whole``:
+    whether proposals without an arm have a row, too.
     """
     by_name = {arm.name: arm for section in sections for arm in section.arms}
     by_settings = {_key(arm.settings): arm for section in sections if not section.base for arm in section.arms}

@@ -17,9 +17,7 @@ def breakdown(path: Path | str, *, limits: Limits = LIMITS) -> dict[int | None, 
     Data that only rules need (stacks, shapes, sizes, memory) and data that a capture stores beside its trace are not
     read.
 
-    Args:
-        path: the trace file.
-        limits: input limits, which protect against oversized files.
+    ``limits``: input limits, which protect against oversized files.
 
     Returns:
         The steps by device index; the index is None for a recording without device activity.

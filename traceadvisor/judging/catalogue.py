@@ -231,9 +231,7 @@ _TITLE = re.compile(rf"(?m)^({'|'.join(SECTIONS)}): ")
 def rule_texts(rules: Iterable[Rule], explained: Container[str]) -> tuple[RuleText, ...]:
     """The texts of rules, with all sections only for those to explain.
 
-    Args:
-        rules: the rules.
-        explained: ids of rules whose sections are wanted.
+    ``explained``: ids of rules whose sections are wanted.
     """
     return tuple(rule_text(rule, is_whole=rule.meta.id in explained) for rule in rules)
 

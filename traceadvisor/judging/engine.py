@@ -57,10 +57,8 @@ class Judgement:
 def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None) -> Judgement:
     """Run the rules on one recording. The result does not refer to the trace.
 
-    Args:
-        facts: the facts of the recording.
-        catalogue: the rules to run; all of them by default.
-        aside: another process, which computes tables and origins while this one runs the rules.
+    ``catalogue``: the rules to run; all of them by default. ``aside``: another process, which computes tables and
+    origins while this one runs the rules.
     """
     description = Description(facts, aside)
     rules = tuple(catalogue if catalogue is not None else all_rules())

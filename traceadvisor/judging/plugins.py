@@ -54,9 +54,7 @@ def find_plugins() -> tuple[Plugin, ...]:
 def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
     """The rule with its default thresholds.
 
-    Args:
-        plugin: the rule to load.
-        taken: ids and names of other rules.
+    ``taken``: ids and names of other rules.
 
     Raises:
         PluginError: the rule cannot be imported or is invalid.

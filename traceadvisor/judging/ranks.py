@@ -40,9 +40,7 @@ ORIGIN_ROWS = 40
 def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | None:
     """The figures of a recording for a comparison; None if its rank or its work is unknown or it has no steps.
 
-    Args:
-        facts: of the recording.
-        is_alone: whether no other rank was recorded, so that the origins of its time are not needed.
+    ``is_alone``: whether no other rank was recorded, so that the origins of its time are not needed.
     """
     origin, distributed = facts.trace.origin, facts.trace.distributed
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank

@@ -163,9 +163,7 @@ class Description:
     def __init__(self, facts: Facts, aside: Aside | None = None) -> None:
         """Begin to describe a recording.
 
-        Args:
-            facts: its facts, none of them computed yet if there is another process.
-            aside: the other process.
+        ``facts``: its facts, none of them computed yet if there is another process.
         """
         self._facts, self._aside = facts, aside
         self._begun = aside.begin(_MakeTables(facts)) if aside else 0

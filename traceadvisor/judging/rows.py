@@ -40,9 +40,8 @@ def in_rows(
 ) -> tuple[RankedFinding, ...]:
     """The rows of a report, the most valuable first.
 
-    Args:
-        findings: those of each recording in their order, then each finding about several ranks by itself.
-        recordings: all recordings of the report.
+    ``findings``: those of each recording in their order, then each finding about several ranks by itself.
+    ``recordings``: all recordings of the report.
     """
     weights = _Weights(tuple(recordings))
     rows = [weights.row(cases) for cases in _alike(findings, weights)]

@@ -325,9 +325,7 @@ class Estimate:
     def bound(cls, most_ns: float, reason: str) -> Self:
         """A saving of up to ``most_ns``; the expected value is half of it.
 
-        Args:
-            most_ns: the upper limit.
-            reason: why it is not simulated, as a clause without its stop.
+        ``most_ns``: the upper limit. ``reason``: why it is not simulated, as a clause without its stop.
         """
         return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not simulated: {reason}")
 

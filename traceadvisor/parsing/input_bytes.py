@@ -47,11 +47,8 @@ class ByteStream:
     ) -> None:
         """Read from a stream of bytes.
 
-        Args:
-            raw: the stream.
-            packed: the file that ``raw`` decompresses, if any.
-            reopen: opens the same stream with a reader that delivers every byte before the damage.
-            limits: how much to read.
+        ``packed``: the file that ``raw`` decompresses, if any. ``reopen``: opens the same stream with a reader that
+        delivers every byte before the damage.
         """
         self._raw = raw
         self._packed = packed

@@ -64,11 +64,7 @@ class SecondPart:
     def __init__(self, path: Path, aside: Aside, limits: Limits = LIMITS, *, details: bool = True) -> None:
         """Begin to read it.
 
-        Args:
-            path: the file.
-            aside: the other process.
-            limits: how much to read.
-            details: as :func:`~traceadvisor.parsing.trace_file.read_trace` takes them.
+        ``details``: as :func:`~traceadvisor.parsing.trace_file.read_trace` takes them.
         """
         self.aside = aside
         """The other process; it can take more tasks."""

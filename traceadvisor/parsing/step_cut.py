@@ -72,9 +72,8 @@ class StepCutter:
 
         Every string is redacted as in reports. Costs a pass over the events.
 
-        Args:
-            number: the step's number in its mark, ``ProfilerStep#number``.
-            neighbours: steps before and after it to keep as well.
+        ``number``: the step's number in its mark, ``ProfilerStep#number``. ``neighbours``: steps before and after it to
+        keep as well.
 
         Raises:
             InputError: there is no such mark.

@@ -31,10 +31,7 @@ def after_import(
 ) -> Callable[[], None]:
     """Call a function once a module is imported; at once if it is already.
 
-    Args:
-        name: the module.
-        call: called once.
-        failed: called with the error of each import that fails.
+    ``failed``: called with the error of each import that fails.
 
     Returns:
         A function that stops waiting for the import.

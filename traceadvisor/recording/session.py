@@ -97,13 +97,8 @@ class CaptureSession:
     ) -> None:
         """Prepare a capture.
 
-        Args:
-            options: what to record.
-            launch: this process within its job.
-            command: the script and its arguments.
-            folder: the bundle, ready to be written.
-            plan: what the processes of the command share; None if child processes are not captured.
-            repository: that of the script.
+        ``launch``: this process within its job. ``plan``: what the processes of the command share; None if child
+        processes are not captured.
         """
         self._options = options
         self._launch = launch

@@ -135,8 +135,7 @@ class SettingsSeen:
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
         """Ask for the GPUs in the training thread, as soon as CUDA is used: it answers nothing after a device's error.
 
-        Args:
-            optimizer: its parameters are on the GPU that trains; without one, that is the thread's current GPU.
+        ``optimizer``: its parameters are on the GPU that trains; without one, that is the thread's current GPU.
         """
         if self._asked_for_devices or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return

@@ -109,8 +109,7 @@ class Ranks:
     def end(self, steps: int) -> int | None:
         """The number of training steps at which all ranks end; None as long as it is not known.
 
-        Args:
-            steps: training steps of this rank so far; its windows are saved.
+        ``steps``: training steps of this rank so far; its windows are saved.
 
         Raises:
             RuntimeError: the ranks cannot communicate.

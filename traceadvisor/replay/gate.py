@@ -233,9 +233,7 @@ def late_share(loader: Loader, steps: Sequence[Step]) -> float:
 
     The first step may begin an epoch, with an empty queue.
 
-    Args:
-        loader: the fetches of a recording.
-        steps: its steps, in order of time.
+    ``loader``: the fetches of a recording. ``steps``: its steps, in order of time.
     """
     windows = SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in steps[1:-1]))
     taking = loader.spans & windows

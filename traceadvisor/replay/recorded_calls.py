@@ -204,11 +204,8 @@ _LONGEST_LATENCY_NS = 100_000
 def measure(trace: Trace, work: Work, after: Int64, waits: Waits) -> Constants:
     """Return the recording's constants, as medians.
 
-    Args:
-        trace: the recording.
-        work: its device work.
-        after: the work of another stream that each waits for; such work shows neither latency nor gap.
-        waits: the calls that wait for it.
+    ``after``: the work of another stream that each waits for; such work shows neither latency nor gap. ``waits``: the
+    calls that wait for it.
     """
     is_kernel = trace.events.kind[work.row] == Kind.KERNEL
     latency_ns = work.start_ns - work.call_end_ns

@@ -76,9 +76,7 @@ class Replay:
 
         A step becomes shorter by at most this time: the tasks may run side by side.
 
-        Args:
-            edit: how the fix changes the steps.
-            recorded_ns: the recorded duration of each row of the event table.
+        ``edit``: how the fix changes the steps. ``recorded_ns``: the recorded duration of each row of the event table.
         """
         before, after = self.graph, edit.applied(self.graph, Scenario.EXPECTED)
         if len(before.host) != len(after.host) or len(before.device) != len(after.device):
@@ -157,12 +155,6 @@ def _undisturbed(graph: StepGraph, observation: Observation, steps: Sequence[Ste
     The run's step times show how much longer recorded steps take, and how much of that is in the loader. If the
     replayed step does not shrink by the time removed from the host, the device hides some of the overhead, and the
     difference between steps does not show its size.
-
-    Args:
-        graph: the tasks of the recorded steps.
-        observation: the recording.
-        steps: the steps that the graph was built from.
-        timing: the steps of the run.
     """
     added_ns = _added(graph, observation, steps, timing)
     host = graph.host

@@ -180,9 +180,7 @@ class _Device:
     def launch_in_a_row(self, calls_ns: Int64, tasks: Int64) -> Int64:
         """Launch single tasks of one stream, up to the first that finds the queue full.
 
-        Args:
-            calls_ns: when each launch enters the queue if it is not full.
-            tasks: the task of each launch.
+        ``calls_ns``: when each launch enters the queue if it is not full. ``tasks``: the task of each launch.
 
         Returns:
             When each launched task is done.

@@ -25,9 +25,7 @@ _INT64 = {"minimum": -(2**63), "maximum": 2**63 - 1}
 def schema(kind: type, name: str) -> dict[str, Any]:
     """The schema of a document. Objects are open, since keys may be added; enums are closed.
 
-    Args:
-        kind: the class of the model.
-        name: the name and version of the schema, as in the document's own key.
+    ``kind``: the class of the model. ``name``: the name and version of the schema, as in the document's own key.
     """
     top = msgspec.json.schema(shape(kind))
     for owner in _classes(kind):

@@ -55,11 +55,7 @@ def scrub_bundle(
 ) -> ScrubbedBundle:
     """Fill a folder with a scrubbed copy of a capture. Files that the manifest does not name are left out.
 
-    Args:
-        folder: the capture.
-        copy: an empty folder.
-        limits: how much to read of each trace.
-        on_progress: called with the progress of each trace.
+    ``copy``: an empty folder.
 
     Raises:
         InputError: the manifest cannot be read.

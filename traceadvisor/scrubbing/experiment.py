@@ -60,9 +60,7 @@ def left_out(folder: Path, copy: Path) -> tuple[str, ...]:
 def scrubbed_experiment(folder: Path, limits: Limits = LIMITS) -> bytes:
     """The JSON file of an experiment without environment, paths, hosts, users and arguments.
 
-    Args:
-        folder: of the experiment. The plans of earlier versions beside the result tell more words that are private.
-        limits: how much to read of each file.
+    ``folder``: of the experiment. The plans of earlier versions beside the result tell more words that are private.
 
     Raises:
         OSError: it cannot be read.

@@ -98,8 +98,7 @@ class Texts:
     def __init__(self, own_code: frozenset[str] | None = None) -> None:
         """Start without any number.
 
-        Args:
-            own_code: first path parts of the user's modules; see :func:`is_library`.
+        ``own_code``: first path parts of the user's modules; see :func:`is_library`.
         """
         self._own_code = own_code
         self._folder = Numbers("folder")

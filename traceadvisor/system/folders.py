@@ -12,9 +12,7 @@ def entries_below(root: Path, enters: Callable[[Path], bool] = lambda _folder: T
 
     Folders that cannot be listed are skipped.
 
-    Args:
-        root: the folder.
-        enters: whether to look into a folder below it.
+    ``enters``: whether to look into a folder below it.
     """
     waiting = [root]
     while waiting:

@@ -60,9 +60,7 @@ def secrets_in(name: str, members: Mapping[str, Any]) -> str | None:
 
     No report shows them, but anyone with the file can read them.
 
-    Args:
-        name: the name of the file.
-        members: its content.
+    ``members``: its content.
     """
     places = secret_members(members)
     if not places:

@@ -24,9 +24,7 @@ _AT_LINE_START = re.compile(rf"^({_SPACE_AND_COLOURS})(:(?=:)|--(?=- )|\+\+(?=\+
 def without_log_commands(text: str, *, mid_line: bool = False) -> str:
     """The text with a space inside each command, so that no CI system follows it.
 
-    Args:
-        text: lines as they are printed.
-        mid_line: whether the text continues a line.
+    ``text``: lines as they are printed. ``mid_line``: whether the text continues a line.
     """
     spaced = _ANYWHERE.sub(r"\g<0> ", text)
     first, end, rest = spaced.partition("\n") if mid_line else ("", "", spaced)

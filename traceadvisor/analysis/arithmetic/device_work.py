@@ -157,8 +157,7 @@ class DeviceWork:
     def judged_share(self, judged: Mask) -> float:
         """Return the share of kernel time in some of the kept steps' kernels; 1 without kernels.
 
-        Args:
-            judged: for each kernel of :attr:`by_kernel`, whether a check can judge it.
+        ``judged``: for each kernel of :attr:`by_kernel`, whether a check can judge it.
         """
         all_ns = int(self._kernel_ns.sum())
         return int(self._kernel_ns[judged].sum()) / all_ns if all_ns else 1.0
@@ -223,11 +222,7 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
 
     Kernels of CUDA graphs and of other libraries' operators are unknown.
 
-    Args:
-        trace: the recording.
-        launches: of one device.
-        tree: of its operators.
-        multiplying: rows of the kernels of matrix products, convolutions and attention.
+    ``multiplying``: rows of the kernels of matrix products, convolutions and attention.
     """
     events = trace.events
     others = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)

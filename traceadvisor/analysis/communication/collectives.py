@@ -108,10 +108,7 @@ def _rates(size_bytes: Int64, duration_ns: Int64) -> Float64:
 def collectives(observation: Observation, tree: OperatorTree, waits: SpanSet) -> Collectives:
     """Return all collectives of a recording: on the device, or on the host if there is no device activity.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        waits: time in which they are known to wait for other ranks.
+    ``waits``: time in which they are known to wait for other ranks.
     """
     trace, events = observation.trace, observation.trace.events
     if observation.has_device:
@@ -227,11 +224,7 @@ def communication_rows(
 ) -> tuple[CommunicationRow, ...]:
     """Return the figures of each kind and purpose, most exposed time first.
 
-    Args:
-        found: the collectives of the kept steps.
-        events: of the recording.
-        communication: exposed communication of the kept steps.
-        step_count: number of kept steps.
+    ``found``: the collectives of the kept steps. ``communication``: exposed communication of the kept steps.
     """
     pairs = dict.fromkeys(zip(found.kinds, found.purposes, strict=True))
     rows = [_row(found, events, communication, max(step_count, 1), *pair) for pair in pairs]
@@ -287,13 +280,7 @@ def purposes_by_exposure(
 
 
 def collective_calls(found: Collectives, trace: Trace, table: StepTable) -> CollectiveCalls:
-    """Return those collectives of the kept steps in which all ranks take part.
-
-    Args:
-        found: all collectives of the recording.
-        trace: the recording.
-        table: its steps.
-    """
+    """Return those collectives of the kept steps in which all ranks take part."""
     events, world_size = trace.events, trace.distributed.world_size if trace.distributed else None
     position = step_positions(events, found.rows, table.kept)
     of_all = (

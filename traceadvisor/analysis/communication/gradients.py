@@ -57,12 +57,7 @@ def step_gradients(
 ) -> StepGradients:
     """Compare the gradient all-reduces with the backward passes.
 
-    Args:
-        trace: the recording.
-        launches: of one device.
-        tree: its operators.
-        gradients: the gradient all-reduces of the kept steps.
-        steps: the kept steps.
+    ``gradients``: the gradient all-reduces of the kept steps. ``steps``: the kept steps.
     """
     events, count = trace.events, len(steps)
     rows = launches.work_rows[backward_kernels(trace, launches, tree)]

@@ -52,11 +52,7 @@ class Matching:
         return rows
 
     def waits(self, rank: int) -> SpanSet:
-        """Time in which a rank's collectives only wait for other ranks, on its own clock.
-
-        Args:
-            rank: row of the rank.
-        """
+        """Time in which a rank's collectives only wait for other ranks, on its own clock."""
         starts, ends = self.start_ns[rank], self.start_ns[rank] + self.duration_ns[rank]
         sending = SpanSet.union_of(ends - self.transfer_ns, ends)
         return SpanSet.union_of(starts, ends - self.transfer_ns) - sending
@@ -65,8 +61,7 @@ class Matching:
 def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
     """Match the collectives of some ranks; None if no step has the same on all of them.
 
-    Args:
-        ranks: two or more.
+    ``ranks``: two or more.
     """
     steps = sorted(set.intersection(*(set(one.step.tolist()) for one in ranks)))
     of_steps = [[np.flatnonzero(one.step == step) for one in ranks] for step in steps]

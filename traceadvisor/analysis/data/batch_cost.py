@@ -140,10 +140,8 @@ def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_
 def cost_by_samples(pace_ns: float, workers: int, busy_cores: float) -> BatchCost:
     """Return the cost by the CPU samples of workers that the loop waits for: then all of them are always at work.
 
-    Args:
-        pace_ns: mean time between two batches.
-        workers: number of loader workers.
-        busy_cores: CPU cores that they keep busy together, while other cores are free.
+    ``pace_ns``: mean time between two batches. ``busy_cores``: CPU cores that they keep busy together, while other
+    cores are free.
     """
     cpu_ns = busy_cores * pace_ns
     wait_ns = max(workers * pace_ns - cpu_ns, 0.0)
@@ -153,9 +151,7 @@ def cost_by_samples(pace_ns: float, workers: int, busy_cores: float) -> BatchCos
 def cost_by_loader_time(batch_ns: float, most_cpu_ns: float | None = None) -> BatchCost:
     """Return the cost by the time that a process takes for a batch.
 
-    Args:
-        batch_ns: that time.
-        most_cpu_ns: upper limit of its CPU time, from samples; None if unknown. Below half, the process mostly waits.
+    ``most_cpu_ns``: upper limit of its CPU time, from samples; None if unknown. Below half, the process mostly waits.
     """
     if most_cpu_ns is None or most_cpu_ns > (1 - WAITING_SHARE) * batch_ns:
         return BatchCost(CostSource.LOADER_TIME, np.array([batch_ns]), np.zeros(1), is_split=False)

@@ -21,10 +21,7 @@ _LOADER_FRAME = "torch/utils/data/"
 def loading_sites(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
     """Return user functions called by the loader, with their time in it, costliest first.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        waiting: instants inside the loader.
+    ``waiting``: instants inside the loader.
     """
     trace = observation.trace
     if trace.python_calls.start_ns.size:

@@ -24,10 +24,8 @@ from traceadvisor.model.spans import SpanSet
 def idle_partition(observation: Observation, gaps: Gaps, unknown: SpanSet) -> dict[Category, SpanSet]:
     """Split the gaps of a device into unknown time, data wait and the idle categories, which are disjoint.
 
-    Args:
-        observation: the recording on one device.
-        gaps: the gaps of the device.
-        unknown: instants without recorded GPU work at which the GPU may have worked. They come before every cause.
+    ``observation``: the recording on one device. ``unknown``: instants without recorded GPU work at which the GPU may
+    have worked. They come before every cause.
     """
     active, allocating = observation.active, observation.allocating
     parts = _host_causes(gaps, observation, active, allocating)
@@ -117,10 +115,7 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     through. Without a recorded module, backward pass or step of an optimizer, no operators are in the spans: some may
     update the model.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        least_ns: length of the shortest span.
+    ``least_ns``: length of the shortest span.
     """
     trace, calls = observation.trace, observation.trace.python_calls
     modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])

@@ -118,9 +118,8 @@ HALF_PRECISION_SHARE = 0.5
 def memory_relief(parts: StepMemory, autocast_dtype: str | None) -> MemoryRelief:
     """Return the memory that would be freed; gradients and workspaces are assumed to stay.
 
-    Args:
-        parts: of the fullest step.
-        autocast_dtype: the autocast type of the run; None without autocast, or if unknown.
+    ``parts``: of the fullest step. ``autocast_dtype``: the autocast type of the run; None without autocast, or if
+    unknown.
     """
     activations = parts.activations_bytes
     return MemoryRelief(

@@ -64,13 +64,8 @@ def call_sites(
 ) -> list[CallSite]:
     """Return where a thread spends some spans, costliest first; time without a stack is left out.
 
-    Args:
-        trace: the recording.
-        tree: its operators.
-        thread: the thread's number.
-        spans: the time to split.
-        without: leaves out the time in calls whose names match from their start, and in what they call, up to the next
-            user function. Needs recorded Python calls.
+    ``without``: leaves out the time in calls whose names match from their start, and in what they call, up to the next
+    user function. Needs recorded Python calls.
     """
     if trace.python_calls.start_ns.size:
         sites = _from_python_calls(trace, thread, spans, without)
@@ -160,9 +155,7 @@ def _from_neighbours(trace: Trace, tree: OperatorTree, thread: int, spans: SpanS
 def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Location | None:
     """Return the innermost frame of user code, never of torch or the standard library.
 
-    Args:
-        frames: ``file.py(line): function``, innermost first.
-        own_code: :attr:`Trace.own_code`.
+    ``frames``: ``file.py(line): function``, innermost first. ``own_code``: :attr:`Trace.own_code`.
     """
     for frame in frames:
         match = FRAME.match(frame.strip())
@@ -174,10 +167,7 @@ def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Loc
 def locations_of(trace: Trace, tree: OperatorTree, rows: Int64) -> list[Location | None]:
     """Return the user's innermost line behind each event, and the frame that owns its time; None without stacks.
 
-    Args:
-        trace: the recording.
-        tree: its operators.
-        rows: rows of the event table, shape ``(n,)``.
+    ``rows``: rows of the event table, shape ``(n,)``.
     """
     return Stacks(trace, tree).locations(rows)
 

@@ -125,9 +125,7 @@ def positions_by(keys: Int32 | Int64) -> dict[int, Int64]:
 def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     """Return which call runs innermost: among those that run, the one that started last.
 
-    Args:
-        starts_ns: ascending, the longest call first among equal starts.
-        ends_ns: after the starts.
+    ``starts_ns``: ascending, the longest call first among equal starts. ``ends_ns``: after the starts.
     """
     count = starts_ns.size
     if not count:
@@ -187,9 +185,7 @@ def _overlapping_course(starts_ns: Int64, ends_ns: Int64) -> Course:
 def outermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     """Return which call runs outermost: the one that started first, until it ends.
 
-    Args:
-        starts_ns: ascending, the longest call first among equal starts.
-        ends_ns: after the starts.
+    ``starts_ns``: ascending, the longest call first among equal starts. ``ends_ns``: after the starts.
     """
     begins, chosen = first_come(starts_ns, ends_ns)
     stops = ends_ns[chosen]
@@ -203,9 +199,7 @@ def outermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
 def first_come(starts_ns: Int64, ends_ns: Int64) -> tuple[Int64, Int64]:
     """Split the union of spans: each instant belongs to the first span that covers it.
 
-    Args:
-        starts_ns: ascending.
-        ends_ns: of any order.
+    ``starts_ns``: ascending. ``ends_ns``: of any order.
 
     Returns:
         The start of each part, and the position of its span. The part ends where its span ends.
@@ -270,10 +264,7 @@ def backward_passes(trace: Trace, training: int, nodes: Int64) -> ThreadSpans:
 
     From one node to the next, the thread of the next node runs, if the training thread begins nothing in between.
 
-    Args:
-        trace: the recording.
-        training: the training thread.
-        nodes: rows of the nodes of backward passes, ascending.
+    ``nodes``: rows of the nodes of backward passes, ascending.
     """
     events = trace.events
     nodes = nodes[events.thread[nodes] != training]

@@ -52,11 +52,7 @@ def link_launches(events: EventTable) -> Launches:
 def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: SpanSet) -> Launches:
     """Return the work that runs in some windows and was launched during one of some ranges, on its thread.
 
-    Args:
-        events: of the recording.
-        launches: of one device.
-        ranges: rows of operators or annotations.
-        windows: the steps that count.
+    ``ranges``: rows of operators or annotations. ``windows``: the steps that count.
     """
     within = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
     calls = launches.call_rows[within]

@@ -24,8 +24,7 @@ def values_at(column: NDArray[Any], rows: Int32 | Int64) -> Int64:
 def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
     """Number the distinct combinations of some columns.
 
-    Args:
-        columns: numbers from NONE up, all of shape ``(n,)``.
+    ``columns``: numbers from NONE up, all of shape ``(n,)``.
 
     Returns:
         The number of each place, shape ``(n,)``, and one place of each number.

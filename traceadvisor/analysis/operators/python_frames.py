@@ -104,11 +104,9 @@ class PythonFrames:
     def __init__(self, trace: Trace, marks: Int64, wanted: Mask | None = None) -> None:
         """Take the calls of a trace.
 
-        Args:
-            trace: the recording.
-            marks: start and end of each step on the host, in order of time, shape ``(steps, 2)``. A function that runs
-                beyond one contains the training loop.
-            wanted: the calls to look at, shape of the Python calls; all by default.
+        ``marks``: start and end of each step on the host, in order of time, shape ``(steps, 2)``. A function that runs
+        beyond one contains the training loop. ``wanted``: the calls to look at, shape of the Python calls; all by
+        default.
         """
         calls = trace.python_calls
         chosen = np.arange(calls.start_ns.size) if wanted is None else np.flatnonzero(wanted)

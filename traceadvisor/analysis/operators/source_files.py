@@ -67,10 +67,8 @@ module that torch needs would be imported instead of it, and torch would fail.""
 def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
     """Whether a file is library code.
 
-    Args:
-        file: a path from a stack; profilers may remove the folder of ``sys.path`` in front.
-        own_code: first path parts of the user's modules, as a capture recorded them; None without a capture, then only
-            names decide.
+    ``file``: a path from a stack; profilers may remove the folder of ``sys.path`` in front. ``own_code``: first path
+    parts of the user's modules, as a capture recorded them; None without a capture, then only names decide.
     """
     if _NO_FILE.match(file) or _INSTALLED.search(file):
         return True

@@ -156,8 +156,7 @@ class Stacks:
 
         A line that waits inside ``backward()`` is not behind what the backward pass does.
 
-        Args:
-            rows: rows of the event table, shape ``(n,)``.
+        ``rows``: rows of the event table, shape ``(n,)``.
         """
         threads, instants = self._trace.events.thread[rows].astype(np.int64), self._trace.events.start_ns[rows]
         keys = self.at(threads, instants, self._tree.enclosing(threads, instants), of_waiting=False)

@@ -46,13 +46,7 @@ def operator_table(  # noqa: PLR0913  # the last two only limit it
 
     Device time is that of work the operator itself launched; rows are sorted by the larger of host and device time.
 
-    Args:
-        trace: the recording.
-        launches: of one device.
-        tree: the operators.
-        table: the steps.
-        most: rows to return; all by default.
-        stacks: where operators are called from; None to leave that out.
+    ``most``: rows to return; all by default. ``stacks``: where operators are called from; None to leave that out.
     """
     in_steps, steps = table.typical_marks.contains(tree.start_ns), len(table.typical)
     chosen = np.flatnonzero(in_steps)

@@ -35,8 +35,7 @@ class ExactLines:
     def exact(self, location: Location) -> Location:
         """The same place with the line of the call; unchanged where the samples do not show it.
 
-        Args:
-            location: a place; if it tells only the function, the call is that of its owner, if it has one.
+        ``location``: a place; if it tells only the function, the call is that of its owner, if it has one.
         """
         if location.is_line or location.is_backward or location.function is None:
             return location

@@ -67,8 +67,7 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
 
     It is the innermost line that takes most of the time of the line that calls it.
 
-    Args:
-        samples: those of the workers, or of a training process that loads its own batches.
+    ``samples``: those of the workers, or of a training process that loads its own batches.
     """
     paths = _paths(samples) if samples else []
     whole_ns, whole_count = sum(path.time_ns for path in paths), sum(path.count for path in paths)

@@ -59,9 +59,7 @@ class _Key:
 def run_lines(samples: StackSamples | None, loop: Location | None) -> RunLines | None:
     """The table of a run; None without samples.
 
-    Args:
-        samples: the sampled stacks.
-        loop: the line of the loop over the training loader; None where unknown.
+    ``loop``: the line of the loop over the training loader; None where unknown.
     """
     if samples is None or not samples.time_ns:
         return None

@@ -42,9 +42,7 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
 
     None with too few samples, and if no stack of the whole run matches: then samples name the code differently.
 
-    Args:
-        samples: the samples of the run.
-        matches: whether a stack counts, from its frames, outermost first.
+    ``matches``: whether a stack counts, from its frames, outermost first.
     """
     whole_ns = found_ns = whole_count = 0
     is_found = False
@@ -78,13 +76,7 @@ def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], boo
 
 
 def line_of_call(samples: StackSamples | None, function: Location, callee: str) -> Location:
-    """Return the line at which a function makes a call outside the training passes; the function if it is unknown.
-
-    Args:
-        samples: the samples of the run.
-        function: a function of the user.
-        callee: the recorded name of the call.
-    """
+    """Return the line at which a function makes a call outside the training passes; the function if it is unknown."""
     matches = beside_training([(function, callee)])
     found: list[tuple[Location, int]] = []
     for stack in samples.stacks if samples else ():
@@ -98,9 +90,7 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
 def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
     """Return the line of the training loop's function with most of the time between its steps; None if unknown.
 
-    Args:
-        samples: the samples of the run.
-        loop: the loop over the training loader.
+    ``loop``: the loop over the training loader.
     """
     found: list[tuple[Location, int]] = []
     for stack in samples.stacks if samples and loop else ():
@@ -129,8 +119,7 @@ def in_optimizer(frames: Frames) -> bool:
 def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[Frames], bool]:
     """Return what tells stacks of some places outside the training passes.
 
-    Args:
-        sites: functions of the user, each with the recorded name of the call that it makes; None for its own lines.
+    ``sites``: functions of the user, each with the recorded name of the call that it makes; None for its own lines.
     """
     wanted = [(function, None if callee is None else frame_of(callee)) for function, callee in sites]
 

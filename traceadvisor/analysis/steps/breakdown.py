@@ -36,10 +36,7 @@ DEVICE_PRECEDENCE = (
 def partition_recording(observation: Observation, gaps: Gaps, unknown: Unknown) -> Partition:
     """Assign each instant of the recording to a category: of the device, or of the host without device activity.
 
-    Args:
-        observation: the recording.
-        gaps: the gaps of the device within the recording.
-        unknown: gaps in which the recording does not show whether the device worked.
+    ``unknown``: gaps in which the recording does not show whether the device worked.
     """
     if observation.has_device:
         return _device_partition(observation, gaps, unknown)

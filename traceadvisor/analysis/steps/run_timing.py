@@ -67,8 +67,7 @@ class RunTiming:
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
 
-        Args:
-            gpu_work_ns: time of a typical recorded step with GPU work; None without a GPU.
+        ``gpu_work_ns``: time of a typical recorded step with GPU work; None without a GPU.
         """
         if not self.undisturbed_ns or not self.recorded_ns:
             return None
@@ -120,10 +119,8 @@ class RunTiming:
 def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
     """Return the medians of a run, without the first step, which includes start-up.
 
-    Args:
-        steps: every step of the run.
-        burst: batches that the loader delivers together, at least 1: one from each worker. A single step then waits
-            for all of them or for none, so medians are taken over means of that many successive steps.
+    ``burst``: batches that the loader delivers together, at least 1: one from each worker. A single step then waits for
+    all of them or for none, so medians are taken over means of that many successive steps.
     """
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]

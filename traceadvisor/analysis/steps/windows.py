@@ -48,10 +48,7 @@ class _Work:
 def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str] | None = None) -> StepTable:
     """Return the steps of a recording on one device; on the host only if ``launches`` is empty.
 
-    Args:
-        trace: the recording.
-        launches: the device work.
-        not_counted: steps by index that do not represent the run, each with the reason.
+    ``not_counted``: steps by index that do not represent the run, each with the reason.
     """
     source, marks = find_marks(trace)
     if not marks:

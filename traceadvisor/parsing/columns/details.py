@@ -147,9 +147,7 @@ class DetailColumns:
     def move(self, other: DetailColumns, ids: Int32) -> None:
         """Append the columns of another object.
 
-        Args:
-            other: the columns of the rows that follow.
-            ids: the numbers here of its process and thread ids.
+        ``other``: the columns of the rows that follow. ``ids``: the numbers here of its process and thread ids.
         """
         texts = self.texts.numbers_of(other.texts)
         numbers = dict.fromkeys(_TEXTS, texts) | {"message_id": self.messages.numbers_of(other.messages)}

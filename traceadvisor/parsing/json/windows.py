@@ -234,9 +234,8 @@ class WindowReader:
     def _decode_one_by_one(self, text: str, base: int) -> list[Event]:
         """Return the buffered events up to the first malformed one, which is included if it can be repaired.
 
-        Args:
-            text: the bytes of the buffer from ``base`` on, as :meth:`_text` gives them.
-            base: an offset in the buffer.
+        ``text``: the bytes of the buffer from ``base`` on, as :meth:`_text` gives them. ``base``: an offset in the
+        buffer.
         """
         self._next_event.learn(self._buffer, self._start)
         events: list[Event] = []

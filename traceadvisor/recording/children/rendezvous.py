@@ -93,10 +93,8 @@ class Rendezvous:
 
         A command may train several times, one after the other or side by side.
 
-        Args:
-            job: the id of the job.
-            rank: the rank of this process in it.
-            is_taken: whether the bundle of a number belongs to another job, or has this rank already.
+        ``rank``: the rank of this process in it. ``is_taken``: whether the bundle of a number belongs to another job,
+        or has this rank already.
         """
         number = 1
         while is_taken(number) or not (self._is_job(number, job) and self.is_first(f"job{number}.rank{rank}")):

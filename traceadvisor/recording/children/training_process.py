@@ -30,8 +30,7 @@ from traceadvisor.recording.session import CaptureSession
 def follow(given: Plan | str | None) -> None:
     """Wait until this process creates an optimizer; torch is imported.
 
-    Args:
-        given: what the processes of the command share, also as text.
+    ``given``: what the processes of the command share, also as text.
     """
     plan = plan_of({VARIABLE: given}) if isinstance(given, str) else given
     if plan is None:

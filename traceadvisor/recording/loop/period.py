@@ -109,8 +109,7 @@ class _LongSteps(NamedTuple):
 def long_steps(times_ns: Mapping[int, int]) -> _LongSteps | None:
     """Return what is regular about long steps; None if they do not take most of the time, or come irregularly.
 
-    Args:
-        times_ns: step times by the number of the training step, in order.
+    ``times_ns``: step times by the number of the training step, in order.
     """
     later = {number: time_ns for number, time_ns in times_ns.items() if number}
     if len(later) < _FEWEST_LONG:

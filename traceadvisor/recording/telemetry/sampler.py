@@ -218,9 +218,8 @@ class NodeTelemetry:
     def __init__(self, writer: BundleWriter, lost: Callable[[Exception], None]) -> None:
         """Prepare; nothing is sampled yet.
 
-        Args:
-            writer: this process's access to the bundle.
-            lost: called when something could not be written, in any thread.
+        ``writer``: this process's access to the bundle. ``lost``: called when something could not be written, in any
+        thread.
         """
         self.name = f"telemetry.{writer.host}.jsonl"
         self._writer = writer
@@ -240,8 +239,7 @@ class NodeTelemetry:
     def start(self, *, ranks: int) -> None:
         """Sample into a file that is not yet part of the bundle.
 
-        Args:
-            ranks: of the job. If there are several, all children of their common parent are sampled.
+        ``ranks``: of the job. If there are several, all children of their common parent are sampled.
         """
         roots = (os.getppid() if ranks > 1 else os.getpid(),)
         try:
@@ -265,9 +263,7 @@ class NodeTelemetry:
     def move(self, folder: Path, *, samples: bool) -> None:
         """Write to another bundle from now on, and take along the samples so far.
 
-        Args:
-            folder: the bundle; the writer writes to it, too.
-            samples: whether this process samples for its node.
+        ``folder``: the bundle; the writer writes to it, too. ``samples``: whether this process samples for its node.
         """
         staged = self._writer.staged(self.name)
         self._writer.folder = folder

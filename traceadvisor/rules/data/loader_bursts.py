@@ -75,11 +75,8 @@ def bursts(
 ) -> Bursts | None:
     """Return the bursts; None if there are none, or if too few steps were timed to tell.
 
-    Args:
-        steps: every step of the run.
-        workers: number of loader workers.
-        limits: when waits are bursts.
-        is_fast: whether usual batches are made fast enough, however long usual waits are; None if unknown.
+    ``limits``: when waits are bursts. ``is_fast``: whether usual batches are made fast enough, however long usual waits
+    are; None if unknown.
     """
     turns = loader_turns(steps, workers)
     if turns is None or turns.wait_ns.size < limits.least_turns:

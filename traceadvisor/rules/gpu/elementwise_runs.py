@@ -44,11 +44,8 @@ class ElementwiseRuns:
 def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) -> ElementwiseRuns:
     """Return the runs with at least ``fewest`` kernels.
 
-    Args:
-        trace: the recording.
-        kernels: rows of the kernels to search.
-        fewest: kernels in the shortest run that counts.
-        apart: rows of kernels that a compiler cannot fuse; they may be part of a run but are not returned.
+    ``fewest``: kernels in the shortest run that counts. ``apart``: rows of kernels that a compiler cannot fuse; they
+    may be part of a run but are not returned.
     """
     events = trace.events
     ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]

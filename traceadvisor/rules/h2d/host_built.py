@@ -45,10 +45,7 @@ class HostBuilt:
 def host_built(observation: Observation, tree: OperatorTree, windows: SpanSet) -> HostBuilt:
     """Find operators outside the data loader that create a tensor which the next operator copies to the GPU.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        windows: only copies that start in these windows count.
+    ``windows``: only copies that start in these windows count.
     """
     events, launches = observation.trace.events, observation.launches
     top = np.flatnonzero((tree.parent == NONE) & (tree.thread == observation.thread))

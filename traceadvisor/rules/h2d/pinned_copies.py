@@ -64,11 +64,8 @@ def blocking_uploads(
 ) -> _BlockingUploads:
     """Find copies from pinned memory whose operator waits for the GPU.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        windows: only copies that start in these windows count.
-        drained: idle time after waits (the category ``idle_sync``).
+    ``windows``: only copies that start in these windows count. ``drained``: idle time after waits (the category
+    ``idle_sync``).
     """
     trace, launches = observation.trace, observation.launches
     events = trace.events

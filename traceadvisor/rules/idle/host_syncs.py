@@ -47,12 +47,7 @@ def sync_sites(
 
     Waits for CPU-to-GPU copies are left out: they need another fix.
 
-    Args:
-        observation: the recording.
-        tree: its operators.
-        stacks: its Python stacks.
-        windows: the spans to search.
-        drained: the idle time after waits (category ``idle_sync``).
+    ``drained``: the idle time after waits (category ``idle_sync``).
     """
     events = observation.trace.events
     rows = blocking_rows(observation.trace, observation.launches)

@@ -84,9 +84,8 @@ class Outliers:
 def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
     """Steps longer than ``ratio`` times the median.
 
-    Args:
-        lengths_ns: by step index, in order; at least one.
-        ratio: to the median. In a short recording, a limit in standard deviations cannot be exceeded.
+    ``lengths_ns``: by step index, in order; at least one. ``ratio``: to the median. In a short recording, a limit in
+    standard deviations cannot be exceeded.
     """
     usual = float(median(lengths_ns.values()))
     far = {index: length for index, length in lengths_ns.items() if length > ratio * usual}
