@@ -40,12 +40,12 @@ class ElementwiseChains(Rule):
     """Kernels in the shortest run that counts. Any network has pairs: a batch norm, its activation and a residual."""
 
     def check(self, facts: Facts) -> Outcome:
-        trace, windows = facts.trace, facts.steps.typical_windows
+        trace, work, windows = facts.trace, facts.device_work, facts.steps.typical_windows
         resets = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         resetting = work_within(trace.events, facts.launches, resets, windows)
         updating = optimizer_work(trace, facts.launches, windows)
-        kernels = without(facts.device_work.kernels, either(updating.work_rows, resetting.work_rows))
-        runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run, facts.device_work.calls.kernel_rows)
+        kernels = without(work.kernels, either(updating.work_rows, resetting.work_rows))
+        runs = elementwise_runs(trace, kernels, self.fewest_in_run, work.calls.kernel_rows)
         claims = facts.exposed(runs.rows, Category.KERNEL)
         share = facts.share(claims)
         fix = Fix(
@@ -57,10 +57,9 @@ class ElementwiseChains(Rule):
             otherwise=Fix("Fuse these kernels: turn on the compilation of the serving engine"),
         )
         if share < self.min_share:
-            label, work = "time in runs of elementwise kernels", facts.device_work
-            judged = work.judged_share(work.by_kernel.is_known)
+            label, judged = "time in runs of elementwise kernels", work.judged_share(work.by_kernel.is_known)
             return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
-        excess_ns = float((facts.trace.events.duration_ns[runs.rows] * (1 - runs.least_share)).sum()) / facts.step_count
+        excess_ns = float((trace.events.duration_ns[runs.rows] * (1 - runs.least_share)).sum()) / facts.step_count
         return facts.finding(
             claims=claims,
             fix=fix,

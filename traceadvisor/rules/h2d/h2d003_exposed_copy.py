@@ -54,7 +54,8 @@ class ExposedCopy(Rule):
         mine = (events.kind[rows] == Kind.COPY_H2D) & reaches_in  # a copy may start before the first window
         copies, calls = rows[mine], facts.launches.call_rows[mine]
         largest = calls[[np.argmax(events.duration_ns[copies])]]
-        moved = events.byte_count[copies]
+        total_ns, moved = facts.device_work.time_ns(copies), events.byte_count[copies]
+        moved_bytes = float(moved.sum()) / facts.step_count if (moved != NONE).all() else None
         return facts.finding(
             claims=exposed,
             fix=fix,
@@ -62,14 +63,8 @@ class ExposedCopy(Rule):
             evidence=(
                 facts.count_per_step("copies to the GPU", copies.size),
                 facts.time_per_step("exposed time of these copies", exposed),
-                Evidence(
-                    "total time of the copies", facts.device_work.time_ns(copies) / facts.step_count, Unit.NS_PER_STEP
-                ),
-                *(
-                    [Evidence("bytes copied", float(moved.sum()) / facts.step_count, Unit.BYTES_PER_STEP)]
-                    if (moved != NONE).all()
-                    else []
-                ),
+                Evidence("total time of the copies", total_ns / facts.step_count, Unit.NS_PER_STEP),
+                facts.known("bytes copied", moved_bytes, Unit.BYTES_PER_STEP),
             ),
             locations=facts.locations(largest[largest != NONE]),
             caveats=(

@@ -7,8 +7,6 @@ from msgspec import Meta
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
-_OPERATORS = (Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
-
 
 @frozen
 class TooManyThreads(Rule):
@@ -54,7 +52,7 @@ class TooManyThreads(Rule):
         busy = max((share for share in shares if share is not None), default=None)
         if busy is not None and busy < self.min_busy_share:
             return Clear("CPU time in use", busy, self.min_busy_share, Unit.SHARE, "the threads do not wait for cores")
-        inside = facts.claim(*_OPERATORS)
+        inside = facts.claim(*self.claims)
         fitting = max(int(granted / ranks), 1)
         return facts.finding(
             claims=inside,
