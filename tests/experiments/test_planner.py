@@ -50,6 +50,13 @@ def test_numbers_between_the_last_poor_and_the_first_good_one_are_tried() -> Non
     assert (found.name, [arm.count("num_workers") for arm in found.arms.values()]) == ("num_workers 3", [3, 4, None])
 
 
+def test_fewer_workers_than_the_most_that_are_allowed_are_tried() -> None:
+    rows = finished("num_workers", {f"num_workers={count}": 1 / max(count, 1) for count in (0, 1, 2, 4)})
+    found = next_experiment(plan_in(FOLDER, axes=(Axis("num_workers"),)), rows, facts(cores=1))
+    assert found is not None
+    assert [arm.count("num_workers") for arm in found.arms.values()] == [3, 4, None]
+
+
 def test_an_axis_ends_at_its_plateau() -> None:
     rows = finished(
         "num_workers", {"num_workers=0": 1.0, "num_workers=1": 0.9, "num_workers=2": 0.5, "num_workers=4": 0.5}

@@ -59,6 +59,20 @@ def _workers() -> ExperimentResult:
     )
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({0: 1.0, 2: 0.6, 4: 0.3}, "4 workers were fastest; 3 was not measured."),
+        ({0: 1.0, 4: 0.3}, "4 workers were fastest; 1 to 3 were not measured."),
+        ({0: 1.0, 3: 0.6, 4: 0.3}, "4 workers were fastest."),
+    ],
+)
+def test_fewer_workers_that_were_not_measured_are_named(times: dict[int, float], said: str) -> None:
+    rows: list[AnyRow] = [facts()]
+    rows += finished("num_workers", {f"num_workers={count}": time for count, time in times.items()})
+    assert said in _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", tuple(times)),)), rows))
+
+
 def test_the_fewest_workers_at_the_plateau_are_recommended_with_a_line_to_paste() -> None:
     result = _workers()
     axis = result.sections[0].axis

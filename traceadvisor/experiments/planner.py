@@ -170,7 +170,8 @@ def _further_values(axis: str, done: Sequence[Experiment], rows: list[AnyRow], f
         larger = [value for value in (2 * found.best, 4 * found.best) if value <= limit]
         if axis == BATCH_SIZE:
             larger = [size for size in larger if _fits(size, facts) and _fits_memory(size, done, rows, facts)]
-        return (found.best, *larger) if larger else ()
+        if larger:
+            return (found.best, *larger)
     if axis == WORKERS:
         below = max((value for value in measured if value < found.value), default=found.value)
         between = [value for value in range(below + 1, found.value) if value not in measured]

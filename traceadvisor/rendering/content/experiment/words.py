@@ -127,7 +127,7 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
     if axis.best is not None and axis.best != axis.knee:
         fastest = f"{value} {was} within 3% of the fastest ({axis.best:,})"
     certainty = "" if axis.knee_low == axis.knee_high else f"; not certain, {axis.knee_low:,} to {axis.knee_high:,}"
-    yield f"{fastest}{certainty}."
+    yield f"{fastest}{certainty}{_unmeasured(axis)}."
     if axis.own == axis.knee:
         yield "That is the script's own value."
     elif not axis.is_faster:
@@ -141,6 +141,20 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
             f"About {axis.good_memory_at:,} would use 80% of the {size(axis.memory_bytes)} memory, "
             "by the line through the measured peaks."
         )
+
+
+def _unmeasured(axis: AxisResult) -> str:
+    """Fewer workers that may do as well: those between the answer and the next measured number below it."""
+    if axis.name != "num_workers" or not axis.knee:
+        return ""
+    first = max((point.value + 1 for point in axis.loop if point.value < axis.knee), default=0)
+    match axis.knee - first:
+        case 0:
+            return ""
+        case 1:
+            return f"; {first} was not measured"
+        case _:
+            return f"; {first} to {axis.knee - 1} were not measured"
 
 
 def _ceilings(axis: AxisResult) -> Iterator[str]:
