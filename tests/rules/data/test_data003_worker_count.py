@@ -42,6 +42,14 @@ def test_workers_that_wait_may_be_more_than_the_cores(cores: int, tmp_path: Path
     assert _proposed(captured.finding(WorkerCount())) == 4
 
 
+def test_batches_that_wait_long_get_no_more_than_16_workers(tmp_path: Path) -> None:
+    # The rest of the step takes 10 us, and a batch 320 us: 32 workers.
+    captured = Captured(_step(90), tmp_path).loader(workers=2).cores(2).made(5, 315, workers=[0, 1])
+    found = captured.finding(WorkerCount())
+    assert _proposed(found) == 16
+    assert found.fix.summary.endswith("keep a local copy of the data: 16 workers still leave a wait")
+
+
 @pytest.mark.parametrize(("busy", "cores"), [(0.05, 1), (0.1, 4), (0.2, 64)])
 def test_samples_of_idle_workers_show_that_they_wait(busy: float, cores: int, tmp_path: Path) -> None:
     captured = Captured(_step(50), tmp_path).loader(workers=2).cores(cores)

@@ -83,7 +83,7 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
-        ((ITEM, C_SLEEP), "Wait less in this line"),
+        ((ITEM, C_SLEEP), "Fetch many samples at once"),
         ((ITEM, library("open", 3200, "PIL/Image.py")), "Decode the data once"),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
         ((ITEM,), "Do the work of this line once"),

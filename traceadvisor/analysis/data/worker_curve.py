@@ -22,6 +22,10 @@ HIDDEN_SHARE = 0.02
 MOST_WORKERS = 64
 """More workers are never proposed: each is a process with its own memory."""
 
+MOST_WAITING_WORKERS = 16
+"""More workers are never proposed for batches that mostly wait: threads, larger reads or a local copy wait as well, and
+take no memory for another process."""
+
 LONGEST_PREFETCH = 64
 """More prefetched batches per worker are never proposed: they all lie in memory."""
 
@@ -177,8 +181,9 @@ class WorkerCurve:
                 return self.at(workers, prefetch)
         return point
 
-    def fewest(self, most: int = MOST_WORKERS) -> Point:
+    def fewest(self) -> Point:
         """Return the fewest workers that hide the wait; if no number does, the fewest that are about as good as any."""
+        most = MOST_WAITING_WORKERS if self.cost.is_waiting else MOST_WORKERS
         points: list[Point] = []
         for workers in _numbers(self._least_workers(), most):
             point = self.at(workers)

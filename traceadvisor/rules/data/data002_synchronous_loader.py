@@ -29,7 +29,8 @@ class SynchronousLoader(Rule):
     How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
         is the smallest that hides the wait: less than 2% of the step is left. A capture measures the CPU time and the
         waiting time of each batch. CPU time needs a free core per worker, so the cores limit the number. Time that is
-        spent waiting for storage or a network needs none.
+        spent waiting for storage or a network needs none. More than 16 workers are not proposed for that: larger or
+        asynchronous reads wait as well, with less memory.
     How the saving is estimated: The step is simulated with the proposed number of workers. Each worker takes as long
         for a batch as the training process did, and prefetches as many batches as the loader's settings say. Taking a
         batch and other CPU work cost the same as for DATA001. Processes that compute share the cores. If the simulation

@@ -35,7 +35,8 @@ class WorkerCount(Rule):
     How to fix it: Set the smallest number that hides the wait: less than 2% of the step is left. It follows from the
         CPU time and the waiting time of a worker per batch, measured by clock reads or by CPU samples, and from the
         rest of the step. CPU time needs a free core per worker, so the cores limit the number. Time that is spent
-        waiting for storage or a network needs none. More prefetched batches do not help while the queue is empty.
+        waiting for storage or a network needs none. More than 16 workers are not proposed for that: larger or
+        asynchronous reads wait as well, with less memory. More prefetched batches do not help while the queue is empty.
     How the saving is estimated: Too few: the step is simulated with the proposed number of workers, as for DATA002. Too
         many: only memory is saved, no time.
     When it may be wrong: A disk or a server may answer more slowly when more workers ask. Other programs may use the

@@ -6,7 +6,13 @@ from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidence, is_beside_others, takes_usual_time
+from traceadvisor.rules.data.loading_limit import (
+    TAKES_USUAL_TIME,
+    WAIT_LESS,
+    cost_evidence,
+    is_beside_others,
+    takes_usual_time,
+)
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -99,7 +105,7 @@ def _summary(line: LoaderLine) -> str:
     if called in MAKERS:
         return "Convert the data to one array or tensor before the training"
     if line.waiting >= WAITING_SHARE:
-        return "Wait less in this line: fetch many samples at once, read ahead, or keep a local copy of the data"
+        return WAIT_LESS
     return "Do the work of this line once before the training, or for whole batches instead of single samples"
 
 

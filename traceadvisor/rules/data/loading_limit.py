@@ -9,7 +9,14 @@ from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
-from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Crowding, Point, WorkerCurve
+from traceadvisor.analysis.data.worker_curve import (
+    MOST_WAITING_WORKERS,
+    NO_GAIN_SHARE,
+    TAKING_NS,
+    Crowding,
+    Point,
+    WorkerCurve,
+)
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Category, Facts, Part, frozen
@@ -43,6 +50,8 @@ WAITS_FOR_CORES_SHARE = 0.5
 MIN_OTHERS_SHARE = 0.2
 """Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
 
+
+WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
 NO_FREE_CORE = "other programs used all CPU cores, and it is unknown how much of them more workers would get"
 
@@ -187,6 +196,8 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     summary = "Use enough workers to hide the loading"
     if loading.workers == 0:
         summary = "Load batches in worker processes while the step runs"
+    if curve.cost.is_waiting and point.workers == MOST_WAITING_WORKERS and not point.is_hidden:
+        summary = f"{WAIT_LESS}: {point.workers} workers still leave a wait"
     even = WorkerCurve(curve.cost.even(), curve.loop)
     unequal_ns = (curve.at(loading.workers or 0).wait_ns, -even.at(loading.workers or 0).wait_ns)
     edit = _edit(curve, even, point, is_beside=loading.workers != 0)
