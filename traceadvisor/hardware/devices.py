@@ -74,7 +74,7 @@ class Pcie:
 
 @frozen
 class DeviceRow:
-    """A device as its vendor describes it; None if a figure was not found, but no rate is missing."""
+    """A device as its vendor describes it; None if a figure was not found."""
 
     name: str
     names: tuple[str, ...]
@@ -84,7 +84,8 @@ class DeviceRow:
     """The sizes it is sold with."""
 
     tflops: Mapping[Precision, float]
-    """Peak rates of matrix products, dense, 10^12 operations per second, of the types that the device multiplies."""
+    """Peak rates of matrix products, dense, 10^12 operations per second, of the types that the device multiplies.
+    TF32 and INT8 are missing if only a headline was published."""
 
     bandwidth_gb_per_s: float
     sources: tuple[str, ...]

@@ -56,6 +56,7 @@ def test_a_gpu_without_tf32_is_skipped(tmp_path: Path) -> None:
     [
         ("NVIDIA GeForce RTX 4090", 9, "This GPU multiplies no faster in TF32 than in float32."),
         ("NVIDIA GeForce RTX 4070", 9, "The peak rates of this GPU are not known"),
+        ("NVIDIA GeForce RTX 3060", 6, "The peak rates of this GPU are not known"),
     ],
 )
 def test_a_gpu_that_gains_nothing_or_an_unknown_ratio_is_skipped(

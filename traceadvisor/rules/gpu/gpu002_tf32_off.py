@@ -66,9 +66,10 @@ class Tf32Off(Rule):
         share = facts.share(claims)
         if not has_tf32(facts.device):
             return Skipped("The GPU does not support TF32.")
-        if work.row is None:
+        rate = work.row.flops_per_s(Precision.TF32) if work.row else None
+        if work.row is None or rate is None:
             return Skipped(NO_RATES)
-        ratio = (work.row.flops_per_s(Precision.TF32) or 0.0) / (work.row.flops_per_s(Precision.FP32) or np.inf)
+        ratio = rate / (work.row.flops_per_s(Precision.FP32) or np.inf)
         if ratio < self.min_ratio:
             return Skipped("This GPU multiplies no faster in TF32 than in float32.")
         speedups = work.in_type(
