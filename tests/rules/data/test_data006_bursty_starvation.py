@@ -62,6 +62,16 @@ def test_more_prefetching_is_not_proposed_for_a_queue_that_is_usually_empty(
         assert remark == "the queue is usually empty, and prefetching more batches does not fill it"
 
 
+def test_bursts_that_hold_nearly_all_loading_time_are_the_cause_whatever_usual_waits_are(tmp_path: Path) -> None:
+    # As on a busy machine: usual turns take 60 ms beside steps of 100 ms, one in ten 4,000 ms: 88% of the time.
+    turns = [*[60.0] * 6, 200.0, 200.0, 200.0, 4000.0] * 2
+    waits_ms = [0.0, *(wait for turn in turns for wait in (turn, 0.0))]
+    captured = _captured(tmp_path).with_steps([1000 * wait for wait in waits_ms], step_us=100_000)
+    found = captured.finding(BurstyStarvation())
+    assert evidence(found, "share of worker turns with long waits") == 0.1
+    assert (found.fix.summary, found.fix.change) == ("Smooth the data source", None)  # no queue fills beforehand
+
+
 def test_the_queue_is_as_long_as_the_timed_batches_need(tmp_path: Path) -> None:
     # Every fortieth batch takes 1,000 us, the others 20: its worker hands it over while the other made ten more.
     captured = _captured(tmp_path, *PAUSES).made(20, slow=dict.fromkeys(range(0, 200, 40), 980), count=200)

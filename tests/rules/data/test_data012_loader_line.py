@@ -109,6 +109,16 @@ def test_the_line_comes_first_if_it_saves_more_than_workers(tmp_path: Path) -> N
     assert first.finding.rule.id == "DATA012"
 
 
+def test_one_slow_worker_comes_before_the_line_that_it_runs(tmp_path: Path) -> None:
+    # The first of two workers takes 100 ms for a batch, the other 1 ms: all samples show the line of the first.
+    slow = dict.fromkeys(range(0, 40, 2), 99_000.0)
+    captured = _captured(tmp_path, 2, _loading(96, ITEM, rest=4)).made(1_000, workers=[0, 1], slow=slow)
+    first = judge(captured.facts()).findings[0]
+    assert first.finding.rule.id == "DATA011"
+    assert "DATA012" in first.also
+    assert first.finding.locations[0].line == 31
+
+
 def test_a_line_with_a_small_part_of_the_loading_is_clear(tmp_path: Path) -> None:
     assert _captured(tmp_path, 2, _loading(30, ITEM, rest=70)).clear(LoaderLineCost()).value == 0.3
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from traceadvisor.analysis.data.batch_cost import CostSource
@@ -17,7 +18,8 @@ class BurstyStarvation(Rule):
 
     What it finds: Time in the data loader over all undisturbed steps, beyond the usual time to take a batch. The times
         are averaged over turns: in each turn, every worker delivers one batch. A few turns have long waits and contain
-        nearly all of the waiting time. This means that the queue is too short for an uneven data source.
+        nearly all of the waiting time. This means that the queue is too short for an uneven data source. If a few turns
+        contain nearly all of the time in the loader, usual waits do not matter.
     Why it costs time: A queue of ``num_workers x prefetch_factor`` batches bridges a pause of that many steps. A pause
         can be longer: a worker opens a new file, decodes a large sample or fetches a remote shard. Then the training
         loop waits for the rest of the pause.
@@ -60,6 +62,10 @@ class BurstyStarvation(Rule):
     least_turns: int = 10
     """Number of turns. With fewer, the rule cannot distinguish rare waits from regular ones."""
 
+    max_rare_share: float = 0.2
+    """Share of turns that may contain nearly all of the time in the loader. Then usual waits, however long beside a
+    short step, are not the cause. In recordings of loaders that are always slow, a fifth contains a third of it."""
+
     def check(self, facts: Facts) -> Outcome:
         loader = facts.needed(facts.settings.loader, Input.SETTINGS)
         if not loader.worker_count:
@@ -71,6 +77,7 @@ class BurstyStarvation(Rule):
             self.min_concentration_share,
             self.max_usual_share,
             self.least_turns,
+            self.max_rare_share,
         )
         turns = loader_turns(facts.run.steps, loader.worker_count)
         if turns is None or turns.wait_ns.size < self.least_turns:
@@ -82,7 +89,8 @@ class BurstyStarvation(Rule):
             label = "share of worker turns with long waits"
             return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
         prefetch = loader.prefetch_factor or DEFAULT_PREFETCH
-        needed = _needed(facts, found, loader.worker_count, prefetch)
+        is_filled = why_not(replace(found, are_rare=False), limits, is_fast=usually_fast(facts)) is None
+        needed = _needed(facts, found, loader.worker_count, prefetch) if is_filled else None
         unknown = "the waits were measured over the whole run, and only a few steps were recorded"
         fix = Fix("Smooth the data source", not_replayed=unknown)
         if needed is not None and needed <= LONGEST_PREFETCH:
@@ -102,8 +110,8 @@ class BurstyStarvation(Rule):
                 Evidence("batches in a full queue", loader.worker_count * prefetch, Unit.COUNT),
             ),
             most_share=found.share,
-            locations=facts.loader_locations,
-            caveats=("A longer queue takes more CPU memory.",),
+            locations=facts.loading_locations,
+            caveats=("A longer queue takes more CPU memory.",) if fix.change else (),
         )
 
 

@@ -29,7 +29,7 @@ class UnbalancedWorkers(Rule):
 
     meta = RuleMeta("DATA011", "unbalanced-workers", "One loader worker does much more work than the others")
     needs = frozenset({Input.STEPS, Input.LOADER})
-    refines = frozenset({"DATA001", "DATA003", "DATA004"})
+    refines = frozenset({"DATA001", "DATA003", "DATA004", "DATA012"})
     claims = frozenset({Category.DATA_WAIT})
 
     min_share: float = 0.05
@@ -94,7 +94,7 @@ def _finding(facts: Facts, *figures: Evidence | None) -> Outcome:
         ),
         effort=Effort.LINE,
         evidence=(*figures, facts.time_per_step("data wait", wait)),
-        locations=facts.loader_locations,
+        locations=facts.loading_locations,
         caveats=("The busiest worker may be busy for a short time only, for example with its first file.",),
     )
 

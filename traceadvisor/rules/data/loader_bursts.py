@@ -8,7 +8,7 @@ from statistics import fmean, median
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64
+from traceadvisor.model.arrays import Float64, Mask
 from traceadvisor.model.run import StepState, TimedStep
 
 
@@ -22,6 +22,7 @@ class BurstLimits:
     min_concentration_share: float = 0.8
     max_usual_share: float = 0.25
     least_turns: int = 10
+    max_rare_share: float = 0.2
 
 
 BURST_LIMITS = BurstLimits()
@@ -69,6 +70,9 @@ class Bursts:
     longest_ns: float
     """Longest wait in a turn."""
 
+    are_rare: bool
+    """Whether a few turns hold nearly all of the time in the loader, also of that in usual turns."""
+
 
 def bursts(
     steps: Sequence[TimedStep], workers: int, limits: BurstLimits = BURST_LIMITS, *, is_fast: bool | None = None
@@ -88,22 +92,41 @@ def bursts(
 def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
     """Return the figures of long waits, whether these are rare or not."""
     long = turns.wait_ns >= limits.long_wait_share * turns.step_ns
+    fewest = _fewest(turns, limits.min_concentration_share)
+    are_rare = bool(fewest.mean() <= limits.max_rare_share and long[fewest].all())
+    if are_rare:
+        long = fewest
     waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
     share = waited_ns / max(turns.training_ns, turns.step_ns + float(turns.wait_ns.mean()), 1.0)
-    return Bursts(turns, share, waited_ns, float(long.mean()), float(turns.wait_ns.max()) * workers)
+    longest_ns = float(turns.wait_ns.max()) * workers
+    return Bursts(turns, share, waited_ns, float(long.mean()), longest_ns, are_rare)
+
+
+def _fewest(turns: LoaderTurns, share: float) -> Mask:
+    """Return the fewest turns that hold this share of all time in the loader."""
+    times_ns = turns.wait_ns + turns.usual_ns
+    order = np.argsort(-times_ns)
+    count = 1 + np.searchsorted(np.cumsum(times_ns[order]), share * times_ns.sum())
+    chosen = np.zeros(times_ns.size, np.bool_)
+    chosen[order[:count]] = True
+    return chosen
 
 
 def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
-    seems_fast = turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
-    if not seems_fast and not is_fast:
+    if not (is_fast or found.are_rare or _seems_fast(turns, limits)):
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
         return "the data loader is always too slow"
     if found.mean_ns * turns.wait_ns.size < limits.min_concentration_share * float(turns.wait_ns.sum()):
         return "much of the waiting time is in short waits"
     return "long waits take little time" if found.share < limits.min_share else None
+
+
+def _seems_fast(turns: LoaderTurns, limits: BurstLimits) -> bool:
+    """Whether the queue usually holds a batch: taking it takes little time."""
+    return turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
 
 
 def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None:
