@@ -67,7 +67,7 @@ TRAININGS = {
         "recurrent.py --keep-losses --length 4 --width 256 --batch 128 --steps 100", *NO_STACKS
     ),
     "accumulation-fetching": _training("accumulating.py --fetch-ms 4 --batch 2", *NO_STACKS),
-    "embeddings-copies-model": _training("embeddings.py --copy-model", *NO_STACKS),
+    "embeddings-copies-model": _training("embeddings.py --copy-model"),
     "uneven-shards": _training("shards.py", *NO_STACKS),
     "closure-in-python": _training("closure.py --penalty", *NO_STACKS),
     "optimizer-per-parameter": _training("deep.py --fault optimizer --layers 4 --batch 16", *NO_STACKS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -40,6 +41,7 @@ class Verdict(Enum):
     """A false cause, a remedy that does not reach the time it claims, or one that does not exist here."""
 
     UNLABELLED = "unlabelled"
+    MISSING = "missing"
 
 
 class Origin(Enum):
@@ -97,6 +99,11 @@ class Score:
         """Whether none of the advice that is due is given."""
         return bool(self.label.must) and not {rule for rule, _ in self.given} & set(self.label.must)
 
+    @property
+    def first(self) -> Verdict | None:
+        """The verdict on the first finding; MISSING if advice is due and none is given, None if neither."""
+        return self.given[0][1] if self.given else Verdict.MISSING if self.label.must else None
+
     def count(self, verdict: Verdict) -> int:
         """Number of first findings with this verdict."""
         return sum(each is verdict for _, each in self.given)
@@ -144,13 +151,18 @@ def table(scores: Iterable[Score]) -> Iterator[str]:
 
 
 def counts(scores: Iterable[Score]) -> Iterator[str]:
-    """Lines of Markdown: the sums of each group."""
+    """Lines of Markdown: the sums of each group, and how often the first finding is right."""
+    scores = tuple(scores)
     yield "| recordings | count | right | acceptable | wrong | missed |"
     yield "|---|---|---|---|---|---|"
     for name, group in groups(scores).items():
         verdicts = (Verdict.RIGHT, Verdict.ACCEPTABLE, Verdict.WRONG)
         sums = " | ".join(str(sum(one.count(verdict) for one in group)) for verdict in verdicts)
         yield f"| {name} | {len(group)} | {sums} | {sum(one.is_missed for one in group)} |"
+    yield ""
+    judged = Counter(one.first for group in groups(scores).values() for one in group if one.first)
+    parts = ", ".join(f"{verdict.value} on {judged[verdict]}" for verdict in Verdict if judged[verdict])
+    yield f"The first finding, on {judged.total()} recordings with one or where one is due: {parts}."
 
 
 def groups(scores: Iterable[Score]) -> Mapping[str, tuple[Score, ...]]:

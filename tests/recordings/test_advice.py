@@ -30,12 +30,15 @@ from tests.recordings.generated.trainings import TRAININGS as GENERATED
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.judging.catalogue import all_rules
 
-MOST_WRONG = {"rules were written on": 0, "others": 0, "planted captures": 1, "generated": 0}
-MOST_MISSED = {"rules were written on": 0, "others": 4, "planted captures": 5, "generated": 0}
+MOST_WRONG = {"rules were written on": 0, "others": 0, "planted captures": 0, "generated": 0}
+MOST_MISSED = {"rules were written on": 0, "others": 3, "planted captures": 0, "generated": 0}
 """The line to hold; it only falls."""
 
 
-MOST_BYTES = 3_500_000
+LEAST_FIRST_RIGHT_SHARE = 0.92
+"""It only rises."""
+
+MOST_BYTES = 4_500_000
 """Of all planted captures."""
 
 
@@ -75,6 +78,13 @@ def test_wrong_and_missed_advice_never_grow(group: str, shared_traces: Path) -> 
     judged = groups(scores())[group]
     assert sum(one.count(Verdict.WRONG) for one in judged) <= MOST_WRONG[group]
     assert sum(one.is_missed for one in judged) <= MOST_MISSED[group]
+
+
+def test_the_first_finding_is_right_nearly_always_and_never_wrong(shared_traces: Path) -> None:
+    assert shared_traces.is_dir()
+    judged = [one.first for one in scores() if one.first]
+    assert judged.count(Verdict.RIGHT) >= LEAST_FIRST_RIGHT_SHARE * len(judged)
+    assert Verdict.WRONG not in judged
 
 
 def test_every_planted_training_is_labelled_and_recorded() -> None:
@@ -125,4 +135,6 @@ def test_the_table_counts_verdicts_and_misses() -> None:
         "| others | 1 | 0 | 0 | 0 | 0 |",
         "| planted captures | 0 | 0 | 0 | 0 | 0 |",
         "| generated | 0 | 0 | 0 | 0 | 0 |",
+        "",
+        "The first finding, on 1 recordings with one or where one is due: wrong on 1.",
     ]
