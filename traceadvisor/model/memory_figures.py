@@ -1,0 +1,190 @@
+"""What fills a device at its peak, from a memory snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+from pathlib import Path
+
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.location import Frame, Location
+
+
+class MemoryClass(Enum):
+    """Kinds of memory, in the order of charts: what stays first."""
+
+    PARAMETERS = "parameters"
+    OPTIMIZER_STATE = "optimizer_state"
+    GRADIENTS = "gradients"
+    ACTIVATIONS = "saved_activations"
+    """Kept by the forward pass for the backward pass."""
+
+    INPUTS = "inputs"
+    TEMPORARIES = "temporaries"
+    WORKSPACES = "workspaces"
+    """Scratch memory of libraries such as cuBLAS and cuDNN."""
+
+    COMMUNICATION = "communication"
+    UNKNOWN = "unknown"
+    OVERHEAD = "allocator_overhead"
+    """Held by the allocator and not requested: rounding, cached blocks, gaps too small to use."""
+
+
+class MemoryEvidence(Enum):
+    """Why an allocation is of its class."""
+
+    KEPT_AFTER_BACKWARD = "kept_after_backward"
+    FREED_BY_ZERO_GRAD = "freed_by_zero_grad"
+    FREED_IN_ITS_PHASE = "freed_in_its_phase"
+    """Freed before its forward pass, backward pass or optimizer step ended."""
+
+    FREED_IN_BACKWARD = "freed_in_backward"
+    KEPT_UNTIL_BACKWARD = "kept_until_backward"
+    KEPT_AFTER_STEP = "kept_after_step"
+    """Allocated in the optimizer's step, and kept after it."""
+
+    FREED_IN_STEP = "freed_in_step"
+    """From before the recording, replaced in the optimizer's step."""
+
+    SIZE_OF_GRADIENTS = "size_of_gradients"
+    """From before the recording: as many blocks, as large as the gradients."""
+
+    COPIES_OF_PARAMETERS = "copies_of_parameters"
+    """From before the recording: one or two more blocks of each gradient's size."""
+
+    MADE_BY_MODULE = "made_by_module"
+    FORWARD_ONLY = "forward_only"
+    """In use during the whole recording, which holds no backward pass and no optimizer."""
+
+    LIKE_OTHERS = "like_others"
+    """The recording ends too early, but other allocations of the same call stack are of this class."""
+
+    KEPT_BY_LAYERS = "kept_by_layers"
+    """Several allocations of one call stack are in use at the end, and no backward pass follows."""
+
+    SIZE_OF_WORKSPACE = "size_of_workspace"
+    """From before the recording, with the size of a workspace of cuBLAS."""
+
+    FRAMES = "frames"
+    """Functions on the call stack."""
+
+    NONE = "none"
+
+
+@frozen
+class ClassBytes:
+    """The part of a class in the peak."""
+
+    kind: MemoryClass
+    requested_bytes: int
+    allocations: int
+    evidence: Mapping[MemoryEvidence, int]
+    """Bytes by the evidence for the class."""
+
+
+@frozen
+class MemoryPlace:
+    """Code that allocates."""
+
+    line: Location | None
+    """The innermost line of the user; None if no user code is on the stack."""
+
+    owner: Frame | None = None
+    """The innermost Python frame, if it is in a library."""
+
+    callers: tuple[Location, ...] = ()
+    """Lines of the user that lead there, the innermost first."""
+
+    operator: str | None = None
+    """The operator, or the node of the backward pass."""
+
+
+@frozen
+class LineBytes:
+    """Memory at the peak that one place asked for."""
+
+    place: MemoryPlace | None
+    """None for all that was there before the recording and has no call stack."""
+
+    kind: MemoryClass
+    requested_bytes: int
+    allocations: int
+
+
+@frozen
+class LargeBlock:
+    """One allocation at the peak."""
+
+    requested_bytes: int
+    kind: MemoryClass
+    place: MemoryPlace | None
+    allocated_ns: int | None
+    """None if it was there before the recording, or times were not recorded."""
+
+    freed_ns: int | None
+    """None if it is in use at the end, or times were not recorded."""
+
+
+@frozen(eq=False)
+class ClassesOverTime:
+    """Requested bytes by class at some instants; arrays of one length."""
+
+    instant: Int64
+    """Position in the history: event ``i`` leads to instant ``i + 1``."""
+
+    time_ns: Int64 | None
+    """None where times were not recorded."""
+
+    requested_bytes: Mapping[MemoryClass, Int64]
+    reserved_bytes: Int64
+
+
+@frozen(eq=False)
+class DeviceMemoryFigures:
+    """The memory of one device. Requested bytes are exact."""
+
+    device: int
+    peak_bytes: int
+    """Most requested bytes."""
+
+    peak_instant: int
+    peak_ns: int | None
+    instants: int
+    before_bytes: int
+    """Requested before the recording."""
+
+    final_bytes: int
+    """Requested at the end, from the blocks of the segments."""
+
+    unmatched: int
+    """Blocks and allocations that do not fit together."""
+
+    reserved_at_peak_bytes: int
+    peak_reserved_bytes: int
+    classes: tuple[ClassBytes, ...]
+    """What the peak consists of, the largest first; together :attr:`peak_bytes` and the allocator's overhead."""
+
+    lines: tuple[LineBytes, ...]
+    """Places by what they hold at the peak, the largest first."""
+
+    blocks: tuple[LargeBlock, ...]
+    """The largest allocations at the peak."""
+
+    over_time: ClassesOverTime | None = field(default=None)
+
+
+@frozen(eq=False)
+class SnapshotFigures:
+    """One memory snapshot."""
+
+    path: Path
+    devices: tuple[DeviceMemoryFigures, ...]
+    events: int
+    has_times: bool
+    settings: Mapping[str, str | int | float | bool] | None = None
+    """Settings of the allocator; None in old files."""
+
+    notes: tuple[str, ...] = ()
+    """What limits the figures."""
