@@ -42,6 +42,17 @@ class RunFacts:
         return self.captured.steps if self.captured else ()
 
     @property
+    def validation_loops(self) -> int:
+        """Loops over a loader without an optimizer step."""
+        return sum(step.state is StepState.OTHER and step.fetches > 0 for step in self.steps)
+
+    @property
+    def checkpoints_between_epochs_ns(self) -> int:
+        """Time in checkpoints, but for that which makes steps within an epoch slow."""
+        within = (step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns for step in self.steps)
+        return sum(step.checkpoint_ns or 0 for step, is_within in zip(self.steps, within, strict=True) if not is_within)
+
+    @property
     def settings(self) -> RunSettings:
         """The run's settings; all unknown without a capture."""
         return self.captured.settings if self.captured else RunSettings()

@@ -54,6 +54,11 @@ class RunTime:
         return self.total_ns - self.parts_ns.get(RunPart.START_UP, 0) - self.parts_ns.get(RunPart.AFTER, 0)
 
     @property
+    def own_loop_ns(self) -> int:
+        """The training loop without what only this run has: the profiler, and pauses of the machine."""
+        return self.loop_ns - self.parts_ns.get(RunPart.RECORDING, 0) - self.parts_ns.get(RunPart.PAUSED, 0)
+
+    @property
     def training_share_of_loop(self) -> float | None:
         """Share of the loop in training steps, 0..1; None for an empty loop."""
         return self.parts_ns.get(RunPart.TRAINING, 0) / self.loop_ns if self.loop_ns > 0 else None

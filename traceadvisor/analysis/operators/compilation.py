@@ -1,4 +1,4 @@
-"""Detects time spent on compilation and on searches for the fastest algorithm."""
+"""Detects compilation, searches for the fastest algorithm, and garbage collection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 _COMPILING = re.compile(r"^(?:dynamo|entire_frame_compile|backend_compile)$|\(dynamo_timed\)$")
 """Ranges that torch.compile records only while it compiles (torch._dynamo.utils.dynamo_timed)."""
+
+_COLLECT = "<built-in function collect>"
+"""The name of ``gc.collect`` in recordings. No other built-in function has this name."""
 
 _EVENT_WAIT = re.compile(r"^(?:cuda|hip)EventSynchronize$")
 _CONVOLUTION = re.compile(r"^aten::(?:cudnn|miopen)_convolution")
@@ -37,3 +41,10 @@ def searching_rows(trace: Trace, tree: OperatorTree) -> Int64:
     is_convolution = [_CONVOLUTION.match(trace.names[trace.events.name_id[tree.rows[at]]]) is not None for at in inner]
     rows: Int64 = tree.rows[inner[np.array(is_convolution, dtype=np.bool_)]]
     return rows
+
+
+def collecting_spans(trace: Trace, thread: int) -> SpanSet:
+    """The time of a thread in ``gc.collect``."""
+    calls, named = trace.python_calls, name_mask(trace.names, lambda name: name == _COLLECT)
+    rows = np.flatnonzero(named[calls.name_id] & (calls.thread == thread))
+    return SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows])

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches, work_within
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_with_prefix
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named, rows_with_prefix
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
@@ -77,6 +77,18 @@ def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launch
     work = work_within(trace.events, launches, steps.rows, windows)
     own = ~steps.closures.contains(trace.events.start_ns[work.call_rows])
     return Launches(work.work_rows[own], work.call_rows[own])
+
+
+def zero_grad_rows(trace: Trace) -> Int64:
+    """Return the ranges in which gradients are reset."""
+    return rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
+
+
+def additions_to_zeros(trace: Trace, launches: Launches, windows: SpanSet, fills: Launches) -> Int64:
+    """Return rows that add gradients to the zeros; none if several backward passes accumulate between two memsets."""
+    accumulating = rows_named(trace, Kind.OPERATOR, lambda name: name.endswith("torch::autograd::AccumulateGrad"))
+    added = work_within(trace.events, launches, accumulating, windows).work_rows
+    return added if added.size <= fills.work_rows.size else added[:0]
 
 
 def _inside_backward(trace: Trace, rows: Int64, backward: Int64) -> np.typing.NDArray[np.bool_]:

@@ -3,13 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import (
-    TAKES_USUAL_TIME,
-    Limit,
-    cost_evidence,
-    loading_limit,
-    takes_usual_time,
-)
+from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
 
 
 @frozen
@@ -47,9 +41,9 @@ class DataLoaderWait(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(_summary(facts), what_if=NoDataWait())
-        if share < self.min_share or takes_usual_time(facts):
-            remark = None if share < self.min_share else TAKES_USUAL_TIME
-            return facts.clear("data wait", share, self.min_share, Unit.SHARE, remark, fix=fix)
+        usual = usual_time(facts) if share >= self.min_share else None
+        if share < self.min_share or usual:
+            return facts.clear("data wait", share, self.min_share, Unit.SHARE, usual, fix=fix)
         return facts.finding(
             claims=wait,
             fix=fix,

@@ -4,18 +4,10 @@ from traceadvisor.analysis.data.loading_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import Limit, core_caveats, cost_evidence, loading_limit
+from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, core_caveats, cost_evidence, loading_limit
 
 MOST_SITES = 3
 """Maximum number of user functions that are named as evidence."""
-
-ELSEWHERE = {
-    Limit.CORES: "loading needs CPU time, and no core is free for a worker",
-    Limit.STORAGE: "storage limits data loading",
-    Limit.NOTHING: "workers would not shorten the step",
-    Limit.UNKNOWN: "with so few CPU cores, workers may not shorten the step",
-}
-"""Why workers are not proposed."""
 
 
 @frozen
@@ -59,7 +51,7 @@ class SynchronousLoader(Rule):
             return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
         limit = loading_limit(facts)
         if limit.proposal is None:
-            return Clear("data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
+            return Clear("data wait", share, self.min_share, Unit.SHARE, WITHOUT_WORKERS.get(limit.kind))
         then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]

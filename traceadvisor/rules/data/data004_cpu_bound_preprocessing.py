@@ -7,11 +7,10 @@ from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
     HEAVY_COLLATE_SHARE,
-    TAKES_USUAL_TIME,
     Limit,
     cost_evidence,
     loading_limit,
-    takes_usual_time,
+    usual_time,
 )
 
 
@@ -54,12 +53,12 @@ class CpuBoundPreprocessing(Rule):
         wait, curve, limit = facts.claim(Category.DATA_WAIT), facts.worker_curve, loading_limit(facts)
         if curve is None or curve.cost.source is not CostSource.CLOCKS:
             return self._by_samples(facts, wait)
-        if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES or takes_usual_time(facts):
-            if limit.kind is Limit.CORES and facts.share(wait) >= self.min_share:
-                return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, TAKES_USUAL_TIME)
-            free = "loading mostly waits" if curve.cost.is_waiting else "not the limit; see DATA002"
-            remark = None if facts.share(wait) < self.min_share else free
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+        remark = usual_time(facts)
+        if limit.kind is not Limit.CORES:
+            remark = "loading mostly waits" if curve.cost.is_waiting else "not the limit; see DATA002"
+        if facts.share(wait) < self.min_share or remark:
+            shown = None if facts.share(wait) < self.min_share else remark
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, shown)
         needed = curve.cost.mean_cpu_ns * curve.loop.fetches / max(curve.loop.rest_ns, 1.0)
         return _finding(
             facts,

@@ -6,13 +6,7 @@ from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import (
-    TAKES_USUAL_TIME,
-    WAIT_LESS,
-    cost_evidence,
-    is_beside_others,
-    takes_usual_time,
-)
+from traceadvisor.rules.data.loading_limit import WAIT_LESS, cost_evidence, is_beside_others, usual_time
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -66,9 +60,9 @@ class LoaderLineCost(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
-        if facts.share(wait) < self.min_share or takes_usual_time(facts):
-            remark = None if facts.share(wait) < self.min_share else TAKES_USUAL_TIME
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+        usual = usual_time(facts) if facts.share(wait) >= self.min_share else None
+        if facts.share(wait) < self.min_share or usual:
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual)
         if facts.run.loading_samples is None:
             return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:

@@ -42,8 +42,6 @@ MOST_TAKING_SHARE = 0.2
 BUSY_FACTOR = 2.0
 """Time to take a batch while other programs use the cores, relative to an idle machine: two threads share a core."""
 
-TAKES_USUAL_TIME = "taking a batch from any worker costs about as much"
-
 WAITS_FOR_CORES_SHARE = 0.5
 """Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
@@ -78,6 +76,15 @@ class Limit(Enum):
     """More workers would not shorten the step, even with a core each."""
 
     UNKNOWN = "unknown"
+
+
+WITHOUT_WORKERS = {
+    Limit.CORES: "loading needs CPU time, and no core is free for a worker",
+    Limit.STORAGE: "storage limits data loading",
+    Limit.NOTHING: "workers would not shorten the step",
+    Limit.UNKNOWN: "with so few CPU cores, workers may not shorten the step",
+}
+"""Why workers are not proposed."""
 
 
 @frozen(eq=False)
@@ -140,18 +147,19 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
 
 
-def takes_usual_time(facts: Facts) -> bool:
-    """Return whether the wait is what taking a batch from any worker costs, and not known to be that of slow workers.
+def usual_time(facts: Facts) -> str | None:
+    """Return a remark if the wait is what taking a batch from any worker costs, and not known to be for slow workers.
 
     Only undisturbed steps tell. A wait of a fifth of the step is worth a fix even then.
     """
     loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
-        return False
+        return None
     if curve and not curve.at(loading.workers, crowding=Crowding.NONE).is_hidden:
-        return False
+        return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
-    return timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
+    is_usual = timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
+    return "taking a batch from any worker costs about as much" if is_usual else None
 
 
 def is_beside_others(facts: Facts) -> bool:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.analysis.operators.optimizer import optimizer_work
+from traceadvisor.analysis.operators.optimizer import optimizer_work, zero_grad_rows
 from traceadvisor.model.arrays import either, without
-from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
@@ -41,8 +39,7 @@ class ElementwiseChains(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         trace, work, windows = facts.trace, facts.device_work, facts.steps.typical_windows
-        resets = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
-        resetting = work_within(trace.events, facts.launches, resets, windows)
+        resetting = work_within(trace.events, facts.launches, zero_grad_rows(trace), windows)
         updating = optimizer_work(trace, facts.launches, windows)
         kernels = without(work.kernels, either(updating.work_rows, resetting.work_rows))
         runs = elementwise_runs(trace, kernels, self.fewest_in_run, work.calls.kernel_rows)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.analysis.operators.launches import Launches, work_within
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64, either
-from traceadvisor.model.events import Kind
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.optimizer import additions_to_zeros, zero_grad_rows
+from traceadvisor.model.arrays import either
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.spared_work import SparedWork
@@ -40,11 +39,11 @@ class ZeroGradMemset(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         events, windows = facts.trace.events, facts.steps.typical_windows
-        ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
+        ranges = zero_grad_rows(facts.trace)
         if not ranges.size:
             return Skipped(facts.unknown_without("No Optimizer.zero_grad was recorded", Option.CPU))
         fills = work_within(events, facts.launches, ranges, windows)
-        rows = either(fills.work_rows, _additions(facts, fills))
+        rows = either(fills.work_rows, additions_to_zeros(facts.trace, facts.launches, windows, fills))
         host = events.spans(ranges) & windows if fills.work_rows.size else SpanSet.empty()
         cost = host | (events.spans(rows) & windows)
         share, device_ns = facts.share(cost), facts.device_work.time_ns(rows) / facts.step_count
@@ -72,10 +71,3 @@ class ZeroGradMemset(Rule):
             locations=facts.locations(np.append(fills.call_rows[:1], ranges[:1])),
             caveats=("Code that reads gradients between steps must handle None.",),
         )
-
-
-def _additions(facts: Facts, fills: Launches) -> Int64:
-    """Return rows that add gradients to the zeros; none if several backward passes accumulate between two memsets."""
-    accumulating = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.endswith("torch::autograd::AccumulateGrad"))
-    added = work_within(facts.trace.events, facts.launches, accumulating, facts.steps.typical_windows).work_rows
-    return added if added.size <= fills.work_rows.size else added[:0]

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
-from traceadvisor.model.arrays import common
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
-from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
+from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart, pageable_copies
 
 UNLOADED = Fix(
     "Pin the tensors that are copied to the GPU, and copy them without blocking",
@@ -48,8 +46,7 @@ class PageableCopy(Rule):
         if not are_told_apart(facts.trace):
             return Skipped(MEMORY_UNKNOWN)
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
-        named = rows_named(facts.trace, Kind.COPY_H2D, lambda name: "Pageable" in name)
-        every = common(named, facts.launches.work_rows)
+        every = pageable_copies(facts.trace, facts.launches)
         pageable = every[facts.steps.typical_windows.contains(events.start_ns[every])]
         exposed = facts.exposed(pageable, Category.H2D_COPY)
         share = facts.share(exposed)
@@ -66,8 +63,8 @@ class PageableCopy(Rule):
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory"
             return facts.clear(label, share, self.min_share, Unit.SHARE, remark, fix=fix)
-        moved = float(np.maximum(events.byte_count[pageable], 0).sum())
-        seconds = max(float(events.duration_ns[pageable].sum()), 1.0) / 1e9
+        moved_bytes = int(np.maximum(events.byte_count[pageable], 0).sum())
+        seconds = max(facts.device_work.time_ns(pageable), 1) / 1e9
         return facts.finding(
             claims=exposed,
             fix=fix,
@@ -75,8 +72,8 @@ class PageableCopy(Rule):
             evidence=(
                 facts.count_per_step("copies from pageable memory", pageable.size),
                 facts.time_per_step("exposed time of these copies", exposed),
-                Evidence("bytes copied", moved / facts.step_count, Unit.BYTES_PER_STEP),
-                Evidence("copy rate", moved / seconds, Unit.BYTES_PER_S),
+                Evidence("bytes copied", moved_bytes / facts.step_count, Unit.BYTES_PER_STEP),
+                Evidence("copy rate", moved_bytes / seconds, Unit.BYTES_PER_S),
             ),
             caveats=("Pinning takes CPU time, and pinned memory cannot be swapped out.",),
         )

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.analysis.operators.runtime_calls import blocking_rows
-from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.host_work import BuiltOnDevice
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.h2d.host_built import HostBuilt, host_built
+from traceadvisor.rules.h2d.host_built import host_built
 
 MOST_PLACES = 5
 
@@ -49,14 +47,14 @@ class HostBuiltTensor(Rule):
         if share < self.min_share:
             return Clear("CPU time to create and copy tensors", share, self.min_share, Unit.SHARE)
         idle = host & facts.claim(Category.IDLE_LAUNCH, Category.IDLE_SYNC)
-        operators = _operators(facts, found)
+        operators = found.operators(facts)
         creator = next((name for name in operators if name in _CREATORS), "aten::zeros").removeprefix("aten::")
         return facts.finding(
             claims=facts.exposed(copies, Category.H2D_COPY) | idle,
             fix=Fix(
                 "Create tensors on the GPU, and constant tensors only once",
                 f"torch.{creator}(shape, device=device)",
-                what_if=BuiltOnDevice(made, np.unique(copies), _calls(facts, found)),
+                what_if=BuiltOnDevice(made, np.unique(copies), found.calls(facts)),
             ),
             effort=Effort.LINE,
             evidence=(
@@ -69,19 +67,3 @@ class HostBuiltTensor(Rule):
             locations=facts.locations(found.makers[: 1 + found.makers.size // facts.step_count], MOST_PLACES),
             caveats=("With the same seed, the GPU draws other random numbers than the CPU.",),
         )
-
-
-def _calls(facts: Facts, found: HostBuilt) -> frozenset[int]:
-    """Return the calls that copy, and those that wait within the same operators."""
-    events, waits = facts.trace.events, blocking_rows(facts.trace, facts.launches)
-    waits = waits[events.spans(found.movers).contains(events.start_ns[waits])]
-    waits = waits[events.thread[waits] == facts.observation.thread]
-    return frozenset({*found.copies.call_rows.tolist(), *waits.tolist()} - {NONE})
-
-
-def _operators(facts: Facts, found: HostBuilt) -> tuple[str, ...]:
-    """Return the names of the creating operators, the one with the most CPU time first."""
-    events = facts.trace.events
-    spent_ns = np.bincount(events.name_id[found.makers], events.duration_ns[found.makers])
-    names = np.argsort(-spent_ns, kind="stable")
-    return tuple(facts.trace.names[name] for name in names.tolist() if spent_ns[name] > 0)

@@ -7,11 +7,13 @@ import numpy as np
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Facts
 
 FACTORIES = frozenset(
     f"aten::{name}"
@@ -40,6 +42,20 @@ class HostBuilt:
 
     copies: Launches
     """The copies and their calls."""
+
+    def calls(self, facts: Facts) -> frozenset[int]:
+        """Return the calls that copy, and those that wait within the same operators."""
+        events, waits = facts.trace.events, blocking_rows(facts.trace, facts.launches)
+        waits = waits[events.spans(self.movers).contains(events.start_ns[waits])]
+        waits = waits[events.thread[waits] == facts.observation.thread]
+        return frozenset({*self.copies.call_rows.tolist(), *waits.tolist()} - {NONE})
+
+    def operators(self, facts: Facts) -> tuple[str, ...]:
+        """Return the names of the creating operators, the one with the most CPU time first."""
+        events = facts.trace.events
+        spent_ns = np.bincount(events.name_id[self.makers], events.duration_ns[self.makers])
+        names = np.argsort(-spent_ns, kind="stable")
+        return tuple(facts.trace.names[name] for name in names.tolist() if spent_ns[name] > 0)
 
 
 def host_built(observation: Observation, tree: OperatorTree, windows: SpanSet) -> HostBuilt:

@@ -10,7 +10,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, common
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
@@ -25,6 +25,11 @@ def are_told_apart(trace: Trace) -> bool:
     """Whether the names of copies show pageable or pinned memory, as with CUDA; true without copies."""
     named = rows_named(trace, Kind.COPY_H2D, lambda name: "Pageable" in name or "Pinned" in name)
     return bool(named.size) or not trace.events.rows(Kind.COPY_H2D).size
+
+
+def pageable_copies(trace: Trace, launches: Launches) -> Int64:
+    """Rows of the copies of a device from pageable memory."""
+    return common(rows_named(trace, Kind.COPY_H2D, lambda name: "Pageable" in name), launches.work_rows)
 
 
 @frozen(eq=False)

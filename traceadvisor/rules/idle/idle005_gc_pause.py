@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-import numpy as np
-
 from traceadvisor.analysis.operators.call_sites import call_sites
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
-from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 
 NOT_RECORDED = "Garbage collection was not recorded"
-
-COLLECT = "<built-in function collect>"
-"""The name of ``gc.collect`` in recordings. No other built-in function has this name."""
 
 NOT_REPLAYED = "it is unknown how many collections would remain, and when they would run"
 IN_THE_LOOP = Fix("Remove gc.collect() from the loop", not_replayed=NOT_REPLAYED)
@@ -52,7 +46,8 @@ class GcPause(Rule):
         captured_share, longest_ns = facts.settings.gc_share, facts.settings.gc_longest_ns
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
-        claims = _called(facts)
+        collecting = collecting_spans(facts.trace, facts.observation.thread) & facts.steps.kept_windows
+        claims = collecting - facts.claim(Category.KERNEL)
         share = max(facts.share(claims), captured_share or 0.0)
         if share < self.min_share:
             return Clear("time in garbage collection", share, self.min_share, Unit.SHARE)
@@ -71,12 +66,3 @@ class GcPause(Rule):
             locations=tuple(location for site in sites for location in site.locations),
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
-
-
-def _called(facts: Facts) -> SpanSet:
-    """The time of kept steps in ``gc.collect`` while no kernel runs."""
-    calls, thread = facts.trace.python_calls, facts.observation.thread
-    named = name_mask(facts.trace.names, lambda name: name == COLLECT)
-    rows = np.flatnonzero(named[calls.name_id] & (calls.thread == thread))
-    spans = SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows]) & facts.steps.kept_windows
-    return spans - facts.claim(Category.KERNEL)

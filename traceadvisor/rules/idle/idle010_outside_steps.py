@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.sampled.shares import line_between_steps
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, frozen
 
 NOT_TIMED = "The whole run was not timed"
@@ -40,9 +39,9 @@ class OutsideSteps(Rule):
             return Skipped(facts.unknown_without(NOT_TIMED, Option.CAPTURE))
         if found.training_steps < self.least_steps:
             return Skipped(f"Fewer than {self.least_steps} training steps were timed: train for longer.")
-        loop_ns = _loop_ns(found)
+        loop_ns = found.own_loop_ns
         validation_ns = found.parts_ns.get(RunPart.VALIDATION, 0)
-        checkpoints_ns = min(_checkpoints_ns(facts), found.parts_ns.get(RunPart.CHECKPOINTS, 0))
+        checkpoints_ns = min(facts.run.checkpoints_between_epochs_ns, found.parts_ns.get(RunPart.CHECKPOINTS, 0))
         share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)
         label = "share of the training loop in validation and checkpoints"
         if share < self.min_share:
@@ -61,7 +60,7 @@ class OutsideSteps(Rule):
             evidence=(
                 Evidence(label, share, Unit.SHARE),
                 Evidence("time in validation", validation_ns, Unit.NS),
-                Evidence("loops of validation", _loops(facts), Unit.COUNT),
+                Evidence("loops of validation", facts.run.validation_loops, Unit.COUNT),
                 Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
             ),
@@ -70,22 +69,3 @@ class OutsideSteps(Rule):
             confidence=facts.confidence(),
             caveats=("A short run may validate more often than the real one.",),
         )
-
-
-def _loop_ns(found: RunTime) -> int:
-    """The training loop without what only this run has: the profiler, and pauses of the machine."""
-    return found.loop_ns - found.parts_ns.get(RunPart.RECORDING, 0) - found.parts_ns.get(RunPart.PAUSED, 0)
-
-
-def _checkpoints_ns(facts: Facts) -> int:
-    """Time in checkpoints, but for that which makes steps within an epoch slow."""
-    outside = (step.checkpoint_ns or 0 for step in facts.run.steps if not _within_epoch(step))
-    return sum(outside)
-
-
-def _within_epoch(step: TimedStep) -> bool:
-    return step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns
-
-
-def _loops(facts: Facts) -> int:
-    return sum(step.state is StepState.OTHER and step.fetches > 0 for step in facts.run.steps)
