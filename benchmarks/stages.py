@@ -29,7 +29,7 @@ from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.json.windows import WINDOW_BYTES, WindowReader
+from traceadvisor.parsing.json.chunks import CHUNK_BYTES, ChunkReader
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rendering.formats import FORMATS
 
@@ -90,14 +90,14 @@ def time_stages(path: Path) -> list[Stage]:
 
 
 def _inflate(path: Path) -> None:
-    with open_bytes(path) as stream, memoryview(bytearray(WINDOW_BYTES)) as buffer:
+    with open_bytes(path) as stream, memoryview(bytearray(CHUNK_BYTES)) as buffer:
         while stream.readinto(buffer):
             pass
 
 
 def _decode(path: Path) -> None:
     with open_bytes(path) as stream:
-        for _ in WindowReader(stream).windows():
+        for _ in ChunkReader(stream).chunks():
             pass
 
 

@@ -44,8 +44,8 @@ MOST_PERMUTATIONS = 20_000
 CONFIDENCE = 0.95
 """Confidence of intervals around a single figure of a run."""
 
-FEWEST_WINDOWS = 4
-"""With fewer windows their spread is unknown: Student's t has three degrees of freedom or more."""
+FEWEST_STRETCHES = 4
+"""With fewer stretches their spread is unknown: Student's t has three degrees of freedom or more."""
 
 _LABELS = 3
 _TOLERANCE = 1e-12
@@ -216,33 +216,33 @@ def student_t(probability: float, freedom: float) -> float:
     return float(freedom**0.5 * np.tan(angle))
 
 
-def spread_of_one_more(windows: Sequence[float]) -> float | None:
-    """Half the width of the interval, around their mean, in which one more window of the same run lies.
+def spread_of_one_more(figures: Sequence[float]) -> float | None:
+    """Half the width of the interval, around their mean, in which one more stretch of the same run lies.
 
-    The windows are successive, so the dependence of neighbouring steps is within them and not between them. The
+    The stretches are successive, so the dependence of neighbouring steps is within them and not between them. The
     prediction interval of a normal sample: Hahn and Meeker, "Statistical Intervals", 1991, section 4.7.
 
-    ``windows``: a figure of each window, such as the logarithm of its median step.
+    ``figures``: one of each stretch, such as the logarithm of its median step.
 
     Returns:
-        None with fewer than :data:`FEWEST_WINDOWS` windows.
+        None with fewer than :data:`FEWEST_STRETCHES` stretches.
     """
-    count = len(windows)
-    if count < FEWEST_WINDOWS:
+    count = len(figures)
+    if count < FEWEST_STRETCHES:
         return None
-    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) * (1 + 1 / count) ** 0.5)
+    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(figures, fmean(figures)) * (1 + 1 / count) ** 0.5)
 
 
-def error_of_middle(windows: Sequence[float]) -> float | None:
-    """Half the width of the 95% interval of the mean of successive windows, such as logarithms of their medians.
+def error_of_middle(figures: Sequence[float]) -> float | None:
+    """Half the width of the 95% interval of the mean of successive stretches, such as logarithms of their medians.
 
-    The method of batch means: windows that are long enough do not depend on one another, although single steps do.
+    The method of batch means: stretches that are long enough do not depend on one another, although single steps do.
     Source: Law, "Simulation Modeling and Analysis", section 9.5.3.
 
     Returns:
-        None with fewer than :data:`FEWEST_WINDOWS` windows.
+        None with fewer than :data:`FEWEST_STRETCHES` stretches.
     """
-    count = len(windows)
-    if count < FEWEST_WINDOWS:
+    count = len(figures)
+    if count < FEWEST_STRETCHES:
         return None
-    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) / count**0.5)
+    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(figures, fmean(figures)) / count**0.5)

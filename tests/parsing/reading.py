@@ -1,4 +1,4 @@
-"""Reading JSON with production's windows and, to compare, with the standard library."""
+"""Reading JSON with production's chunks and, to compare, with the standard library."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import ByteStream
+from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
 from traceadvisor.parsing.json.events import TimedEvent
-from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 
 Seen = tuple[object, ...]
 """What a reader made of a timed event."""
@@ -28,10 +28,10 @@ class Reading:
         return [event[1] for event in self.events]
 
 
-def read(content: bytes, window_bytes: int = 64, limits: Limits = LIMITS) -> Reading:
-    """With production's reader, through windows that hold less than an event to begin with."""
-    reader = WindowReader(ByteStream(io.BytesIO(content)), window_bytes=window_bytes, limits=limits)
-    events = [_seen(event) for window in reader.windows() for event in window if isinstance(event, TimedEvent)]
+def read(content: bytes, chunk_bytes: int = 64, limits: Limits = LIMITS) -> Reading:
+    """With production's reader, through chunks that hold less than an event to begin with."""
+    reader = ChunkReader(ByteStream(io.BytesIO(content)), chunk_bytes=chunk_bytes, limits=limits)
+    events = [_seen(event) for chunk in reader.chunks() for event in chunk if isinstance(event, TimedEvent)]
     return Reading(events, reader.summary)
 
 

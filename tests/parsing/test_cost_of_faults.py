@@ -1,4 +1,4 @@
-"""What a fault costs: about its own event and one window decoded again, however large the file."""
+"""What a fault costs: about its own event and one chunk decoded again, however large the file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.parsing.input_bytes import ByteStream
+from traceadvisor.parsing.json.chunks import ChunkReader
 from traceadvisor.parsing.json.decoder import EventDecoder
 from traceadvisor.parsing.json.events import Event
-from traceadvisor.parsing.json.windows import WindowReader
 
-WINDOW_BYTES = 1 << 14
+CHUNK_BYTES = 1 << 14
 EVENTS = 4_000
 
 FAULTS = {
@@ -58,8 +58,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spent]:
 
 def read(content: bytes) -> int:
     """How many events there are."""
-    reader = WindowReader(ByteStream(io.BytesIO(content)), window_bytes=WINDOW_BYTES)
-    return sum(len(window) for window in reader.windows())
+    reader = ChunkReader(ByteStream(io.BytesIO(content)), chunk_bytes=CHUNK_BYTES)
+    return sum(len(chunk) for chunk in reader.chunks())
 
 
 def content(sound: bytes = b"", broken: bytes = b"") -> bytes:
@@ -79,23 +79,23 @@ def test_a_sound_file_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_costs_one_event_and_a_window_decoded_again(
+def test_a_fault_costs_one_event_and_a_chunk_decoded_again(
     fault: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = content(*fault)
-    assert len(text) > 20 * WINDOW_BYTES
+    assert len(text) > 20 * CHUNK_BYTES
     with watched(monkeypatch) as spent:
         assert read(text) >= EVENTS - 1
-    assert spent.decoded_bytes < 1.01 * len(text) + 3 * WINDOW_BYTES
+    assert spent.decoded_bytes < 1.01 * len(text) + 3 * CHUNK_BYTES
     assert spent.repaired == 1
 
 
-def test_a_fault_in_every_event_costs_at_most_one_window_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_every_event_costs_at_most_one_chunk_each(monkeypatch: pytest.MonkeyPatch) -> None:
     text = content(b'"name":"op ', b'"name":"\x01op ')
     with watched(monkeypatch) as spent:
         assert read(text) == EVENTS
     assert spent.repaired == EVENTS
-    assert spent.decoded_bytes < EVENTS * WINDOW_BYTES
+    assert spent.decoded_bytes < EVENTS * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("nested", [b'{"a":1}', b'{"name":"inner"}'])

@@ -24,7 +24,7 @@ from traceadvisor.parsing.json.decoder import EventDecoder
 from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.trace_file import read_trace
 
-WINDOWS = [64, 100, 128, 256, 511, 4096]
+CHUNKS = [64, 100, 128, 256, 511, 4096]
 
 
 def many(count: int = 40) -> TraceBuilder:
@@ -79,19 +79,19 @@ def between(broken: bytes, position: int) -> bytes:
 SOUND = [f"op {number}" for number in range(40)]
 
 
-@pytest.mark.parametrize(("fault", "position", "window_bytes"), pairwise(BEYOND_REPAIR, [0, 1, 20, 40], WINDOWS))
-def test_an_event_beyond_repair_costs_one_event_and_is_counted(fault: str, position: int, window_bytes: int) -> None:
-    result = read(between(BEYOND_REPAIR[fault], position), window_bytes)
+@pytest.mark.parametrize(("fault", "position", "chunk_bytes"), pairwise(BEYOND_REPAIR, [0, 1, 20, 40], CHUNKS))
+def test_an_event_beyond_repair_costs_one_event_and_is_counted(fault: str, position: int, chunk_bytes: int) -> None:
+    result = read(between(BEYOND_REPAIR[fault], position), chunk_bytes)
     assert result.names == SOUND
     assert (result.summary.dropped, result.summary.repaired) == (1, 0)
     assert not result.summary.truncated
     assert result.summary.members == {"after": 1}
 
 
-@pytest.mark.parametrize(("fault", "position", "window_bytes"), pairwise(REPAIRABLE, [0, 1, 20, 40], WINDOWS))
-def test_an_event_with_a_known_fault_is_repaired_and_counted(fault: str, position: int, window_bytes: int) -> None:
+@pytest.mark.parametrize(("fault", "position", "chunk_bytes"), pairwise(REPAIRABLE, [0, 1, 20, 40], CHUNKS))
+def test_an_event_with_a_known_fault_is_repaired_and_counted(fault: str, position: int, chunk_bytes: int) -> None:
     broken, name = REPAIRABLE[fault]
-    result = read(between(broken, position), window_bytes)
+    result = read(between(broken, position), chunk_bytes)
     assert result.names == [*SOUND[:position], name, *SOUND[position:]]
     assert (result.summary.dropped, result.summary.repaired) == (0, 1)
     assert result.summary.members == {"after": 1}
@@ -107,15 +107,15 @@ def test_a_repair_leaves_good_escapes_alone() -> None:
     assert read(content).names == [name, "last"]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
 @pytest.mark.parametrize("framing", list(Framing))
-def test_text_cut_anywhere_keeps_every_complete_event(framing: Framing, window_bytes: int) -> None:
+def test_text_cut_anywhere_keeps_every_complete_event(framing: Framing, chunk_bytes: int) -> None:
     content = many(6).text(framing=framing)
     first, last = content.index(b'{"ph"'), content.rindex(b"]")
     events = expected(content)
     ends = [content.index(b'"External id":%d}}' % number) + len(b'"External id":1}}') for number in range(1, 7)]
     for cut in range(first, last, 7):
-        result = read(content[:cut], window_bytes)
+        result = read(content[:cut], chunk_bytes)
         assert result.events == events[: sum(end <= cut for end in ends)]
         assert result.summary.truncated
 
@@ -178,11 +178,11 @@ def test_a_gzip_with_garbage_in_the_middle_keeps_everything_before_it(tmp_path: 
 def test_a_gzip_cut_off_while_it_is_read_ends_there(tmp_path: Path, kept_bytes: int) -> None:
     path = tmp_path / "emptied.pt.trace.json.gz"
     path.write_bytes(gzip.compress(random.Random(0).randbytes(4 << 20)))
-    window = bytearray(1 << 20)
+    chunk = bytearray(1 << 20)
     with open_bytes(path) as stream:
-        assert stream.readinto(memoryview(window)) == len(window)
+        assert stream.readinto(memoryview(chunk)) == len(chunk)
         os.truncate(path, kept_bytes)
-        while stream.readinto(memoryview(window)):
+        while stream.readinto(memoryview(chunk)):
             pass
         assert stream.damaged
         assert stream.is_growing
@@ -216,26 +216,26 @@ def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
     broken = b'{"ph": "X", "name": "a" "ts": 5}, ' * 20_000
     giant = b'{"ph": "X", "name": "' + b"x" * 8_000_000 + b'", "ts": 1}'
     started = time.process_time()
-    result = read(b"[" + broken + giant + b', {"ph": "X", "name": "last", "ts": 2}]', window_bytes=1 << 20)
+    result = read(b"[" + broken + giant + b', {"ph": "X", "name": "last", "ts": 2}]', chunk_bytes=1 << 20)
     assert result.names[-1] == "last"
     assert result.summary.dropped == 20_000
     assert time.process_time() - started < 20
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
 @pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
-def test_a_last_event_beyond_repair_keeps_the_devices_after_it(broken: bytes, window_bytes: int) -> None:
+def test_a_last_event_beyond_repair_keeps_the_devices_after_it(broken: bytes, chunk_bytes: int) -> None:
     devices = [{"id": number, "name": "V100"} for number in range(3)]
     content = between(broken, 40).replace(b'"after": 1', b'"deviceProperties": ' + json.dumps(devices).encode())
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.names == SOUND
     assert result.summary.dropped == 1
     assert result.summary.members == {"deviceProperties": devices}
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_repairing_a_single_event_keeps_the_devices_after_it(window_bytes: int) -> None:
-    result = read(b'{"traceEvents": [{"ph": "X", "name": "a \xff"}], "d": [{"id": 0}, {"id": 1}]}', window_bytes)
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_repairing_a_single_event_keeps_the_devices_after_it(chunk_bytes: int) -> None:
+    result = read(b'{"traceEvents": [{"ph": "X", "name": "a \xff"}], "d": [{"id": 0}, {"id": 1}]}', chunk_bytes)
     assert result.names == ["a \ufffd"]
     assert result.summary.members == {"d": [{"id": 0}, {"id": 1}]}
     assert (result.summary.dropped, result.summary.repaired) == (0, 1)
@@ -251,17 +251,17 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "position", "window_bytes"), pairwise(UNUSUAL, [0, 1, 200, 298, 299], [*WINDOWS, 1 << 20])
+    ("kind", "position", "chunk_bytes"), pairwise(UNUSUAL, [0, 1, 200, 298, 299], [*CHUNKS, 1 << 20])
 )
 def test_behind_an_event_beyond_repair_events_are_found_whatever_their_first_key(
-    kind: str, position: int, window_bytes: int
+    kind: str, position: int, chunk_bytes: int
 ) -> None:
     form = UNUSUAL[kind]
     lists = '[{"a": 1}, {"b": [{}, {"c": 2}]}]'
     names = [f"op {number}" for number in range(300)]
     events = [form.format(name=json.dumps(name), name_alone=name, lists=lists) for name in names]
     events[position] = events[position].replace(json.dumps(names[position]) + ",", f"{names[position]},")
-    result = read(('{"traceEvents": [' + ", ".join(events) + '], "after": 1}').encode(), window_bytes)
+    result = read(('{"traceEvents": [' + ", ".join(events) + '], "after": 1}').encode(), chunk_bytes)
     assert result.names == [name for name in names if name != names[position]]
     assert result.summary.dropped == 1
     assert result.summary.members == {"after": 1}

@@ -20,7 +20,7 @@ from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.json.windows import WindowReader
+from traceadvisor.parsing.json.chunks import ChunkReader
 from traceadvisor.parsing.trace_file import read_trace
 
 LONG_AGO = 1_623_142_623_460_111
@@ -138,8 +138,8 @@ def test_a_duration_that_overflows_is_clamped_or_invalid(duration: str, kept: li
         warnings.simplefilter("error")
         columns = Columns()
         with open_bytes(path) as stream:
-            for window in WindowReader(stream).windows():
-                columns.add(window)
+            for chunk in ChunkReader(stream).chunks():
+                columns.add(chunk)
     assert columns.tables()[0].duration_ns.tolist() == kept
 
 

@@ -73,17 +73,17 @@ def test_more_bytes_than_are_read_are_left_out(pack: type[bytes], tmp_path: Path
     assert "raise inflated_bytes" in notes_of(trace)["limit-inflated-bytes"]
 
 
-@pytest.mark.parametrize("window_bytes", [64, 256, 4096])
+@pytest.mark.parametrize("chunk_bytes", [64, 256, 4096])
 @pytest.mark.parametrize("filling", [b"x" * 100_000, b"}, {" * 25_000, b'\\"}, {\\"' * 12_500])
-def test_an_event_too_large_costs_itself(filling: bytes, window_bytes: int) -> None:
+def test_an_event_too_large_costs_itself(filling: bytes, chunk_bytes: int) -> None:
     small = replace(LIMITS, event_bytes=2_000)
     giant = EVENT.replace(b'"a"', b'"' + filling + b'"')
     content = b"[" + b", ".join([EVENT, EVENT, giant, EVENT, EVENT]) + b"]"
-    result = read(content, window_bytes, small)
+    result = read(content, chunk_bytes, small)
     assert result.names == ["a"] * 4
     assert result.summary.dropped == 1
     assert result.summary.excesses == {ExceededLimit.EVENT: 1}
-    assert len(read(content, window_bytes, replace(small, event_bytes=1_000_000)).names) == 5
+    assert len(read(content, chunk_bytes, replace(small, event_bytes=1_000_000)).names) == 5
 
 
 def test_a_list_too_large_in_an_event_costs_itself() -> None:

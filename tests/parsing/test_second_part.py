@@ -17,15 +17,15 @@ from tests.build import TraceBuilder
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.json.windows import WINDOW_BYTES
+from traceadvisor.parsing.json.chunks import CHUNK_BYTES
 from traceadvisor.parsing.second_part import SecondPart, second_part
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.system.executor import Aside
 
 PADDING = {"x": "-" * (1 << 14)}
-"""Makes a file of several windows from few events."""
+"""Makes a file of several chunks from few events."""
 
-STEPS = 6 * WINDOW_BYTES // len(PADDING["x"])
+STEPS = 6 * CHUNK_BYTES // len(PADDING["x"])
 
 
 def recording() -> TraceBuilder:
@@ -241,7 +241,7 @@ def test_an_unexpected_end_of_the_other_process_costs_only_time(
 
 def test_what_is_no_trace_is_refused_alike(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(b'{"a": [' + b"1," * WINDOW_BYTES + b"1]}")
+    path.write_bytes(b'{"a": [' + b"1," * CHUNK_BYTES + b"1]}")
     with pytest.raises(InputError) as alone:
         read(path)
     with pytest.raises(InputError) as together:

@@ -11,7 +11,7 @@ from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.exceeded_limits import ExceededLimit, excess_notes
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.json.windows import ReadSummary
+from traceadvisor.parsing.json.chunks import ReadSummary
 from traceadvisor.parsing.recognise import WRITE_AGAIN, stopped_early
 
 MOST_LISTED = 10

@@ -1,6 +1,6 @@
 """Read the second part of a large trace file in another process while this one reads the first.
 
-Both read the file from its start and cut it into the same windows, but the other process only skips those of the first
+Both read the file from its start and cut it into the same chunks, but the other process only skips those of the first
 part, which takes a tenth of the time. What it read counts if it began where this one stopped, with nothing malformed
 before. Otherwise this process reads on by itself, so that the result never depends on the other one.
 """
@@ -16,7 +16,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes, state_of
-from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
+from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
 from traceadvisor.system.executor import Aside
 
 FIRST_SHARE = 0.53
@@ -37,13 +37,13 @@ class _Part:
         """Read it, in the other process."""
         columns = Columns(self.limits.text_length, details=self.details)
         with open_bytes(self.path, self.limits) as stream:
-            reader = WindowReader(stream, limits=self.limits, details=self.details)
+            reader = ChunkReader(stream, limits=self.limits, details=self.details)
             place = reader.skip(self.position) if stream.file_state == self.state else None
             if place is None:
                 return None
-            for window in reader.windows():
-                columns.add(window)
-                del window  # the next events take its place in memory
+            for chunk in reader.chunks():
+                columns.add(chunk)
+                del chunk  # the next events take its place in memory
             return _Read(place, columns, reader.summary, stream.damaged, stream.excess)
 
 
@@ -77,7 +77,7 @@ class SecondPart:
             self._position = int(size * FIRST_SHARE)
             self._number = aside.begin(_Part(path, self._state, self._position, limits, details))
 
-    def ends(self, reader: WindowReader, stream: ByteStream, columns: Columns) -> bool:
+    def ends(self, reader: ChunkReader, stream: ByteStream, columns: Columns) -> bool:
         """Add the second part if the first has been read; False if it has not, or if the reader must read on."""
         if self._number is None or stream.file_position < self._position:
             return False

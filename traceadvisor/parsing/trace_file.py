@@ -15,7 +15,7 @@ from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
-from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
+from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, options
 from traceadvisor.parsing.recognise import Recognised, ascend_members, describe, describe_bytes
 from traceadvisor.parsing.second_part import SecondPart
@@ -54,10 +54,10 @@ def read_trace(
     """
     columns = Columns(limits.text_length, details=details)
     with open_bytes(origin.path, limits) as stream:
-        reader = WindowReader(stream, limits=limits, details=details)
-        for window in reader.windows():
-            columns.add(window)
-            del window
+        reader = ChunkReader(stream, limits=limits, details=details)
+        for chunk in reader.chunks():
+            columns.add(chunk)
+            del chunk
             on_progress(stream.file_position)
             if second and second.ends(reader, stream, columns):
                 break

@@ -15,7 +15,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.exceeded_limits import excess_notes
 from traceadvisor.parsing.health import excesses
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
-from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
+from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
 from traceadvisor.parsing.metadata import PLAIN_MEMBERS
 from traceadvisor.scrubbing.events import EventScrubber
 from traceadvisor.scrubbing.output import Writable
@@ -80,12 +80,12 @@ def scrub_trace(
     encoder = msgspec.json.Encoder()
     events = 0
     with open_bytes(path, limits) as stream:
-        reader = WindowReader(stream, limits=limits)
+        reader = ChunkReader(stream, limits=limits)
         first: Mapping[str, Any] = {}
-        for window in reader.windows():
+        for chunk in reader.chunks():
             if not events:
                 first = _members(reader.summary.members, texts)
-            if part := scrubber.scrubbed(window):
+            if part := scrubber.scrubbed(chunk):
                 file.write(b",\n" if events else _head(first))
                 file.write(encoder.encode(part)[1:-1])
                 events += len(part)

@@ -9,16 +9,16 @@ from statistics import fmean, median
 from traceadvisor.frozen import frozen
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.statistics import FEWEST_WINDOWS, error_of_middle, spread_of_one_more
+from traceadvisor.statistics import FEWEST_STRETCHES, error_of_middle, spread_of_one_more
 
 DISTURBED_SHARE = CHANGED_SHARE
 """Difference between recorded and undisturbed steps above which the recording no longer represents the run."""
 
-SHORTEST_WINDOW = 2
-"""Undisturbed steps of a window whose median is compared with the others'."""
+SHORTEST_STRETCH = 2
+"""Undisturbed steps of a stretch whose median is compared with the others'."""
 
-MOST_WINDOWS = 16
-"""Windows of a run whose medians give the error of its step time: each is then as long as possible."""
+MOST_STRETCHES = 16
+"""Stretches of a run whose medians give the error of its step time: each is then as long as possible."""
 
 MOST_LOG_SPREAD = 5.0
 """A factor of 148: the step times say nothing."""
@@ -54,8 +54,8 @@ class RunTiming:
     recorded_loader_ns: float | None
     fetches_per_step: float | None
     spread: float | None = None
-    """Factor by which windows of undisturbed steps differ from one another: 95% of windows lie within it. At least 1;
-    None with too few steps."""
+    """Factor by which stretches of undisturbed steps differ: 95% of them lie within it. At least 1; None with too few
+    steps."""
 
     mean_undisturbed_ns: float | None = None
     """Mean undisturbed step, epoch starts and other long steps included: the training time per step."""
@@ -138,36 +138,36 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
 
 
 def _spread(plain: Sequence[TimedStep], recorded_count: int, burst: int) -> float | None:
-    """Return the factor within which the medians of windows of undisturbed steps lie.
+    """Return the factor within which the medians of stretches of undisturbed steps lie.
 
-    The windows are as long as the recorded one, or shorter in a short run. Shorter windows differ more, so the factor
-    is then rather too large.
+    They are as long as the recorded one, or shorter in a short run. Shorter ones differ more, so the factor is then
+    rather too large.
     """
-    length = max(burst, SHORTEST_WINDOW, min(recorded_count, len(plain) // FEWEST_WINDOWS))
-    medians = [median_of_bursts(window, burst) for window in _windows(plain, length)]
+    length = max(burst, SHORTEST_STRETCH, min(recorded_count, len(plain) // FEWEST_STRETCHES))
+    medians = [median_of_bursts(stretch, burst) for stretch in _stretches(plain, length)]
     half = spread_of_one_more([log(each) for each in medians if each])
     return None if half is None else exp(min(half, MOST_LOG_SPREAD))
 
 
 def _error(plain: Sequence[TimedStep], burst: int) -> float | None:
-    """Return how far the undisturbed step time of this run may lie from its true value, from windows of its steps."""
-    length = max(burst, SHORTEST_WINDOW, len(plain) // MOST_WINDOWS)
-    medians = [median_of_bursts(window, burst) for window in _windows(plain, length)]
+    """Return how far the undisturbed step time of this run may lie from its true value, from stretches of its steps."""
+    length = max(burst, SHORTEST_STRETCH, len(plain) // MOST_STRETCHES)
+    medians = [median_of_bursts(stretch, burst) for stretch in _stretches(plain, length)]
     return error_of_middle([log(each) for each in medians if each])
 
 
-def _windows(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:
-    """Yield the step times of successive windows that do not overlap; a missing step ends a window."""
-    window: list[int] = []
+def _stretches(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:
+    """Yield the step times of successive stretches that do not overlap; a missing step ends a stretch."""
+    stretch: list[int] = []
     last = None
     for step in steps:
         if last is not None and step.index != last + 1:
-            window = []
+            stretch = []
         last = step.index
-        window.append(step.duration_ns)
-        if len(window) == length:
-            yield window
-            window = []
+        stretch.append(step.duration_ns)
+        if len(stretch) == length:
+            yield stretch
+            stretch = []
 
 
 def median_of_bursts(values: Sequence[int], burst: int) -> float | None:

@@ -34,7 +34,7 @@ _SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_
 
 
 class DetailColumns:
-    """Collects the arguments of the main table's events, window by window."""
+    """Collects the arguments of the main table's events, chunk by chunk."""
 
     def __init__(self, shortened: Shortener) -> None:
         self.texts = Texts(shortened)
@@ -61,7 +61,7 @@ class DetailColumns:
         signatures: Signatures,
         signature: Int32,
     ) -> None:
-        """Add the events of a window, in the order of the main table."""
+        """Add the events of a chunk, in the order of the main table."""
         self._add_ratios(*_chosen(args, on_device))
         self._add_texts(*_chosen(args, ~on_device))
         self._add_sizes(*_chosen(args, _SIZED[kind]))
@@ -69,7 +69,7 @@ class DetailColumns:
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
 
     def add_sequence(self, args: Sequence[KeyArgs], kind: NDArray[np.int8]) -> None:
-        """Add the sequence numbers of a window's operators; called after :meth:`add`, and also without it."""
+        """Add the sequence numbers of a chunk's operators; called after :meth:`add`, and also without it."""
         rows = np.flatnonzero(kind == Kind.OPERATOR)
         if rows.size:
             operators = [args[row] for row in rows.tolist()]

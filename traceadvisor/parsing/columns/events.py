@@ -1,4 +1,4 @@
-"""Collect events, window by window, into the columns of a trace."""
+"""Collect events, chunk by chunk, into the columns of a trace."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Columns:
         """Timed events without a usable time."""
 
     def add(self, events: Sequence[Event]) -> None:
-        """Add a window of events; their raw members are not kept."""
+        """Add a chunk of events; their raw members are not kept."""
         timed = [event for event in events if event.__class__ is TimedEvent]
         others = set(map(type, events)) if len(timed) < len(events) else set()
         if InstantEvent in others and self._wants_details:

@@ -1,4 +1,4 @@
-"""Columns that grow window by window, and conversion of arbitrary integers to 64 bits."""
+"""Columns that grow chunk by chunk, and conversion of arbitrary integers to 64 bits."""
 
 from __future__ import annotations
 

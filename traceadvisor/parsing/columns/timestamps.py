@@ -1,7 +1,7 @@
 """Convert microseconds as text to integer nanoseconds, exactly.
 
 A double cannot hold today's absolute time stamps to the nanosecond (the error reaches 125 ns), so the digits
-themselves are read, for a whole window of events at once.
+themselves are read, for a whole chunk of events at once.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Bytes to events: windows of JSON, decoded, repaired and counted."""
+"""Bytes to events: chunks of JSON, decoded, repaired and counted."""

@@ -1,7 +1,7 @@
-"""Read a trace file as a stream of windows of decoded events, and the metadata around them.
+"""Read a trace file as a stream of chunks of decoded events, and the metadata around them.
 
 The file is never held whole. A prefix that starts with an event and ends before a ``}, {`` ends with a complete event
-if and only if ``[`` + prefix + ``]`` decodes. So the reader takes the last ``}, {`` of a window for the end of an event
+if and only if ``[`` + prefix + ``]`` decodes. So the reader takes the last ``}, {`` of a chunk for the end of an event
 and decodes everything before it at once. Where that fails, an event is malformed, or the guess lies inside a string or
 a nested list. Then the reader decodes one event after another up to the malformed one, which it repairs or leaves out.
 """
@@ -24,8 +24,8 @@ from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
 from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
-WINDOW_BYTES = 1 << 19
-"""The decoded events of a window fit a processor's cache."""
+CHUNK_BYTES = 1 << 19
+"""The decoded events of a chunk fit a processor's cache."""
 
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _LONGEST_BOUNDARY_BYTES = 1 << 10
@@ -55,14 +55,14 @@ class ReadSummary:
     """How much was left out, by exceeded limit."""
 
 
-class WindowReader:
-    """Reads one file: :meth:`windows` yields lists of events; after that :attr:`summary` is complete."""
+class ChunkReader:
+    """Reads one file: :meth:`chunks` yields lists of events; after that :attr:`summary` is complete."""
 
     def __init__(
-        self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS, details: bool = True
+        self, stream: ByteStream, *, chunk_bytes: int = CHUNK_BYTES, limits: Limits = LIMITS, details: bool = True
     ) -> None:
         self._stream, self._limits = stream, limits
-        self._buffer = bytearray(window_bytes)
+        self._buffer = bytearray(chunk_bytes)
         self._start = self._end = 0
         self._at_end = self._is_bare_array = self._in_object = self._events_ended = False
         self._is_sound = True
@@ -71,12 +71,12 @@ class WindowReader:
         self._json = ValueReader(limits, self.summary.excesses)
         self._next_event = NextEvent()
 
-    def windows(self) -> Iterator[list[Event]]:
-        """Yield the events of one window at a time. An event's raw members are valid until the next window."""
+    def chunks(self) -> Iterator[list[Event]]:
+        """Yield the events of one chunk at a time. An event's raw members are valid until the next chunk."""
         if not self._begun():
             return
         while not self._at_end:
-            if events := self._decode_window():
+            if events := self._decode_chunk():
                 yield events
                 events = []  # so that the next ones take their place in memory
             elif self._is_giant() and self._events_ended:
@@ -85,7 +85,7 @@ class WindowReader:
             elif self._is_giant():
                 yield self._first_event()
             self._refill()
-        while events := self._decode_window():
+        while events := self._decode_chunk():
             yield events
         yield self._read_tail()
         self.summary.dropped += self._decoder.dropped
@@ -104,10 +104,10 @@ class WindowReader:
         self.summary = replace(rest, repaired=rest.repaired + self._decoder.repaired)
 
     def skip(self, file_position: int) -> int | None:
-        """Skip as many windows as :meth:`windows` yields until so many bytes of the file itself have been read.
+        """Skip as many chunks as :meth:`chunks` yields until so many bytes of the file itself have been read.
 
         Returns:
-            The place after them; None if no window is left, or if they cannot be told without decoding.
+            The place after them; None if no chunk is left, or if they cannot be told without decoding.
         """
         if not self._begun():
             return None
@@ -203,8 +203,8 @@ class WindowReader:
 
     # -- the events ---------------------------------------------------------------------------------------------
 
-    def _decode_window(self) -> list[Event]:
-        """Decode the complete events of the window; empty if there are none."""
+    def _decode_chunk(self) -> list[Event]:
+        """Decode the complete events of the chunk; empty if there are none."""
         events: list[Event] = []
         last = last_boundary(self._buffer, self._start, self._end)
         base, text = self._start, ""

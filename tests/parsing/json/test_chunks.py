@@ -1,4 +1,4 @@
-"""However a file is cut into windows, its events are those that a plain JSON reader finds."""
+"""However a file is cut into chunks, its events are those that a plain JSON reader finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.shared import FORMATS, NO_WORKERS
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.exceeded_limits import ExceededLimit
 
-WINDOWS = [64, 65, 100, 127, 128, 200, 256, 511, 512, 4096]
+CHUNKS = [64, 65, 100, 127, 128, 200, 256, 511, 512, 4096]
 
 
 def builder(generation: Generation = Generation.CURRENT) -> TraceBuilder:
@@ -35,25 +35,25 @@ def builder(generation: Generation = Generation.CURRENT) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(
-    ("window_bytes", "framing", "indent", "generation"), pairwise(WINDOWS, Framing, [None, 0, 2], Generation)
+    ("chunk_bytes", "framing", "indent", "generation"), pairwise(CHUNKS, Framing, [None, 0, 2], Generation)
 )
-def test_every_framing_reads_the_same_through_any_window(
-    window_bytes: int, framing: Framing, indent: int | None, generation: Generation
+def test_every_framing_reads_the_same_through_any_chunk(
+    chunk_bytes: int, framing: Framing, indent: int | None, generation: Generation
 ) -> None:
     content = builder(generation).text(framing=framing, indent=indent)
-    assert read(content, window_bytes).events == expected(content)
+    assert read(content, chunk_bytes).events == expected(content)
 
 
 @pytest.mark.parametrize("framing", [Framing.OBJECT, Framing.METADATA_LAST])
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Framing, window_bytes: int) -> None:
-    members = read(builder().text(framing=framing), window_bytes).summary
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Framing, chunk_bytes: int) -> None:
+    members = read(builder().text(framing=framing), chunk_bytes).summary
     assert members.members["deviceProperties"][0]["name"] == "Tesla V100-DGXS-32GB"
     assert members.has_events
     assert not members.truncated
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
 @pytest.mark.parametrize(
     "name",
     [
@@ -69,42 +69,42 @@ def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Fra
         "\u00e9\u2028 }, { \U0001f600",
     ],
 )
-def test_a_boundary_inside_a_name_does_not_split_the_event(name: str, window_bytes: int) -> None:
+def test_a_boundary_inside_a_name_does_not_split_the_event(name: str, chunk_bytes: int) -> None:
     content = TraceBuilder().op("first", 0, 1).op(name, 1, 2).op("last", 2, 3).text()
-    assert read(content, window_bytes).names == ["first", name, "last"]
+    assert read(content, chunk_bytes).names == ["first", name, "last"]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_lists_of_objects_inside_arguments_are_no_events(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_lists_of_objects_inside_arguments_are_no_events(chunk_bytes: int) -> None:
     inner = [{"name": "inner", "ph": "X"}, {"name": "inner", "deep": [{"a": 1}, {"b": [{}, {}]}]}]
     content = TraceBuilder().event(ph="X", name="outer", ts=1, args={"list": inner}).op("last", 2, 3).text()
-    assert read(content, window_bytes).names == ["outer", "last"]
+    assert read(content, chunk_bytes).names == ["outer", "last"]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_trace_events_inside_another_member_are_not_the_events(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_trace_events_inside_another_member_are_not_the_events(chunk_bytes: int) -> None:
     content = TraceBuilder().member("nested", {"traceEvents": [{"name": "not this"}, {}]}).op("this", 0, 1).text()
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.names == ["this"]
     assert result.summary.members["nested"] == {"traceEvents": [{"name": "not this"}, {}]}
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_trace_events_that_are_no_list_are_a_member_like_any_other(window_bytes: int) -> None:
-    result = read(b'{"traceEvents": null, "traceEvents": [{"ph": "X", "name": "this"}]}', window_bytes)
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_trace_events_that_are_no_list_are_a_member_like_any_other(chunk_bytes: int) -> None:
+    result = read(b'{"traceEvents": null, "traceEvents": [{"ph": "X", "name": "this"}]}', chunk_bytes)
     assert result.names == ["this"]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_the_last_of_two_members_with_one_key_wins(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_the_last_of_two_members_with_one_key_wins(chunk_bytes: int) -> None:
     content = b'{"schemaVersion": 1, "schemaVersion": 2, "traceEvents": [{"name": "a"}], "schemaVersion": 3}'
-    assert read(content, window_bytes).summary.members == {"schemaVersion": 3}
+    assert read(content, chunk_bytes).summary.members == {"schemaVersion": 3}
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_the_events_of_two_lists_of_them_are_read(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_the_events_of_two_lists_of_them_are_read(chunk_bytes: int) -> None:
     content = b'{"traceEvents": [{"ph": "X", "name": "a"}], "b": 1, "traceEvents": [{"ph": "X", "name": "c"}], "d": 2}'
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.names == ["a", "c"]
     assert result.summary.members == {"b": 1, "d": 2}
 
@@ -121,9 +121,9 @@ def test_no_events_are_no_damage(content: bytes) -> None:
     assert not result.summary.truncated
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_a_byte_order_mark_is_skipped(window_bytes: int) -> None:
-    assert read(b"\xef\xbb\xbf" + builder().text(), window_bytes).events == expected(builder().text())
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_a_byte_order_mark_is_skipped(chunk_bytes: int) -> None:
+    assert read(b"\xef\xbb\xbf" + builder().text(), chunk_bytes).events == expected(builder().text())
 
 
 @pytest.mark.parametrize("separator", [b",", b" , ", b",\n\n", b"\r\n\t,\r\n"])
@@ -132,20 +132,20 @@ def test_any_white_space_may_stand_between_events(separator: bytes) -> None:
     assert read(b"[" + events + b"]").names == [str(number) for number in range(50)]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_an_array_that_was_never_closed_is_complete_but_for_its_end(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+def test_an_array_that_was_never_closed_is_complete_but_for_its_end(chunk_bytes: int) -> None:
     content = builder().text(framing=Framing.ARRAY)
-    result = read(content[:-1], window_bytes)
+    result = read(content[:-1], chunk_bytes)
     assert result.events == expected(content)
     assert result.summary.truncated
 
 
-def test_an_event_larger_than_the_window_is_read() -> None:
+def test_an_event_larger_than_the_chunk_is_read() -> None:
     long = "x" * 100_000
     assert read(TraceBuilder().op(long, 0, 1).op("last", 1, 2).text()).names == [long, "last"]
 
 
-def test_metadata_larger_than_the_window_are_read() -> None:
+def test_metadata_larger_than_the_chunk_are_read() -> None:
     content = TraceBuilder().member("INFO", ["log line, {}"] * 5_000).op("this", 0, 1).text()
     result = read(content)
     assert result.names == ["this"]
@@ -180,18 +180,18 @@ EVENTS = st.fixed_dictionaries(
     members=st.dictionaries(st.sampled_from(["a", "b"]), JSON_VALUES),
     indent=st.none() | st.integers(0, 5),
     separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " :\t"), (",\r\n   ", ":")]),
-    window_bytes=st.integers(16, 700),
+    chunk_bytes=st.integers(16, 700),
 )
-def test_any_trace_reads_the_same_through_any_window(
+def test_any_trace_reads_the_same_through_any_chunk(
     events: list[dict[str, Any]],
     members: dict[str, Any],
     indent: int | None,
     separators: tuple[str, str],
-    window_bytes: int,
+    chunk_bytes: int,
 ) -> None:
     document = {**members, "traceEvents": events, "end": 1}
     content = json.dumps(document, indent=indent, separators=separators, ensure_ascii=False).encode()
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.events == expected(content)
     assert result.summary.members == {**members, "end": 1}
     assert not result.summary.truncated
@@ -206,24 +206,24 @@ def several_devices(device_count: int) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(
-    ("window_bytes", "indent", "device_count"), pairwise([*WINDOWS, 1 << 20], [None, 0, 2, -1], [2, 3, 30])
+    ("chunk_bytes", "indent", "device_count"), pairwise([*CHUNKS, 1 << 20], [None, 0, 2, -1], [2, 3, 30])
 )
 def test_a_list_of_devices_behind_the_events_is_no_part_of_them(
-    device_count: int, indent: int | None, window_bytes: int
+    device_count: int, indent: int | None, chunk_bytes: int
 ) -> None:
     content = several_devices(device_count).text(framing=Framing.METADATA_LAST, indent=indent)
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.events == expected(content)
     assert [device["id"] for device in result.summary.members["deviceProperties"]] == list(range(device_count))
     assert result.summary.members["distributedInfo"]["world_size"] == 2
     assert (result.summary.dropped, result.summary.repaired, result.summary.truncated) == (0, 0, False)
 
 
-@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
-def test_two_lists_of_several_events_are_read_whole(window_bytes: int) -> None:
+@pytest.mark.parametrize("chunk_bytes", [*CHUNKS, 1 << 20])
+def test_two_lists_of_several_events_are_read_whole(chunk_bytes: int) -> None:
     events = b", ".join(b'{"ph": "X", "name": "%d"}' % number for number in range(5))
     content = b'{"traceEvents": [' + events + b'], "b": [{"id": 0}, {"id": 1}], "traceEvents": [' + events + b"]}"
-    result = read(content, window_bytes)
+    result = read(content, chunk_bytes)
     assert result.names == ["0", "1", "2", "3", "4"] * 2
     assert result.summary.dropped == 0
 
