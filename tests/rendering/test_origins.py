@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.build_report import one_recording, origins
 from tests.rendering.formatted import every, summary
 from tests.rendering.reading import Page, markdown_page
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Location
 from traceadvisor.model.location import Frame
-from traceadvisor.model.origins import StackRow
-from traceadvisor.rendering.document.blocks import plain
+from traceadvisor.model.origins import OtherOrigins, StackRow
+from traceadvisor.rendering.charts.drawing import Chart, Part
+from traceadvisor.rendering.charts.icicle import icicle
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.origins import (
     OTHER,
-    category_folds,
     finding_fold,
     frame_words,
     location_words,
@@ -46,14 +48,15 @@ def test_an_installed_library_is_named_without_its_folder() -> None:
     assert frame_words(Frame("sleep")) == "sleep"
 
 
-def test_each_table_ends_with_all_others_and_sums_to_one() -> None:
+def test_each_view_of_a_finding_ends_with_all_others_and_sums_to_one() -> None:
     view = finding_fold(origins(60_000_000, 5))
     assert view is not None
-    assert [table.columns[0].title for table in every(Table, [view])] == ["Operator", "Module", "Python stack"]
-    for table in every(Table, [view]):
-        assert [row[0].text for row in table.rows][-1] == OTHER
-        assert [row[3].text for row in table.rows] == ["50.0%", "33.3%", "16.7%"]
-        assert [row[2].text for row in table.rows] == ["30.0 ms", "20.0 ms", "10.0 ms"]
+    (table,) = every(Table, [view])
+    for by in ("operator", "module", "line"):
+        rows = [row for row in table.rows if row[1].text == by]
+        assert rows[-1][0].text == OTHER
+        assert [row[4].text for row in rows] == ["50.0%", "33.3%", "16.7%"]
+        assert [row[3].text for row in rows] == ["30.0 ms", "20.0 ms", "10.0 ms"]
 
 
 def test_the_row_of_all_others_is_left_out_where_it_is_empty() -> None:
@@ -66,12 +69,67 @@ def test_the_row_of_all_others_is_left_out_where_it_is_empty() -> None:
     assert [row[0].text for row in table.rows] == ["aten::conv2d"]
 
 
-def test_categories_are_shown_largest_first_and_tiny_ones_not_at_all() -> None:
+def chart() -> Chart:
+    drawn = icicle(one_recording().recordings[0], "x")
+    assert drawn is not None
+    return drawn
+
+
+def named(title: str, drawn: Chart) -> list[Part]:
+    """The parts of a row of the icicle."""
+    (label,) = (label for label in drawn.labels if label.text == title)
+    tops = sorted(float(one.y) for one in drawn.labels)
+    below = next((top for top in tops if top > float(label.y)), float("inf"))
+    return [part for part in drawn.parts if float(label.y) < float(part.box[1]) < below]
+
+
+def ends(part: Part) -> tuple[float, float]:
+    left, width = float(part.box[0][:-1]), float(part.box[2][:-1])
+    return left, left + width
+
+
+def test_the_icicle_has_the_categories_largest_first_and_tiny_ones_not_at_all() -> None:
     (recording,) = one_recording().recordings
-    titles = [plain(view.title) for view in category_folds(recording)]
-    assert titles[0].startswith("Kernels: 98.6 ms per step, mostly aten::conv2d (50.0%)")
-    assert not any(title.startswith("Other copies") for title in titles)
+    parts = named("Category", chart())
+    lengths = [ends(part)[1] - ends(part)[0] for part in parts]
+    assert parts[0].label == "Kernels"
+    assert lengths == sorted(lengths, reverse=True)
+    assert "Other copies" not in [part.label for part in parts]
     assert Category.OTHER_COPY in recording.origins
+
+
+def test_each_row_of_the_icicle_divides_its_category() -> None:
+    drawn = chart()
+    for category in named("Category", drawn):
+        start, end = ends(category)
+        if end - start < 10:
+            continue
+        for title in ("Operator", "Module", "Line of your code"):
+            inside = [ends(part) for part in named(title, drawn) if part.paint is category.paint]
+            assert all(start - 0.02 <= left < right <= end + 0.02 for left, right in inside)
+            assert sum(right - left for left, right in inside) == pytest.approx(end - start, rel=0.2)
+
+
+def test_lines_with_the_same_caller_stand_below_it() -> None:
+    whole = origins(60_000_000, 5)
+    inner = Location("model.py", 3, "forward")
+    rows = tuple(StackRow(LINE, None, one, None, 50_000_000, 1) for one in (inner, None, LATER))
+    stacks = replace(whole.stacks, rows=rows, other=OtherOrigins(150_000_000, 1)) if whole.stacks else None
+    (recording,) = one_recording().recordings
+    drawn = icicle(replace(recording, origins={Category.KERNEL: replace(whole, stacks=stacks)}), "x")
+    assert drawn is not None
+    caller = next(part for part in named("Line of your code", drawn) if part.label == "train.py:12")
+    inside = named("Line inside it", drawn)
+    assert ends(caller) == (0, 50)
+    assert [part.label for part in inside] == ["model.py:3", "train.py:15"]
+    assert all(ends(part)[1] <= 50.01 for part in inside)
+
+
+def test_the_table_of_the_icicle_has_the_largest_part_of_all_categories_first() -> None:
+    table = chart().data
+    assert [cell.text for cell in table.rows[0][:3]] == ["aten::conv2d", "Kernels", "operator"]
+    values = [float(row[4].value or 0) for row in table.rows]
+    assert values == sorted(values, reverse=True)
 
 
 def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> None:

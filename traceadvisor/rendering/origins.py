@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from traceadvisor.frozen import frozen
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.location import MODULE, CodePlace, Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
-from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.document.blocks import Fold, FoldLook
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, sorted_by, titled
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 OTHER = "All others"
-LEAST_SHARE = 0.005
-"""Smallest share of the step of a category on the page; the JSON report has all."""
+LEAST_SHARE, LEAST_ROW = 0.005, 0.001
+"""Smallest shares of the step of a category and of a row on the page; the JSON report has all."""
 
+OPEN_ROWS = 8
 LONGEST_NAME = 160
 """Characters of an operator, module or place in a table."""
 
@@ -46,24 +48,86 @@ def frame_words(frame: Frame) -> str:
     return f"{_INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
 
 
-def category_folds(recording: Recording) -> Iterator[Fold]:
-    """One part for each category that takes a noticeable share of the step, largest first."""
-    whole_ns = sum(origins.total_ns for origins in recording.origins.values())
-    largest_first = sorted(recording.origins.items(), key=lambda item: -item[1].total_ns)
-    for category, origins in largest_first:
-        if origins.total_ns < LEAST_SHARE * whole_ns:
-            return
-        of_step = f"{CATEGORY[category]}: {duration(origins.total_ns / origins.step_count)} per step"
-        title = _with_main(of_step, origins)
-        yield Fold(title, tuple(_tables(origins)), look=FoldLook.ORIGIN, paint=PAINTS[category])
+def largest_first(recording: Recording) -> list[tuple[Category, Origins]]:
+    """The categories that take a noticeable share of the step, with their origins."""
+    least_ns = LEAST_SHARE * sum(origins.total_ns for origins in recording.origins.values())
+    noticeable = (item for item in recording.origins.items() if item[1].total_ns > least_ns)
+    return sorted(noticeable, key=lambda item: -item[1].total_ns)
+
+
+@frozen
+class OriginPart:
+    """A part of some time; those of one view sum to the whole."""
+
+    view: str
+    path: tuple[str, ...]
+    """Names, outermost first; empty where one is not known."""
+
+    cell: Cell
+    row: OriginRow | StackRow | OtherOrigins
+
+
+LEVELS = {
+    "operator": ("Operator",),
+    "module": ("Module",),
+    "line": ("Line of your code", "Line inside it", "Function that takes the time"),
+}
+"""What the names of a path are, for each view."""
+
+
+def origin_parts(origins: Origins) -> Iterator[OriginPart]:
+    """The same time by operator, and by module and by line if these were recorded."""
+    for view, table in (("operator", origins.operators), ("module", origins.modules)):
+        if table and (view == "operator" or any(row.name is not None for row in table.rows)):
+            for row in table.rows:
+                outside = f"outside {view}s"
+                cell = Cell(outside) if row.name is None else _code(row.name)
+                yield OriginPart(view, (row.name or outside,), cell, row)
+            yield from _others(view, table.other)
+    if origins.stacks:
+        for stack in origins.stacks.rows:
+            yield OriginPart("line", _path(stack), place_cell(stack), stack)
+        yield from _others("line", origins.stacks.other)
+
+
+def _others(view: str, other: OtherOrigins) -> Iterator[OriginPart]:
+    if other.total_ns:
+        yield OriginPart(view, (OTHER,), Cell(OTHER), other)
+
+
+def _path(place: StackRow) -> tuple[str, ...]:
+    owner = _owner_words(place)
+    if place.line is None or place.until:
+        return user_words(place) or owner or _NO_FRAME, "", owner if place.line else ""
+    return location_words(place.line), location_words(place.inner) if place.inner else "", owner
+
+
+def origins_table(recording: Recording) -> Table:
+    """The parts of all categories, the largest first."""
+    columns = titled("Origin", "Category", "By", "Count per step", "Time per step", "Share", words=("Category", "By"))
+    parts = [(CATEGORY[category], part) for category, one in largest_first(recording) for part in origin_parts(one)]
+    parts.sort(key=lambda item: -item[1].row.total_ns)
+    whole_ns = sum(one.total_ns for one in recording.origins.values())
+    steps = max((one.step_count for one in recording.origins.values()), default=1)
+    rows = [
+        (part.cell, *cells(name, part.view), *_figures(part.row, whole_ns, steps))
+        for name, part in parts
+        if part.row.total_ns >= LEAST_ROW * whole_ns
+    ]
+    return Table("Origins of the step's time", columns, tuple(rows), OPEN_ROWS, Layout.WIDE, is_sortable=True)
 
 
 def finding_fold(origins: Origins | None) -> Fold | None:
     """The origins of the time of a finding; None if it claims none."""
     if origins is None:
         return None
-    title = _with_main("Where this time comes from", origins, sign=": ")
-    return Fold(title, tuple(_tables(origins)), look=FoldLook.ORIGIN)
+    named = next((row for row in origins.operators.rows if row.name is not None), None)
+    mostly = "" if named is None else f": {_with_share(named.name or '', named, origins)}"
+    columns = titled("Origin", "By", "Count per step", "Time per step", "Share", words=("By",))
+    figures = (origins.total_ns, origins.step_count)
+    rows = ((part.cell, Cell(part.view), *_figures(part.row, *figures)) for part in origin_parts(origins))
+    table = Table("Origins of this time", columns, tuple(rows), is_sortable=True)
+    return Fold(f"Where this time comes from{mostly}", (table,), look=FoldLook.ORIGIN)
 
 
 def origin_phrase(origins: Origins | None) -> str | None:
@@ -111,48 +175,16 @@ def place_cell(place: CodePlace, without_user: str | None = None) -> Cell:
     return Cell(without_user or _NO_FRAME)
 
 
-def _with_main(title: str, origins: Origins, sign: str = ", mostly ") -> str:
-    named = next((row for row in origins.operators.rows if row.name is not None), None)
-    return title if named is None else f"{title}{sign}{_with_share(named.name or '', named, origins)}"
-
-
 def _with_share(name: str, row: OriginRow | StackRow, origins: Origins) -> str:
     return f"{clipped_inside(name, LONGEST_PHRASE)} ({percent(row.total_ns / origins.total_ns)})"
 
 
-def _tables(origins: Origins) -> Iterator[Table]:
-    yield _table("Operator", origins, map(_operator, origins.operators.rows), origins.operators.other)
-    if origins.modules and any(row.name is not None for row in origins.modules.rows):
-        yield _table("Module", origins, map(_module, origins.modules.rows), origins.modules.other)
-    if stacks := origins.stacks:
-        yield _table("Python stack", origins, ((place_cell(row), row) for row in stacks.rows), stacks.other)
-
-
-def _table(
-    title: str, origins: Origins, rows: Iterable[tuple[Cell, OriginRow | StackRow]], other: OtherOrigins
-) -> Table:
-    columns = (Column(title, numeric=False), Column("Count per step"), Column("Time per step"), Column("Share"))
-    listed: list[tuple[Cell, OriginRow | StackRow | OtherOrigins]] = [*rows]
-    if other.total_ns:
-        listed.append((Cell(OTHER), other))
-    return Table(f"Origin by {title.lower()}", columns, tuple((cell, *_figures(row, origins)) for cell, row in listed))
-
-
-def _figures(row: OriginRow | StackRow | OtherOrigins, origins: Origins) -> tuple[Cell, ...]:
-    share = row.total_ns / origins.total_ns
+def _figures(row: OriginRow | StackRow | OtherOrigins, whole_ns: int, steps: int) -> tuple[Cell, ...]:
     return (
-        Cell(count(row.count / origins.step_count)),
-        Cell(duration(row.total_ns / origins.step_count)),
-        Cell(percent(share)),
+        sorted_by(count(row.count / steps), row.count),
+        sorted_by(duration(row.total_ns / steps), row.total_ns),
+        sorted_by(percent(row.total_ns / whole_ns), row.total_ns),
     )
-
-
-def _operator(row: OriginRow) -> tuple[Cell, OriginRow]:
-    return (Cell("outside operators") if row.name is None else _code(row.name)), row
-
-
-def _module(row: OriginRow) -> tuple[Cell, OriginRow]:
-    return (Cell("outside modules") if row.name is None else _code(row.name)), row
 
 
 def _code(text: str, remark: str | None = None) -> Cell:

@@ -94,6 +94,19 @@ class Label:
 
 
 @frozen
+class Part:
+    """A rectangle with a label, which is cut at its edge."""
+
+    box: tuple[str, str, str, str]
+    """Left, top, width and height; across in percent."""
+
+    paint: Paint
+    label: str
+    tip: str
+    is_faint: bool = False
+
+
+@frozen
 class LegendEntry:
     """A colour with its meaning and a figure."""
 
@@ -124,6 +137,7 @@ class Chart:
     shapes: tuple[Shape, ...] = ()
     strips: tuple[Strip, ...] = ()
     curves: tuple[Curve, ...] = ()
+    parts: tuple[Part, ...] = ()
     events: str | None = None
     """JSON from which the script of a page draws the same with each event; colours are places in the legend."""
 

@@ -73,7 +73,7 @@ class Layout(Enum):
 
 @frozen
 class Table:
-    """Columns and rows; rows after the first ``open_rows`` are folded."""
+    """Columns and rows. With ``open_rows``, those after are folded; otherwise the data of a chart are folded whole."""
 
     caption: str
     columns: tuple[Column, ...]
@@ -147,3 +147,13 @@ def measured_columns(table: Table) -> Table:
 def cells(*texts: str) -> tuple[Cell, ...]:
     """A row of plain text cells."""
     return tuple(map(Cell, texts))
+
+
+def sorted_by(text: str, value: float | None) -> Cell:
+    """A figure that the reader can sort by."""
+    return Cell(text, value=sort_key(value))
+
+
+def sort_key(value: float | None) -> str:
+    """The value for sorting, in few digits; empty if it was not measured."""
+    return "" if value is None else f"{value:.4g}"

@@ -217,7 +217,9 @@ class _Page:
         """A chart with its legend and its data."""
         caption = element("p", chart.caption, class_="quiet") if chart.caption else None
         entries = (element("li", _swatch(entry.paint), entry.label, *_bold(entry.figure)) for entry in chart.legend)
-        data = element("details", element("summary", AS_TABLE), self.table(chart.data), class_="chart-data")
+        data = self.table(chart.data)
+        if chart.data.open_rows is None:
+            data = element("details", element("summary", AS_TABLE), data, class_="chart-data")
         return element(
             "figure",
             element("figcaption", element("p", chart.title, class_="name"), caption),

@@ -86,7 +86,8 @@ def _block(block: Block) -> Iterator[str]:  # noqa: C901, PLR0912  # one case pe
         case Table():
             yield from _table(block)
         case Chart():
-            yield _details(str(escaped(block.title)), _table(block.data))
+            is_open = block.data.open_rows is not None
+            yield from _table(block.data) if is_open else [_details(str(escaped(block.title)), _table(block.data))]
         case Fold():
             yield _fold(block)
         case Group():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from traceadvisor.rendering.charts.drawing import WIDTH, Chart, Curve, Label, Line, Shape, Strip, Tone
+from traceadvisor.rendering.charts.drawing import WIDTH, Chart, Curve, Label, Line, Part, Shape, Strip, Tone
 from traceadvisor.rendering.charts.palette import SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.document.blocks import RangeBar
 from traceadvisor.rendering.writers.elements import element, joined
@@ -34,7 +34,8 @@ def drawing(chart: Chart) -> Markup:
         element("title", chart.title, id=f"{chart.id}-title"),
         element("desc", chart.description, id=f"{chart.id}-desc"),
         element("g", *_lines(line for line in chart.lines if not line.dashed), **solid),
-        canvas,
+        canvas if chart.shapes or chart.strips or chart.curves else None,
+        *map(_part, chart.parts),
         element("g", *_lines(line for line in chart.lines if line.dashed), **dashed),
         element("g", *map(_label, chart.labels), font_family=FONT, font_size="10"),
         class_="chart",
@@ -53,6 +54,35 @@ def _shape(shape: Shape) -> Markup:
     opacity = "0.4" if shape.faint else None
     tip = element("title", shape.tip) if shape.tip else None
     return element("path", tip, **_painted(shape.paint), fill="currentColor", fill_opacity=opacity, d=shape.path)
+
+
+LABELLED_SHARE = 2.5
+"""Percent of the width below which a part has no room for a letter."""
+
+
+def _part(part: Part) -> Markup:
+    left, top, width, height = part.box
+    ink = f"i-{part.paint.name}" if not part.is_faint else "plain"
+    fill = "#1b1f27" if part.is_faint else part.paint.ink_light
+    label = element("text", part.label, x="4", y="16", font_size="10", class_=ink, fill=fill)
+    return element(
+        "svg",
+        element("title", part.tip),
+        element(
+            "rect",
+            **_painted(part.paint),
+            width="100%",
+            height="100%",
+            fill="currentColor",
+            fill_opacity="0.3" if part.is_faint else None,
+        ),
+        label if float(width[:-1]) >= LABELLED_SHARE else None,
+        class_="part",
+        x=left,
+        y=top,
+        width=width,
+        height=height,
+    )
 
 
 def _strip(strip: Strip) -> Markup:

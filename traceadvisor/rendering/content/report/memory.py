@@ -12,9 +12,9 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS
 from traceadvisor.rendering.charts.trend import Subject, Trend, trend_chart
-from traceadvisor.rendering.content.report.tables import LONGEST_NAME, sorted_by
+from traceadvisor.rendering.content.report.tables import LONGEST_NAME
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, sorted_by, titled
 from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
 from traceadvisor.text.cleaning import clipped
 

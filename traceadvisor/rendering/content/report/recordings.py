@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.charts.icicle import icicle
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.content.report.findings import umbrella_groups
@@ -44,7 +46,6 @@ from traceadvisor.rendering.headline import (
     step_time,
     step_word,
 )
-from traceadvisor.rendering.origins import category_folds
 from traceadvisor.rendering.units import (
     arithmetic_rate,
     count,
@@ -86,7 +87,7 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
             "origin",
             "Where the time comes from",
             "operators, modules and Python stacks",
-            _origin(recording, with_origins=with_origins),
+            _origin(recording, number, with_origins=with_origins),
         ),
         ("whole", "The step as a whole", "GPU use and balance", _whole(report, recording)),
         ("operators", "Operators", "self and total time, by input shape and place", _operators(recording)),
@@ -107,15 +108,15 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
     )
     for name, title, about, blocks in parts:
         if inside := tuple(blocks):
-            detail = Detail.COMMENT if name == "whole" else Detail.PAGE
+            detail = {"whole": Detail.COMMENT, "origin": Detail.EXTRA}.get(name, Detail.PAGE)
             anchor, is_open = f"recording-{number}-{name}", name == "trace" and number == 1
             yield Fold(title, inside, about, anchor, FoldLook.SECTION, detail, is_open=is_open)
 
 
 ORIGINS = (
-    "GPU time belongs to the code that launched it, idle time to what the CPU runs then. The rows of a table sum to "
-    "the time of its category. Counts are calls, GPU operations or gaps. The JSON report also has categories below "
-    "0.5% of the step."
+    "GPU time belongs to the code that launched it, idle time to what the CPU runs then. Each row of the chart divides "
+    "the same step. Counts are calls, GPU operations or gaps. The JSON report also has categories below 0.5% of the "
+    "step, and rows below 0.1%."
 )
 OVERLAPS = (
     "Only the exposed part of an operation makes the step longer; the overlapped part does not. Times are means per "
@@ -161,10 +162,10 @@ def _trace(report: Report, recording: Recording, number: int) -> Iterator[Block]
         yield chart
 
 
-def _origin(recording: Recording, *, with_origins: bool) -> Iterator[Block]:
-    if with_origins and (folds := tuple(category_folds(recording))):
+def _origin(recording: Recording, number: int, *, with_origins: bool) -> Iterator[Block]:
+    if with_origins and (chart := icicle(recording, f"recording-{number}-origins")):
         yield Prose(ORIGINS, Tone.QUIET)
-        yield from folds
+        yield replace(chart, detail=Detail.EXTRA)
     if table := overlap_table(recording):
         yield Group(table.caption, (Prose(OVERLAPS, Tone.QUIET), table))
 

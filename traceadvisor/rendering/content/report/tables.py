@@ -10,7 +10,17 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, ModuleRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.document.table import Cell, Layout, More, Table, cells, measured_columns, titled
+from traceadvisor.rendering.document.table import (
+    Cell,
+    Layout,
+    More,
+    Table,
+    cells,
+    measured_columns,
+    sort_key,
+    sorted_by,
+    titled,
+)
 from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, rate, ratio, size
 from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
@@ -121,7 +131,7 @@ def _kernel(row: KernelRow) -> tuple[Cell, ...]:
         Cell(
             percent(row.share_of_kernel_time),
             bar=across(min(1.0, row.share_of_kernel_time)),
-            value=_number(row.share_of_kernel_time),
+            value=sort_key(row.share_of_kernel_time),
         ),
         sorted_by(duration(row.shortest_ns), row.shortest_ns),
         sorted_by(duration(None if row.shortest_ns is None else row.mean_ns), row.mean_ns),
@@ -174,16 +184,6 @@ def _module(row: ModuleRow) -> tuple[Cell, ...]:
         sorted_by(duration(row.host_ns_per_step), row.host_ns_per_step),
         sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
     )
-
-
-def sorted_by(text: str, value: float | None) -> Cell:
-    """A figure that the reader can sort by."""
-    return Cell(text, value=_number(value))
-
-
-def _number(value: float | None) -> str:
-    """The value for sorting, in few digits; empty if it was not measured."""
-    return "" if value is None else f"{value:.4g}"
 
 
 def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:

@@ -24,7 +24,7 @@ LONGEST_NAME = 90
 
 LONGEST_TITLE = 48
 
-MOST_EVENTS = 12_000
+MOST_EVENTS = 10_000
 """Events of the trace of a single recording; each takes about 16 bytes of the page."""
 
 MOST_EVENTS_EACH = 2_500
