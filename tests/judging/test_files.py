@@ -18,8 +18,9 @@ from traceadvisor import api
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.judging import files as judging
+from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.files import JudgedFile, NamedFile, judge_files, paying_processes
-from traceadvisor.model.findings import Clear, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, RuleMeta, Skipped, Unit
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
@@ -203,3 +204,13 @@ def test_any_thread_can_load(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         report = pool.submit(api.load, first, second, processes=2).result()
     assert [one.worker for one in report.recordings] == ["a", "b"]
+
+
+def test_what_rules_say_of_many_recordings_alike_is_in_memory_once(tmp_path: Path) -> None:
+    files = _files(*(_record(tmp_path / f"{number}.pt.trace.json") for number in range(2)))
+    found = judge_files(files, all_rules(), lambda *_: None, processes=2)
+    first, second = (one.judgements[0].outcomes for one in found if isinstance(one, JudgedFile))
+
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if isinstance(a.outcome, Skipped)]
+    assert len(pairs) > 20
+    assert all(a.rule is b.rule and a.outcome is b.outcome for a, b in pairs)

@@ -63,8 +63,9 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     description = Description(facts, aside)
     rules = tuple(catalogue if catalogue is not None else all_rules())
     lawful = [lawful_outcome(rule, facts) for rule in rules]
+    ids = (facts.recording_id,)
     outcomes = tuple(
-        Judged(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, outcome))
+        Judged(rule.meta, ids, with_fix_replayed(rule, facts, outcome))
         for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
     in_order, replayed = ranked(facts, rules, outcomes)

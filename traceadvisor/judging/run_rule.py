@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Integral, Real
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.errors import named
@@ -34,6 +34,8 @@ from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
 
+T = TypeVar("T")
+
 
 @frozen(eq=False)
 class Judged:
@@ -42,6 +44,20 @@ class Judged:
     rule: RuleMeta
     recording_ids: tuple[str, ...]
     outcome: RuleOutcome
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent from another process, it shares what is equal: most rules say the same of most recordings."""
+        return _received, (self.rule, self.recording_ids, self.outcome)
+
+
+@lru_cache(1 << 12)
+def _one(part: T) -> T:
+    """The same object for equal ones."""
+    return part
+
+
+def _received(rule: RuleMeta, recording_ids: tuple[str, ...], outcome: RuleOutcome) -> Judged:
+    return Judged(_one(rule), recording_ids, outcome if isinstance(outcome, Found) else _one(outcome))
 
 
 ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."

@@ -6,10 +6,11 @@ An object that can have several types names its own in ``status``. What JSON has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum, IntFlag
 from functools import cache, partial, reduce, singledispatch
+from io import BytesIO
 from math import nan
 from operator import attrgetter, or_
 from pathlib import Path
@@ -80,10 +81,17 @@ def _same(value: Any) -> Any:
 @singledispatch
 def written(value: Any) -> Any:
     """A value of the model as objects, lists, texts and numbers."""
+    tag = {TAG: TAGS[type(value)]} if type(value) in TAGS else {}
+    return tag | {name: written(part) for name, part in _parts(value)}
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """The fields that are in the document, but for those with their default."""
     kind: Any = type(value)
-    parts = ((name, getattr(value, name), default) for name, (_, default) in members(kind).items())
-    tag = {TAG: TAGS[type(value)]} if kind in TAGS else {}
-    return tag | {name: written(part) for name, part, default in parts if not _is_same(part, default)}
+    for name, (_, default) in members(kind).items():
+        part = getattr(value, name)
+        if not _is_same(part, default):
+            yield name, part
 
 
 written.register(NoneType, _same)
@@ -114,7 +122,11 @@ def _longest(spans: SpanSet) -> list[list[int]]:
 
 def encoded(value: object, **first: str) -> bytes:
     """A value of the model as JSON; further keys stand before its own."""
-    return "".join(_laid_out(first | written(value), "")).encode() + b"\n"
+    named = {name: part if _is_long(part) else written(part) for name, part in _parts(value)}
+    document = BytesIO()  # whose value is no copy
+    document.writelines(piece.encode() for piece in _laid_out(first | named, ""))
+    document.write(b"\n")
+    return document.getvalue()
 
 
 def decoded(kind: type[T], document: object) -> T:
@@ -232,18 +244,28 @@ def _key(key: object) -> str:
     return str(key)
 
 
+def _is_long(part: object) -> bool:
+    """Whether it holds so many objects that they are better written one at a time: the recordings of a large folder."""
+    return isinstance(part, tuple) and len(part) >= LINE_WIDTH and is_dataclass(part[0])
+
+
 def _laid_out(value: Any, indent: str) -> Iterator[str]:
-    """The JSON in lines: what is short, or holds no objects, stands on one line."""
-    line = msgspec.json.encode(value).decode()
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(line) + len(indent) <= LINE_WIDTH or not any(isinstance(part, dict | list) for part in inner):
-        yield line
-        return
-    deeper = f"{indent} "
-    first, last = "{}" if isinstance(value, dict) else "[]"
+    """The JSON in lines: what is short, or holds no objects, stands on one line. A tuple is still to be written."""
     named = isinstance(value, dict)
+    if type(value) is tuple:
+        parts: Iterable[Any] = map(written, value)
+    else:
+        inner = value.values() if named else value if isinstance(value, list) else ()
+        is_flat = not any(isinstance(part, dict | list | tuple) for part in inner)
+        line = "" if any(type(part) is tuple for part in inner) else msgspec.json.encode(value).decode()
+        if is_flat or 0 < len(line) <= LINE_WIDTH - len(indent):
+            yield line
+            return
+        parts = value.items() if named else value
+    deeper = f"{indent} "
+    first, last = "{}" if named else "[]"
     yield first
-    for place, part in enumerate(value.items() if isinstance(value, dict) else value):
+    for place, part in enumerate(parts):
         yield f"{',' if place else ''}\n{deeper}"
         if named:
             yield msgspec.json.encode(part[0]).decode() + ":"

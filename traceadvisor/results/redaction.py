@@ -97,7 +97,10 @@ def _rounded(value: object) -> object:
     """Whole nanoseconds: less is no part of any measurement, and a report that is read back has the same figures."""
     if isinstance(value, float) and abs(value) < EXACT:
         return round(value)
-    return {key: _rounded(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    parts = {key: _rounded(part) for key, part in value.items()}
+    return parts if any(map(is_not, parts.values(), value.values())) else value
 
 
 @cache

@@ -228,11 +228,17 @@ class _Apart:
 
 
 class _Message:
-    """A value to send, with its arrays as they lie in memory."""
+    """A value to send, with its large arrays as they lie in memory: each costs the receiver two objects."""
 
     def __init__(self, value: object) -> None:
         arrays: list[PickleBuffer] = []
-        pickled = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+
+        def is_small(array: PickleBuffer) -> bool:
+            if is_large := array.raw().nbytes >= SMALL_BYTES:
+                arrays.append(array)
+            return not is_large
+
+        pickled = pickle.dumps(value, protocol=5, buffer_callback=is_small)
         self._views = [array.raw() for array in arrays]
         self._head = _Apart(pickled, tuple(view.nbytes for view in self._views))
         self.size_bytes = len(pickled) + sum(self._head.sizes_bytes)

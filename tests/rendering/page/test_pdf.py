@@ -1,7 +1,9 @@
 import io
+import re
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +18,9 @@ from tests.rendering.formatted import paper
 from tests.shared import CHECKOUT
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.writers import pdf
+from traceadvisor.rendering.writers.html import page
 
 makes_a_pdf = pytest.mark.usefixtures("pango")
 
@@ -51,6 +55,18 @@ def test_a_recording_without_a_device_is_drawn(drawn: Draw) -> None:
 @makes_a_pdf
 def test_an_unreadable_input_makes_a_document_too(drawn: Draw) -> None:
     assert "The file holds no events." in drawn(nothing_readable).text
+
+
+def test_a_document_whose_layout_would_take_long_is_cut_and_says_so() -> None:
+    report = three_recordings()
+    few, many = (replace(report, findings=(report.findings * 400)[:count]) for count in (4, 400))
+    whole = page(report_document(many), for_paper=True)
+
+    html = pdf.paper_page(report_document(many))
+
+    assert html.count("<") <= pdf.MOST_TAGS < whole.count("<")
+    assert re.search(r"And 3\d\d more findings in the full report\.", html)
+    assert pdf.paper_page(report_document(few)) == page(report_document(few), for_paper=True)
 
 
 @makes_a_pdf
@@ -129,7 +145,9 @@ FFI.dlopen = refuse
 from tests.build_report import one_recording
 from traceadvisor.errors import PdfUnavailableError
 from tests.rendering.formatted import paper
+from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.writers import pdf
+from traceadvisor.rendering.writers.html import page
 try:
     paper(one_recording())
 except PdfUnavailableError:
