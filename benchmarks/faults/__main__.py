@@ -1,20 +1,25 @@
 """Capture each training with a planted fault, and compare the report with the truth.
 
-    python -m benchmarks.faults [NAME]... [--captures 5] [--rounds 2] [--keep DIR] [--write busy|quiet]
+    python -m benchmarks.faults [NAME]... [--captures 5] [--rounds 3] [--keep DIR] [--write busy|quiet]
 
 Each script in ``scripts/`` has one fault. ``# fault`` marks the lines that may be named for it, and ``--fixed`` leaves
 it out. The saving is measured without a capture, with the fault and without in turn. Where the first finding proposes a
 number of workers, that number is measured instead. ``--write`` puts the table into ``docs/validation.md``.
+
+With ``--keep``, what an earlier call captured and measured there is used again, and only judged anew: the command goes
+on where it was stopped.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -70,13 +75,19 @@ class Verdict:
     crash: str | None = None
 
 
-def captured(name: str, keep: Path | None) -> Verdict:
-    """Capture a script once, and judge the first finding."""
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(SCRIPTS / f"{name}.py", folder)
-        bundle = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=keep) if keep else folder, "bundle")
-        done = _run((sys.executable, "-m", "traceadvisor", "capture", "-o", str(bundle), f"{name}.py"), folder)
-        return Verdict(crash=done.stderr[-300:]) if done.returncode else judged(name, bundle)
+def captured(name: str, folder: Path) -> Verdict:
+    """Capture a script once, unless the folder holds that, and judge the first finding."""
+    failure = folder / "failure.txt"
+    if not folder.exists():
+        made = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        shutil.copy(SCRIPTS / f"{name}.py", made)
+        done = _run((sys.executable, "-m", "traceadvisor", "capture", "-o", "bundle", f"{name}.py"), made)
+        if done.returncode:
+            (made / failure.name).write_text(done.stderr[-300:])
+        made.rename(folder)
+    return Verdict(crash=failure.read_text()) if failure.exists() else judged(name, folder / "bundle")
 
 
 def judged(name: str, bundle: Path) -> Verdict:
@@ -114,9 +125,13 @@ def _marked(name: str) -> set[int]:
     return {number for number, line in enumerate(lines, start=1) if line.endswith(MARK)}
 
 
-def measured(name: str, change: Sequence[str], rounds: int) -> float:
+def measured(name: str, change: Sequence[str], rounds: int, folder: Path) -> float:
     """The share of the step that a change saves, by the fastest of some runs in turn: other programs delay the rest."""
-    runs = [(_step_ms(name), _step_ms(name, *change)) for _ in range(rounds)]
+    file = folder / f"{name}{'.'.join(change)}.json"
+    runs: list[tuple[float, float]] = json.loads(file.read_text()) if file.exists() else []
+    while len(runs) < rounds:
+        runs.append((_step_ms(name), _step_ms(name, *change)))
+        file.write_text(json.dumps(runs))
     before, after = (min(side) for side in zip(*runs, strict=True))
     return float(1 - after / before)
 
@@ -129,7 +144,7 @@ def _step_ms(name: str, *change: str) -> float:
     return float(found[1])
 
 
-def _run(command: Sequence[str], folder: str | None) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S, check=False)
 
 
@@ -167,26 +182,31 @@ HEADER = """\
 @click.argument("names", nargs=-1, type=click.Choice(list(CAUSES)))
 @click.option("--captures", default=5, show_default=True, help="Captures of each fault.")
 @click.option("--rounds", default=3, show_default=True, help="Runs with and without each fault.")
-@click.option("--keep", type=click.Path(exists=True, path_type=Path), help="Keep the captures in this folder.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep everything here, and use again what is here.")
 @click.option("--write", type=click.Choice(["busy", "quiet"]), help="Write the table of this machine's state.")
 def main(names: tuple[str, ...], captures: int, rounds: int, keep: Path | None, write: str | None) -> None:
     """Capture and measure."""
-    rows = []
-    for name in names or CAUSES:
-        known: dict[int | None, float] = {None: measured(name, ("--fixed",), rounds)}
-        row = Row(name, known[None], [])
-        for _ in range(captures):
-            verdict = captured(name, keep)
-            if verdict.workers not in known:
-                known[verdict.workers] = measured(name, ("--workers", str(verdict.workers)), rounds)
-            row.verdicts.append((verdict, known[verdict.workers]))
-            click.echo(f"{name}: {verdict} measured {known[verdict.workers]:.0%}", err=True)
-        rows.append(row)
-        click.echo(str(row), err=True)
+    with ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [_row(name, captures, rounds, folder) for name in names or CAUSES]
     table = "\n".join((HEADER, *map(str, rows)))
     click.echo(table)
     if write:
         _put(table, write)
+
+
+def _row(name: str, captures: int, rounds: int, folder: Path) -> Row:
+    row = Row(name, measured(name, ("--fixed",), rounds, folder), [])
+    for number in range(captures):
+        verdict = captured(name, folder / f"{name}.{number}")
+        workers = verdict.workers
+        change = ("--fixed",) if workers is None else ("--workers", str(workers))
+        saving = measured(name, change, rounds, folder)
+        row.verdicts.append((verdict, saving))
+        click.echo(f"{name}: {verdict} measured {saving:.0%}", err=True)
+    click.echo(str(row), err=True)
+    return row
 
 
 def _put(table: str, state: str) -> None:
