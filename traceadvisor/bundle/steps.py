@@ -11,6 +11,7 @@ from collections.abc import Iterator, MutableSequence
 from dataclasses import fields
 from io import StringIO
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,6 +35,7 @@ MOST = 1 << 62
 """For counts and for nanoseconds since the epoch (the year 2116): the sum of two still fits 64 bits."""
 
 _FIELDS = tuple(field.name for field in fields(TimedStep))
+_values = attrgetter(*_FIELDS)
 _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
 
 
@@ -57,8 +59,8 @@ class StepLog:
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
-        for name, column in self._columns.items():
-            column.append(getattr(step, name))
+        for column, value in zip(self._columns.values(), _values(step), strict=True):
+            column.append(value)
 
     def __len__(self) -> int:
         return len(self._columns[_FIELDS[-1]])  # the last to get a new step

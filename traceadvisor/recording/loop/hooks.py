@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -35,6 +36,7 @@ from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
+from traceadvisor.recording.loop.held_events import HeldEvents
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.script.own_code import unseen
@@ -66,6 +68,7 @@ class LoopListener:
 
     def __init__(  # noqa: PLR0913  # it connects the parts
         self,
+        events: HeldEvents,
         tracker: LoopTracker,
         loaders: LoaderRegistry,
         clocks: BatchClocks,
@@ -75,7 +78,7 @@ class LoopListener:
         stepped: Callable[[Optimizer], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        self._tracker = tracker
+        self._events, self._tracker = events, tracker
         self._loaders = loaders
         self._clocks = clocks
         self._graphs = graphs
@@ -122,7 +125,7 @@ class LoopListener:
                 self.hear_of_backward()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
-                self._tracker.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
+                self._events.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
                 if isinstance(iterator, FeedLoop):
                     self._feed = loader
                 else:
@@ -147,7 +150,7 @@ class LoopListener:
         try:
             loader = self._loaders.of(iterator)
             if outermost:
-                self._tracker.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
+                self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
                 self._feed, self._loop_start_ns = None, 0
             if not isinstance(iterator, FeedLoop):
                 self._clocks.fetch_ended(loader, got_batch=got_batch)
@@ -176,7 +179,7 @@ class LoopListener:
         while self._in_backward:
             optimizer, at_ns = self._in_backward.popleft()
             self._stepped(optimizer)
-            self._tracker.optimizer_stepped(id(optimizer), at_ns=at_ns)
+            self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
 
     def replayed(self, graph: object) -> None:
         """A CUDA graph was launched."""
@@ -188,7 +191,7 @@ class LoopListener:
             self.hear_of_backward()
             for optimizer in optimizers:
                 self._stepped(optimizer)
-                self._tracker.optimizer_stepped(id(optimizer))
+                self._events.optimizer_stepped(id(optimizer))
         except Exception as error:  # noqa: BLE001  # as above
             self._fail(error)
         if self.after_event and self.active:
@@ -198,7 +201,7 @@ class LoopListener:
         """A checkpoint was saved."""
         if self.active and threading.get_ident() == self._thread:
             try:
-                self._tracker.saved(took_ns)
+                self._events.now(partial(self._tracker.saved, took_ns))
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
 
@@ -207,7 +210,7 @@ class LoopListener:
         if self.active and threading.get_ident() == self._thread:
             try:
                 self.hear_of_backward()
-                self._tracker.step()
+                self._events.now(self._tracker.step)
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
             if self.after_event and self.active:
@@ -280,7 +283,7 @@ class Hooks:
         for base in (DataLoader, IterableDataset):
             self._hook_feeds(base)
         self._waiting = [
-            after_import(module, functools.partial(self._hook_library, module, names))
+            after_import(module, partial(self._hook_library, module, names))
             for module, names in FEEDS_OF_LIBRARIES.items()
         ]
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.forks import end_without_profiler
 from traceadvisor.recording.loop.graphs import GraphSteps
+from traceadvisor.recording.loop.held_events import MOST_STEPS, HeldEvents, LateClock
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
@@ -93,13 +95,20 @@ class LoopCapture:
         self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
         self._recorder.lost = lost
         self._window = Window(options.schedule, self._recorder, ranks)
-        self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
+        clock = LateClock()
+        self._tracker = LoopTracker(
+            self._window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
+        )
+        self._events = HeldEvents(
+            self._tracker, self._window, clock, most_steps=0 if options.stop_after_window else MOST_STEPS
+        )
         self._clocks = BatchClocks(thread, sampled=options.worker_samples)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""
         loaders, graphs = LoaderRegistry(self._iterator_found, self._seen.constructors), GraphSteps()
         self._listener = LoopListener(
+            self._events,
             self._tracker,
             loaders,
             self._clocks,
@@ -181,7 +190,7 @@ class LoopCapture:
             self._listener.active = False
             try:
                 self._listener.hear_of_backward()
-                self._tracker.finish()
+                self._events.now(self._tracker.finish)
                 self._window.finish()
             except Exception as error:  # noqa: BLE001  # the step times are still worth writing
                 self._failed(error)
@@ -220,7 +229,11 @@ class LoopCapture:
         if not self._listener.active:
             return
         try:
-            self._tracker.interrupted(end)
+            interrupted = partial(self._tracker.interrupted, end)
+            if threading.get_ident() == self._thread:
+                self._events.now(interrupted)
+            else:
+                interrupted()
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._failed(error)
 
@@ -286,7 +299,7 @@ class LoopCapture:
 
     def _iterator_dropped(self, loader: KnownLoader) -> None:
         self._iterators.pop(loader, None)
-        self._tracker.loader_left(loader)
+        self._events.loader_left(loader)
 
     def _recording_saved(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
         if not valid:

@@ -6,8 +6,9 @@ each stall, as many steps pass unrecorded as the queue can hold batches.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from enum import Enum, auto
+from enum import IntEnum, auto
 from math import ceil
 from statistics import fmean
 from typing import Protocol
@@ -115,7 +116,7 @@ def _whole_bursts(steps: int, workers: int) -> int:
     return ceil(steps / workers) * workers if workers else steps
 
 
-class _Phase(Enum):
+class _Phase(IntEnum):
     WAITING = auto()
     WARMUP = auto()
     SETTLING = auto()
@@ -165,6 +166,8 @@ class Window:
         self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
         """Duration and time in the loader of recent steps."""
         self.plan: Plan | None = None
+        self.is_late = False
+        """Whether steps are told after they were: then nothing may start."""
         self.training_steps = 0
         self._notes: list[Note] = []
 
@@ -176,7 +179,14 @@ class Window:
     @property
     def recording(self) -> bool:
         """Whether a trace is being recorded."""
-        return self._phase in {_Phase.SETTLING, _Phase.RECORDING}
+        return self._phase is _Phase.SETTLING or self._phase is _Phase.RECORDING
+
+    @property
+    def idle_steps(self) -> int:
+        """Training steps that may be told late, because nothing is to be decided in them."""
+        if self.plan is None or self._phase not in {_Phase.WAITING, _Phase.RECOVERING, _Phase.DONE}:
+            return 0
+        return sys.maxsize if self._phase is _Phase.DONE else self._left - 1
 
     @property
     def complete(self) -> bool:
@@ -341,7 +351,7 @@ class Window:
             return False
         if self._phase is _Phase.RECORDING:
             return True
-        return trains and not self._is_better_later(self.plan)
+        return trains and not self.is_late and not self._is_better_later(self.plan)
 
     def _is_better_later(self, plan: Plan) -> bool:
         """Whether a whole window fits between two long validations, but no longer before the next one."""

@@ -1,0 +1,96 @@
+"""Passes what the hooks see to the tracker, several steps at a time while no recording is due.
+
+In a step of a few milliseconds, the code and data of the tracker are no longer in the CPU's caches when it is called:
+following a step then takes several times as long as directly after another one. So events wait with their time, and
+the tracker gets them together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+
+from traceadvisor.recording.loop.tracker import LoopTracker
+from traceadvisor.recording.loop.window import Window
+
+MOST_STEPS = 32
+"""Optimizer steps that wait at most."""
+
+LONGEST_NS = 100_000_000
+"""How long they wait: a killed run loses them."""
+
+
+class LateClock:
+    """Both clocks of the tracker: of the event that it gets late, or now."""
+
+    def __init__(self) -> None:
+        self.at_ns: int | None = None
+        """When the event was; None for now."""
+
+    def steady_ns(self) -> int:
+        """Steady clock."""
+        return time.perf_counter_ns() if self.at_ns is None else self.at_ns
+
+    def wall_ns(self) -> int:
+        """Wall clock."""
+        late_ns = 0 if self.at_ns is None else time.perf_counter_ns() - self.at_ns
+        return time.time_ns() - late_ns
+
+
+class HeldEvents:
+    """The events that the tracker has yet to get. All but :meth:`loader_left` are for the training thread."""
+
+    def __init__(self, tracker: LoopTracker, window: Window, clock: LateClock, *, most_steps: int = MOST_STEPS) -> None:
+        """Prepare; ``most_steps`` is 0 if each event is to be passed on at once."""
+        self._tracker, self._window, self._clock = tracker, window, clock
+        self._most = most_steps
+        self._held: list[tuple[int, Callable[[], None]]] = []
+        self._room = 0
+        """Optimizer steps that may be held."""
+        self._due_ns = 0
+
+    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
+        """See :meth:`LoopTracker.fetch_begins`."""
+        self._tell(partial(self._tracker.fetch_begins, loader, grad=grad, loader_start_ns=loader_start_ns))
+
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
+        """See :meth:`LoopTracker.fetch_ended`."""
+        self._tell(partial(self._tracker.fetch_ended, loader, got_batch=got_batch, loader_start_ns=loader_start_ns))
+
+    def optimizer_stepped(self, optimizer: int, *, at_ns: int | None = None) -> None:
+        """See :meth:`LoopTracker.optimizer_stepped`."""
+        self._room -= 1
+        self._tell(partial(self._tracker.optimizer_stepped, optimizer, at_ns=at_ns))
+
+    def loader_left(self, loader: Hashable) -> None:
+        """See :meth:`LoopTracker.loader_left`."""
+        left = partial(self._tracker.loader_left, loader)
+        if self._held:
+            self._held.append((time.perf_counter_ns(), left))
+        else:
+            left()
+
+    def now(self, act: Callable[[], None]) -> None:
+        """Pass on what is held, then do something that must not wait."""
+        self._pass_on()
+        act()
+
+    def _tell(self, event: Callable[[], None]) -> None:
+        now_ns = time.perf_counter_ns()
+        if self._room > 0 and now_ns < self._due_ns:
+            self._held.append((now_ns, event))
+            return
+        self._pass_on()
+        event()
+        self._room, self._due_ns = min(self._most, self._window.idle_steps), now_ns + LONGEST_NS
+
+    def _pass_on(self) -> None:
+        held, self._held, self._room = self._held, [], 0
+        self._window.is_late = True
+        try:
+            for self._clock.at_ns, event in held:
+                event()
+        finally:
+            self._clock.at_ns, self._window.is_late = None, False
+
