@@ -128,7 +128,10 @@ class LayerTraining:
         self._model = nn.Sequential(*parts)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.0, momentum=0.9)
         self._rows = 1
-        cpu_s = case.step_ms / 1000 * (CPU_SHARE_WITH_DEVICE if case.has_device else 1.0)
+        self.approach(case.step_ms / 1000 * (CPU_SHARE_WITH_DEVICE if case.has_device else 1.0))
+
+    def approach(self, cpu_s: float) -> None:
+        """Make the batch so large that a step takes about this time on the CPU."""
         for _ in range(CALIBRATIONS):
             self._rows = self._nearer(cpu_s)
 

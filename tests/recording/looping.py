@@ -6,6 +6,7 @@ from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import TimedStep
 from traceadvisor.recording.loop.bounds import Reached
+from traceadvisor.recording.loop.held_events import HeldEvents, LateClock
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Ranks, Window
 
@@ -57,6 +58,7 @@ class Loop:
         prefetch: int = 2,
         stall_ns: int = 0,
         ranks: Ranks | None = None,
+        most_held: int = 0,
     ) -> None:
         self.now = 0
         self.recorder = FakeRecorder(stall_ns)
@@ -64,18 +66,20 @@ class Loop:
         self.log = StepLog()
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)
+        clock = LateClock(lambda: self.now, lambda: self.now)
         self.tracker = LoopTracker(
-            self.window, self.log, trained=self._training_found, clock=lambda: self.now, wall_clock=lambda: self.now
+            self.window, self.log, trained=self._training_found, clock=clock.steady_ns, wall_clock=clock.wall_ns
         )
+        self.events = HeldEvents(self.tracker, self.window, clock, most_steps=most_held)
 
     def _training_found(self, loader: object) -> None:
         self.trained_by.append(loader)
         self.window.settle_for(*self._queue)
 
     def fetch(self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True) -> Loop:
-        self.tracker.fetch_begins(loader, grad=grad)
+        self.events.fetch_begins(loader, grad=grad)
         self.now += 10
-        self.tracker.fetch_ended(loader, got_batch=batch)
+        self.events.fetch_ended(loader, got_batch=batch)
         return self
 
     def exhaust(self, loader: str = TRAIN, *, grad: bool = True) -> Loop:
@@ -83,7 +87,7 @@ class Loop:
 
     def optimize(self, optimizer: int = 1) -> Loop:
         self.now += 1
-        self.tracker.optimizer_stepped(optimizer)
+        self.events.optimizer_stepped(optimizer)
         return self
 
     def work(self, time: int) -> Loop:
@@ -96,7 +100,7 @@ class Loop:
         return self
 
     def finish(self) -> list[TimedStep]:
-        self.tracker.finish()
+        self.events.now(self.tracker.finish)
         self.window.finish()
         return list(self.log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -27,6 +28,7 @@ from traceadvisor.model.run import StepState, TimedBatch
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.loop import worker_clocks
+from traceadvisor.recording.loop.batch_clocks import ALL_BATCHES, SHORT_NS
 from traceadvisor.recording.loop.worker_clocks import BatchClock, CoreWait, arrived
 from traceadvisor.recording.options import CaptureOptions
 
@@ -137,6 +139,13 @@ def mean_ms(batches: tuple[TimedBatch, ...], field: str) -> float:
 
 
 # -- what they show ----------------------------------------------------------------------------------------------------
+
+
+def test_of_many_short_batches_only_some_are_timed(tmp_path: Path) -> None:
+    batches = timed(tmp_path, Slow(1000), batch_size=1)
+    assert ALL_BATCHES <= len(batches) < 1000
+    later = batches[ALL_BATCHES:]
+    assert all(after.start_ns - before.start_ns >= SHORT_NS for before, after in itertools.pairwise(later))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])

@@ -24,18 +24,20 @@ LONGEST_NS = 100_000_000
 class LateClock:
     """Both clocks of the tracker: of the event that it gets late, or now."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, steady: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.now_ns, self._wall = steady, wall
         self.at_ns: int | None = None
         """When the event was; None for now."""
 
     def steady_ns(self) -> int:
         """Steady clock."""
-        return time.perf_counter_ns() if self.at_ns is None else self.at_ns
+        return self.now_ns() if self.at_ns is None else self.at_ns
 
     def wall_ns(self) -> int:
         """Wall clock."""
-        late_ns = 0 if self.at_ns is None else time.perf_counter_ns() - self.at_ns
-        return time.time_ns() - late_ns
+        return self._wall() - (0 if self.at_ns is None else self.now_ns() - self.at_ns)
 
 
 class HeldEvents:
@@ -67,7 +69,7 @@ class HeldEvents:
         """See :meth:`LoopTracker.loader_left`."""
         left = partial(self._tracker.loader_left, loader)
         if self._held:
-            self._held.append((time.perf_counter_ns(), left))
+            self._held.append((self._clock.now_ns(), left))
         else:
             left()
 
@@ -77,7 +79,7 @@ class HeldEvents:
         act()
 
     def _tell(self, event: Callable[[], None]) -> None:
-        now_ns = time.perf_counter_ns()
+        now_ns = self._clock.now_ns()
         if self._room > 0 and now_ns < self._due_ns:
             self._held.append((now_ns, event))
             return
@@ -89,8 +91,8 @@ class HeldEvents:
         held, self._held, self._room = self._held, [], 0
         self._window.is_late = True
         try:
+            self._window.renew()
             for self._clock.at_ns, event in held:
                 event()
         finally:
             self._clock.at_ns, self._window.is_late = None, False
-

@@ -57,6 +57,8 @@ class LoaderRegistry:
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._latest: tuple[Callable[[], object], KnownLoader | None] = (lambda: None, None)
+        """The iterator that was asked for last, and its loader."""
 
     def iterated(self, loader: object, iterator: object, took_ns: int) -> None:
         """A loop over a loader or feed starts; ``took_ns`` is how long its ``__iter__`` took."""
@@ -65,15 +67,18 @@ class LoaderRegistry:
 
     def start_ns(self, iterator: object) -> int:
         """How long it took to start the loop, at its first batch; 0 when called again."""
-        return self._start_ns.pop(iterator, 0)
+        return self._start_ns.pop(iterator, 0) if self._start_ns else 0
 
     def of(self, iterator: object) -> KnownLoader:
         """The loader of an iterator. At its first batch, the calling loop of the user is looked up."""
+        if self._latest[0]() is iterator and self._latest[1]:
+            return self._latest[1]
         known = self._by_iterator.get(iterator)
         if known is None:
             known = self._find(iterator)
             self._by_iterator[iterator] = known
             self._found(iterator, known)
+        self._latest = weakref.ref(iterator), known
         return known
 
     def belongs(self, iterator: object, loader: KnownLoader) -> bool:

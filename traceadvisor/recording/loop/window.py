@@ -206,7 +206,8 @@ class Window:
     def begins(self, step: int, *, trains: bool) -> StepState:
         """A step starts; ``trains`` if it is probably a training step. Returns its state."""
         if not self._recorder.is_blocked:
-            self._renew()
+            if not self.is_late:
+                self.renew()
             self._keep_bounds()
             while self._left <= 0 and self._may_advance(trains=trains):
                 self._lengthen()
@@ -310,8 +311,8 @@ class Window:
             self._note("window-not-reached", self._not_reached())
         self._phase = _Phase.DONE
 
-    def _renew(self) -> None:
-        """Record again: a recording from before the training used a device shows only a part of it."""
+    def renew(self) -> None:
+        """Record again if need be: a recording from before the training used a device shows only a part of it."""
         if self._given_way or not self._recorder.is_outdated:
             return
         if self.recording:
