@@ -1,4 +1,4 @@
-"""Passes what the hooks see to the tracker, several steps at a time while no recording is due.
+"""Tells the tracker what the hooks noticed, several steps together while no recording is due.
 
 In a step of a few milliseconds, the code and data of the tracker are no longer in the CPU's caches when it is called:
 following a step then takes several times as long as directly after another one. So events wait with their time, and

@@ -167,7 +167,7 @@ class Window:
         """Duration and time in the loader of recent steps."""
         self.plan: Plan | None = None
         self.is_late = False
-        """Whether steps are told after they were: then nothing may start."""
+        """Whether the steps are over when they begin and end here: then nothing may start."""
         self.training_steps = 0
         self._notes: list[Note] = []
 
