@@ -1,4 +1,4 @@
-"""Events that the tracker gets late: the same steps, and the same recordings."""
+"""Events that the tracker gets late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOPS: dict[str, Callable[[Loop], Loop]] = {
 
 @pytest.mark.parametrize("wait", [0, 3, 20])
 @pytest.mark.parametrize("name", LOOPS)
-def test_steps_and_recordings_are_those_of_events_that_are_told_at_once(name: str, wait: int) -> None:
+def test_late_events_make_the_same_steps_and_recordings(name: str, wait: int) -> None:
     late, direct = (LOOPS[name](Loop(skip_first=2, wait=wait, repeat=2, most_held=most)) for most in (7, 0))
     assert late.finish() == direct.finish()
     assert late.recorder.calls == direct.recorder.calls
@@ -42,7 +42,7 @@ def test_events_do_not_wait_for_long() -> None:
     assert len(loop.log) == 3
 
 
-def test_a_device_that_comes_into_use_is_recorded_although_its_steps_were_told_late() -> None:
+def test_a_device_that_comes_into_use_is_recorded_after_late_events() -> None:
     loop = Loop(wait=0, most_held=32).steps(30)
     assert loop.recorder.calls.count("prepare") == 1
     loop.recorder.is_outdated = True
