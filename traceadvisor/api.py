@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,11 @@ from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.experiments import with_experiments
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
+from traceadvisor.judging.snapshots import judge_snapshots
 from traceadvisor.model.experiment import FILE
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings
@@ -159,7 +162,7 @@ def load(
     processes: int | None = None,
     limits: Limits | None = None,
 ) -> Report:
-    """Read and assess the recordings under some paths: trace files, captures or TensorBoard log directories.
+    """Read and assess the recordings under some paths: traces, captures, log directories, and memory snapshots.
 
     What `try` and `sweep` measured for one of the recordings is shown beside its findings, if it lies in a path, beside
     it, or is a path itself.
@@ -185,21 +188,24 @@ def load(
     limits = limits or settings.limits
     found = find_recordings(_without_experiments([Path(path) for path in paths], limits), limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
-    if not origins:
+    if not origins and not found.snapshots:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
     catalogue = read_catalogue(settings)
     chosen = catalogue.chosen(settings)
     files = _named(origins)
     outcomes = judge_files(files, chosen, progress, paying_processes(files) if processes is None else processes, limits)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-    if not judged:
+    snapshots = judge_snapshots(found.snapshots, limits)
+    memory = tuple(one for one in snapshots if isinstance(one, SnapshotFigures))
+    unread = [one for one in snapshots if isinstance(one, InputError)]
+    failures = [*(outcome for outcome in outcomes if isinstance(outcome, Exception)), *unread]
+    if not judged and not memory:
         raise failures[0]
     judgements = [judgement for file in judged for judgement in file.judgements]
-    failed = (*map(_unreadable, found.refused), *_notes(files, outcomes), *found.notes)
+    failed = (*map(_unreadable, (*found.refused, *unread)), *_notes(files, outcomes), *found.notes)
     compared = rank_notes(judgement.recording for judgement in judgements)
     health = _health(judged, (*catalogue.notes, *failed, *compared))
-    result = assess(judgements, found.source, health, chosen, catalogue.used(settings))
+    result = replace(assess(judgements, found.source, health, chosen, catalogue.used(settings)), memory=memory)
     return with_experiments(result, [Path(path) for path in paths])
 
 

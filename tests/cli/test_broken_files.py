@@ -68,7 +68,7 @@ REFUSED = {
     ),
     "no events": (b'{"schemaVersion": 1, "traceEvents": []}', "the profiler was never active", "the schedule's wait"),
     "an execution trace": (b'{"schema": "1", "pid": 1, "nodes": []}', "execution trace", "tensorboard_trace_handler"),
-    "a snapshot": (pickle.dumps({"segments": []}), "a CUDA memory snapshot", "tensorboard_trace_handler"),
+    "another pickle": (pickle.dumps({"segments": []}), "holds no segments and device_traces", "_dump_snapshot"),
     "rocprof": (b'{"rocprofiler-sdk-tool": []}', "a rocprof recording", "tensorboard_trace_handler"),
     "other JSON": (b'{"results": []}', "JSON of another kind (members: results)", "tensorboard_trace_handler"),
     "events one a line": (EVENT + b"\n" + EVENT, "one event per line", "tensorboard_trace_handler"),

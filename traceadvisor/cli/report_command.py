@@ -95,8 +95,9 @@ def command(
     """Show where the step time of a recording goes, and what to fix first.
 
     PATHS are folders written by `traceadvisor capture`, torch.profiler trace files (*.pt.trace.json, gzipped or not),
-    TensorBoard log directories with such files, or folders written by the profiler of torch_npu (*_ascend_pt). Without
-    PATHS, the newest capture in runs/ is read.
+    TensorBoard log directories with such files, folders written by the profiler of torch_npu (*_ascend_pt), or memory
+    snapshots of torch.cuda.memory._dump_snapshot (*.pickle, gzipped or not). Without PATHS, the newest capture in runs/
+    is read.
 
     Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage, or the output cannot be written; 3 input
     unreadable; 4 PDF is not available on this machine; 70 unexpected error. Formats without an error are written.

@@ -171,7 +171,9 @@ def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
     """The health of the input, with the notes of its recordings."""
     notes = (*health.notes, *(note for one in judgements for note in one.notes))
     return replace(
-        health, notes=tuple(dict.fromkeys(notes)), unusable=all(_is_unusable(one.recording) for one in judgements)
+        health,
+        notes=tuple(dict.fromkeys(notes)),
+        unusable=bool(judgements) and all(_is_unusable(one.recording) for one in judgements),
     )
 
 

@@ -30,6 +30,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.location import Location
+from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.rule_text import RuleText
@@ -51,6 +52,8 @@ class SourceKind(Enum):
     CAPTURE = "capture"
     TENSORBOARD = "tensorboard"
     TRACE = "trace"
+    SNAPSHOT = "memory_snapshot"
+    """Memory snapshots and nothing else."""
 
 
 @frozen
@@ -535,6 +538,9 @@ class Report:
 
     silenced: tuple[Silenced, ...] = ()
     """What laws took from findings."""
+
+    memory: tuple[SnapshotFigures, ...] = ()
+    """Memory snapshots among the input."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

@@ -17,7 +17,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes
+from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
 from traceadvisor.system.folders import entries_below
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import cleaned_words
@@ -44,6 +44,9 @@ class FoundRecordings:
 
     refused: tuple[InputError, ...]
     """Why a path or a capture folder was left out."""
+
+    snapshots: tuple[Path, ...] = ()
+    """Memory snapshots."""
 
     notes: tuple[HealthNote, ...] = ()
     """Which other files the folders hold; none of them was read."""
@@ -78,11 +81,17 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
         InputError: no path holds a recording; the message says what the first path holds instead.
     """
     origins: list[Origin] = []
+    snapshots: list[Path] = []
     refused: list[InputError] = []
     notes: list[HealthNote] = []
     for path in paths:
         try:
-            here, damaged, beside = _in_folder(path, limits) if path.is_dir() else ([_file(path)], [], [])
+            if not path.is_dir() and _is_snapshot(path):
+                snapshots.append(path)
+                continue
+            inside = _snapshots_in(path) if path.is_dir() else []
+            snapshots += inside
+            here, damaged, beside = _in_folder(path, limits, inside) if path.is_dir() else ([_file(path)], [], [])
         except InputError as error:
             refused.append(error)
         except OSError as error:
@@ -92,16 +101,19 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
             origins += here
             refused += damaged
             notes += beside
-    if not origins:
+    if not origins and not snapshots:
         raise refused[0]
     origins, of_jobs = joined(origins)
     notes += of_jobs
     unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
-    if any(origin.bundle for origin in origins):
+    if not origins:
+        kind = SourceKind.SNAPSHOT
+    elif any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE
     else:
         kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
-    return FoundRecordings(Source(tuple(paths), kind), tuple(_numbered(unique.values())), tuple(refused), tuple(notes))
+    numbered, known = tuple(_numbered(unique.values())), tuple({path.resolve(): path for path in snapshots}.values())
+    return FoundRecordings(Source(tuple(paths), kind), numbered, tuple(refused), known, tuple(notes))
 
 
 def _file(path: Path) -> Origin:
@@ -111,7 +123,24 @@ def _file(path: Path) -> Origin:
     return _origin(path, run="")
 
 
-def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
+_SNAPSHOT_NAME = re.compile(r".+\.(?:pickle|pkl)(?:\.gz)?\Z", re.DOTALL)
+
+
+def _snapshots_in(root: Path) -> list[Path]:
+    """Return the files of a folder that have the name and the first bytes of a memory snapshot."""
+    named = (path for path in sorted(entries_below(root)) if _SNAPSHOT_NAME.match(path.name))
+    return [path for path in named if _is_file_inside(path, root) and _is_snapshot(path, b"segments")]
+
+
+def _is_snapshot(path: Path, key: bytes = b"") -> bool:
+    """Whether a file is a pickle, and one that begins with a key."""
+    begin = _first_bytes(path, _FIRST_BYTES) if path.is_file() else None
+    return begin is not None and is_pickle(begin) and key in begin
+
+
+def _in_folder(
+    root: Path, limits: Limits, snapshots: Sequence[Path]
+) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
     """Return the recordings in a folder, why damaged captures were left out, and a note on files that are not read.
 
     Raises:
@@ -140,9 +169,15 @@ def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputErro
     files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or ascend_folder(path)]
     chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
+        if snapshots:
+            return [], [], []
         raise _no_recording(root, files, passed_over=len(everything) - len(found))
     origins = captured + [_origin(path, run=_run_of(path, root)) for path in chosen]
-    known = {*chosen, *(path for path in files if path.parent in broken)}  # each broken capture has a note of its own
+    known = {
+        *chosen,
+        *snapshots,
+        *(path for path in files if path.parent in broken),
+    }  # each broken capture has a note of its own
     unread = [path for path in files if path not in known]
     notes += [_files_not_read(root, unread, len(origins))] if unread else []
     return origins, damaged, notes

@@ -81,6 +81,11 @@ _REMEDIES = {
 }
 
 
+def is_pickle(head: bytes) -> bool:
+    """Whether a file with these first bytes is a Python pickle of protocol 2 or later, as memory snapshots are."""
+    return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
+
+
 def describe_bytes(head: bytes) -> Recognised:
     """Describe a file that is not JSON, by its first bytes."""
     if not head.strip():
@@ -88,8 +93,8 @@ def describe_bytes(head: bytes) -> Recognised:
     for magic, what, remedy in _BY_FIRST_BYTES:
         if head.startswith(magic):
             return Recognised(f"it is {what}", remedy)
-    if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5":
-        return Recognised("it is a Python pickle, for example a CUDA memory snapshot; TraceAdvisor never opens pickles")
+    if is_pickle(head):
+        return Recognised("it is a Python pickle", "Pass it by itself if it is a CUDA memory snapshot.")
     if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
         return Recognised("it is a tar archive", "Unpack it first: tar -xf FILE.")
     if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):

@@ -167,6 +167,7 @@ SOURCE_KIND = {
     SourceKind.CAPTURE: "capture by TraceAdvisor",
     SourceKind.TENSORBOARD: "TensorBoard profiler log",
     SourceKind.TRACE: "profiler trace",
+    SourceKind.SNAPSHOT: "CUDA memory snapshot",
 }
 
 STEP_STATE = {

@@ -26,7 +26,7 @@ from traceadvisor.model.memory_snapshot import MemorySnapshot
 
 MOST_LINES = 25
 MOST_BLOCKS = 10
-MOST_INSTANTS = 400
+MOST_INSTANTS = 300
 """Two per slot, as many as a chart can show."""
 
 

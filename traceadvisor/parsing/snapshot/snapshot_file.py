@@ -50,11 +50,6 @@ def read_snapshot(path: Path, limits: Limits = LIMITS) -> MemorySnapshot:
         raise InputError(path, f"is a pickle, but {error}", expected=EXPECTED, remedy=WRITE_ANEW) from error
 
 
-def is_pickle(head: bytes) -> bool:
-    """Whether a file with these first bytes may be a snapshot: a pickle of protocol 2 or later."""
-    return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
-
-
 def _content(path: Path, limits: Limits) -> bytes:
     content, buffer = bytearray(), memoryview(bytearray(1 << 20))
     with open_bytes(path, limits) as stream:

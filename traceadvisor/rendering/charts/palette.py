@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.model.run import StepState
 from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.timeline import Activity
@@ -56,6 +57,20 @@ PAINTS: dict[Category | Activity, Paint] = {
     Activity.OPTIMIZER: Paint("in-optimizer", "#cc7174", "#c72ffb", _DARK_INK),
 }
 """In CPU lanes, an activity has the colour of the idle time that it causes."""
+
+MEMORY_PAINTS = {
+    MemoryClass.PARAMETERS: PAINTS[Category.KERNEL],
+    MemoryClass.OPTIMIZER_STATE: PAINTS[Category.COMMUNICATION],
+    MemoryClass.GRADIENTS: PAINTS[Category.OTHER_COPY],
+    MemoryClass.ACTIVATIONS: PAINTS[Category.DATA_WAIT],
+    MemoryClass.INPUTS: PAINTS[Category.H2D_COPY],
+    MemoryClass.TEMPORARIES: PAINTS[Category.IDLE_LAUNCH],
+    MemoryClass.WORKSPACES: PAINTS[Category.IDLE_SYNC],
+    MemoryClass.COMMUNICATION: PAINTS[Category.IDLE_ALLOCATOR],
+    MemoryClass.UNKNOWN: PAINTS[Category.IDLE_UNKNOWN],
+    MemoryClass.OVERHEAD: PAINTS[Category.IDLE_DEVICE],
+}
+"""The colours of a breakdown, which differ from each other, for memory: the two never stand in one chart."""
 
 SAVING = Paint("saving", "#1b1f27", "#e6e9ee")
 SAVING_RANGE = Paint("saving-range", "#9aa3b0", "#5d6675", _DARK_INK, "#ffffff")

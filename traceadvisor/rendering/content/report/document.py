@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold
+from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
 from traceadvisor.rendering.content.report.compared import comparison_table, rank_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
@@ -72,6 +73,8 @@ BYTES_OF_ONE, BYTES_OF_TEN = 6_000, 12_000
 def report_document(report: Report) -> Document:
     """The document on a report, after redaction; kept for several formats. Recordings have titles instead of ids."""
     whole = redacted(report)
+    if report.memory and not report.recordings:
+        return memory_document(shortened(whole, LONGEST_TEXT))
     report = _with_whole_changes(shortened(whole, LONGEST_TEXT), whole)
     report = with_titles(report, titles(report.recordings))
     drawn = drawn_recordings(report)
@@ -215,6 +218,7 @@ def _details(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
         else:
             yield from recording_blocks(report, recording, number, with_origins=with_origins)
     yield from _captured(drawn, several=several)
+    yield from memory_folds(report)
     yield from outcome_folds(report)
     if remarks := remarks_fold(without_step_notes(report, [recording.id for recording in drawn])):
         yield remarks

@@ -1,0 +1,133 @@
+"""Reports on memory snapshots: alone, several, and beside traces, in each format."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import traceadvisor
+from tests.build import TraceBuilder
+from tests.memory.programs import convolutions, transformer
+from tests.rendering.formatted import comment, in_report, page, paper, summary
+from traceadvisor import api
+from traceadvisor.errors import InputError
+from traceadvisor.model.report import Report, SourceKind
+from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.document.table import Table
+
+
+def _snapshot(folder: Path, name: str = "snapshot.pickle") -> Path:
+    return transformer().build().steps(2).dump(folder / name)
+
+
+@cache
+def _real(folder: Path) -> Report:
+    return traceadvisor.load(folder / "memory-snapshots" / "lm-train-context-512.pickle")
+
+
+def test_a_snapshot_alone_is_a_report_of_its_own(tmp_path: Path) -> None:
+    report = traceadvisor.load(_snapshot(tmp_path))
+    assert (len(report.memory), report.recordings, report.source.kind) == (1, (), SourceKind.SNAPSHOT)
+    (device,) = report.memory[0].devices
+    shown = page(report)
+    assert "Memory peaks at" in shown
+    for title in ("Memory over time by class", "What fills the peak", "Whose memory it is", "Largest blocks"):
+        assert title in shown
+    assert device.peak_bytes == sum(one.requested_bytes for one in device.blocks) or len(device.blocks) == 10
+
+
+def test_the_page_of_a_training_names_the_attention_that_keeps_its_scores(shared_traces: Path) -> None:
+    report = _real(shared_traces)
+    for shown in (page(report), "\n".join(line.text for line in summary(report, 200)), comment(report).decode()):
+        assert "Memory peaks at 11.6 GiB: 57% saved activations, 27% optimizer state, 14% parameters." in shown
+        assert "nn_utils.py:6 (softmax)" in shown.replace("`", "").replace("\\_", "_")
+        assert "scaled_dot_product_attention" in shown.replace("\\_", "_") or "model.py:432" in shown
+
+
+def test_the_chart_marks_the_peak_and_has_its_figures_as_a_table(shared_traces: Path) -> None:
+    report = _real(shared_traces)
+    (chart,) = in_report(Chart, report)
+    assert chart.labels[0].text == "peak 11.6 GiB"
+    assert sum(line.dashed for line in chart.lines) == 1
+    assert len(chart.data.rows) == 12
+    assert {shape.tip for shape in chart.shapes} >= {"Saved activations", "Gradients", "Parameters"}
+
+
+def test_the_classes_of_the_peak_add_up_to_it(shared_traces: Path) -> None:
+    report = _real(shared_traces)
+    (device,) = report.memory[0].devices
+    assert sum(one.requested_bytes for one in device.classes) == device.reserved_at_peak_bytes
+    table = next(one for one in in_report(Table, report) if one.caption == "What fills the peak")
+    assert [row[0].text for row in table.rows][:3] == ["Saved activations", "Optimizer state", "Parameters"]
+
+
+def test_several_snapshots_are_compared(tmp_path: Path) -> None:
+    convolutions().build().steps(1).dump(tmp_path / "small.pickle")
+    _snapshot(tmp_path, "large.pkl")
+    report = traceadvisor.load(tmp_path)
+    assert sorted(one.path.name for one in report.memory) == ["large.pkl", "small.pickle"]
+    table = next(one for one in in_report(Table, report) if one.caption == "Snapshots compared")
+    assert [row[0].text for row in table.rows] == ["large.pkl", "small.pickle"]
+
+
+def test_a_snapshot_beside_a_trace_is_a_part_of_its_report(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder()
+        .step(0, 0, 100)
+        .op("aten::mm", 0, 10)
+        .launch(1, 2, kernel=(10, 90))
+        .write(tmp_path / "a.pt.trace.json")
+    )
+    report = traceadvisor.load(trace, _snapshot(tmp_path))
+    assert (len(report.memory), len(report.recordings)) == (1, 1)
+    assert "Memory snapshot snapshot.pickle" in page(report)
+
+
+def test_a_report_on_a_snapshot_is_read_back_from_its_json(tmp_path: Path) -> None:
+    report = traceadvisor.load(_snapshot(tmp_path))
+    written = api.write(report, tmp_path / "out", ["json"])["json"]
+    again = traceadvisor.read(written)
+    assert again.memory[0].devices[0].peak_bytes == report.memory[0].devices[0].peak_bytes
+    once = written.read_bytes()
+    assert api.write(again, tmp_path / "out", ["json"])["json"].read_bytes() == once
+    assert page(again) == page(report)
+
+
+def test_a_snapshot_is_drawn_on_paper(tmp_path: Path) -> None:
+    assert paper(traceadvisor.load(_snapshot(tmp_path))).startswith(b"%PDF")
+
+
+def test_names_on_call_stacks_are_cleaned(tmp_path: Path) -> None:
+    snapshot = transformer().build().steps(1).snapshot()
+    for event in snapshot["device_traces"][0]:
+        for frame in event["frames"]:
+            if frame["name"] == "softmax":
+                frame["name"] = "<script>\x1b[31m token=ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    shown = page(traceadvisor.load(path))
+    assert "<script>\x1b" not in shown
+    assert "ghp_0123" not in shown
+
+
+def test_another_pickle_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "data.pkl").write_bytes(pickle.dumps({"labels": [1, 2]}))
+    _snapshot(tmp_path)
+    report = traceadvisor.load(tmp_path)
+    assert len(report.memory) == 1
+    assert not report.health.notes
+
+
+def test_one_damaged_snapshot_costs_only_itself(tmp_path: Path) -> None:
+    good = _snapshot(tmp_path)
+    bad = tmp_path / "bad.pickle.gz"
+    bad.write_bytes(gzip.compress(good.read_bytes()[:5_000]))
+    report = traceadvisor.load(good, bad)
+    assert len(report.memory) == 1
+    assert "bad.pickle.gz" in report.health.notes[0].message
+    with pytest.raises(InputError, match="cut off"):
+        traceadvisor.load(bad)

@@ -1,0 +1,141 @@
+"""Memory of a device over time, stacked by class, with the peak marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.memory_figures import ClassesOverTime, DeviceMemoryFigures, MemoryClass
+from traceadvisor.rendering.charts.drawing import (
+    WIDTH,
+    Anchor,
+    Chart,
+    Curve,
+    Label,
+    LegendEntry,
+    Line,
+    Shape,
+    Tone,
+    across,
+    number,
+    points_path,
+)
+from traceadvisor.rendering.charts.palette import HOST_PAINT, MEMORY_PAINTS
+from traceadvisor.rendering.charts.step_bar import time_axis
+from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.units import count, duration, percent, size
+
+TOP, PLOT_HEIGHT, AXIS_HEIGHT = 32, 220, 20
+BOTTOM = TOP + PLOT_HEIGHT
+TABLE_ROWS = 12
+_TURNS_AT = 60.0
+"""Percentage of the width from which the label of the peak stands to its left."""
+
+
+def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], chart_id: str) -> Chart | None:
+    """The classes over time, what stays at the bottom; None if nothing was recorded over time."""
+    over = device.over_time
+    if over is None:
+        return None
+    position = (over.instant if over.time_ns is None else over.time_ns).astype(np.float64)
+    span = float(position[-1] - position[0]) or 1.0
+    x = (position - position[0]) / span * WIDTH
+    top = float(over.reserved_bytes.max()) * 1.02 or 1.0
+    peak = int(np.searchsorted(over.instant, device.peak_instant))
+    return Chart(
+        id=chart_id,
+        title="Memory over time by class",
+        caption=None,
+        description=_sentence(device, names),
+        height=BOTTOM + AXIS_HEIGHT,
+        shapes=tuple(_layers(over, x, top, names)),
+        curves=(Curve(points_path(zip(x, _y(over.reserved_bytes, top), strict=True)), HOST_PAINT, 1.25),),
+        lines=(
+            Line("0%", number(BOTTOM), "100%", number(BOTTOM)),
+            Line(
+                across(float(x[peak]) / WIDTH),
+                number(TOP - 8),
+                across(float(x[peak]) / WIDTH),
+                number(BOTTOM),
+                dashed=True,
+            ),
+        ),
+        labels=tuple(_labels(device, over, float(x[peak]) / WIDTH * 100, span)),
+        legend=tuple(_legend(device, over, names)),
+        data=_table(over, names),
+    )
+
+
+def _y(held: Int64 | Float64, top: float) -> Float64:
+    found: Float64 = BOTTOM - PLOT_HEIGHT * np.minimum(held / top, 1.0)
+    return found
+
+
+def _layers(over: ClassesOverTime, x: Float64, top: float, names: Mapping[MemoryClass, str]) -> Iterator[Shape]:
+    below = np.zeros(x.size)
+    for kind, held in over.requested_bytes.items():
+        above = below + held
+        edge = list(zip(x, _y(above, top), strict=True)) + list(zip(x[::-1], _y(below, top)[::-1], strict=True))
+        yield Shape(points_path(_corners(edge)) + "z", MEMORY_PAINTS[kind], names[kind])
+        below = above
+
+
+def _corners(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Drop points between two of the same height."""
+    for place, point in enumerate(points):
+        is_end = place in (0, len(points) - 1)
+        if is_end or not round(points[place - 1][1], 1) == round(point[1], 1) == round(points[place + 1][1], 1):
+            yield point
+
+
+def _labels(device: DeviceMemoryFigures, over: ClassesOverTime, percentage: float, span: float) -> Iterator[Label]:
+    turns = percentage > _TURNS_AT
+    anchor, shift = (Anchor.END, -0.6) if turns else (Anchor.START, 0.6)
+    yield Label(f"{percentage + shift:.2f}%", "14", f"peak {size(device.peak_bytes)}", anchor, Tone.STRONG)
+    if over.time_ns is not None:
+        yield from time_axis(span, BOTTOM + 15)
+    else:
+        words = f"{count(device.instants - 1)} events; their times were not recorded"
+        yield Label("100%", number(BOTTOM + 15), words, Anchor.END, Tone.QUIET)
+
+
+def _legend(
+    device: DeviceMemoryFigures, over: ClassesOverTime, names: Mapping[MemoryClass, str]
+) -> Iterator[LegendEntry]:
+    at_peak = {one.kind: one.requested_bytes for one in device.classes}
+    for kind in over.requested_bytes:
+        held = at_peak.get(kind, 0)
+        share = held / device.peak_bytes
+        yield LegendEntry(MEMORY_PAINTS[kind], names[kind], f"{size(held)} at the peak ({percent(share)})")
+    yield LegendEntry(HOST_PAINT, "Reserved by the allocator", f"{size(device.reserved_at_peak_bytes)} at the peak")
+
+
+def _sentence(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str]) -> str:
+    parts = ", ".join(
+        f"{names[one.kind]} {size(one.requested_bytes)}"
+        for one in device.classes
+        if one.kind is not MemoryClass.OVERHEAD
+    )
+    return f"Requested memory over the recording, stacked by class. At the peak of {size(device.peak_bytes)}: {parts}."
+
+
+def _table(over: ClassesOverTime, names: Mapping[MemoryClass, str]) -> Table:
+    """The fullest instant of each twelfth of the chart."""
+    position = over.instant if over.time_ns is None else over.time_ns
+    total = np.sum(list(over.requested_bytes.values()), axis=0)
+    edges = np.searchsorted(position, np.linspace(position[0], position[-1], TABLE_ROWS + 1)[1:-1])
+    chosen = [int(part[np.argmax(total[part])]) for part in np.split(np.arange(position.size), edges) if part.size]
+    first = Column("Event" if over.time_ns is None else "At")
+    columns = (first, Column("Requested"), *(Column(names[kind]) for kind in over.requested_bytes), Column("Reserved"))
+    rows = tuple(
+        (
+            Cell(count(int(position[row])) if over.time_ns is None else duration(float(position[row]))),
+            Cell(size(float(total[row]))),
+            *(Cell(size(float(held[row]))) for held in over.requested_bytes.values()),
+            Cell(size(float(over.reserved_bytes[row]))),
+        )
+        for row in chosen
+    )
+    return Table("Memory over time by class", columns, rows)

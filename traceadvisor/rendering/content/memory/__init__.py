@@ -1,0 +1,1 @@
+"""Memory snapshots in words, tables and charts."""

@@ -1,0 +1,297 @@
+"""Memory snapshots as a report of their own, and as a part of a report about traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from traceadvisor.frozen import frozen
+from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, MemoryClass, SnapshotFigures
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.charts.memory_layers import memory_chart
+from traceadvisor.rendering.content.memory.words import ABOUT, CLASS, EVIDENCE, place_cell, place_words
+from traceadvisor.rendering.document.blocks import (
+    Block,
+    Document,
+    Fact,
+    Facts,
+    Figure,
+    Figures,
+    Fold,
+    FoldLook,
+    Group,
+    Prose,
+    Section,
+    Tone,
+)
+from traceadvisor.rendering.document.detail import Detail
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
+from traceadvisor.rendering.formats import MARKER
+from traceadvisor.rendering.origins import location_words
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
+
+SUMMARY = Detail.SUMMARY
+OPEN_LINES = 12
+WORTH_NAMING_SHARE = 0.1
+"""Smaller classes are not in the headline."""
+
+MOST_DRAWN = 6
+"""Snapshots with a chart and tables; the comparison and the JSON report have all."""
+
+_HOW = (
+    "Requested bytes are exact at each event: those in use at the end, from the segments, count back to the beginning. "
+    "Reserved bytes include what the allocator rounds up, keeps for reuse, or cannot use. Classes come from call "
+    "stacks, from when memory is freed, and from sizes; without evidence, memory stays unknown."
+)
+
+
+@frozen
+class _Shown:
+    """One device of one snapshot."""
+
+    snapshot: SnapshotFigures
+    device: DeviceMemoryFigures
+    name: str
+    anchor: str
+
+
+def memory_document(report: Report) -> Document:
+    """The document on snapshots alone."""
+    shown = _shown(report)
+    largest = max(shown, key=lambda one: one.device.peak_bytes, default=None)
+    title = report.memory[0].path.name if len(report.memory) == 1 else number_of(len(report.memory), "memory snapshot")
+    details = (*_others(shown, largest), *_about(report))
+    return Document(
+        noun="report",
+        title=title,
+        window_title=f"{title} · TraceAdvisor",
+        marker=MARKER,
+        headline=memory_headline(largest, several=len(shown) > 1),
+        top=tuple(_top(report, largest)),
+        sections=(
+            *(() if largest is None else (Section("What fills the peak", tuple(_tables(largest)), "peak"),)),
+            Section("Details", details, "details"),
+        ),
+        footer=(
+            Prose(f"Made by TraceAdvisor {report.tool_version}.", detail=Detail.COMMENT),
+            Prose("This page is self-contained: it loads nothing, and everything on it can be read without scripts."),
+        ),
+        tool_version=report.tool_version,
+        has_script=True,
+        has_contents=True,
+        last_form=f"{number_of(len(report.memory), 'memory snapshot')}. The full report has the rest.",
+    )
+
+
+def memory_folds(report: Report) -> Iterator[Fold]:
+    """The snapshots as parts of a report about traces."""
+    shown = _shown(report)
+    if len(shown) > 1:
+        blocks = (_comparison(shown),)
+        yield Fold(
+            "Memory snapshots compared", blocks, number_of(len(shown), "snapshot"), "snapshots", FoldLook.SECTION
+        )
+    yield from (_fold(one) for one in shown[:MOST_DRAWN])
+
+
+def memory_headline(largest: _Shown | None, *, several: bool) -> str:
+    """The peak, and the classes that fill most of it."""
+    if largest is None:
+        return "The snapshots hold no memory in use."
+    peak = largest.device.peak_bytes
+    parts = [one for one in _in_use(largest.device) if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:3]
+    named = ", ".join(f"{whole_percent(one.requested_bytes / peak)} {CLASS[one.kind].lower()}" for one in parts)
+    where = f"{largest.name}: memory" if several else "Memory"
+    return f"{where} peaks at {size(peak)}{f': {named}' if named else ''}."
+
+
+def _in_use(device: DeviceMemoryFigures) -> list[ClassBytes]:
+    return [one for one in device.classes if one.kind is not MemoryClass.OVERHEAD]
+
+
+def _shown(report: Report) -> list[_Shown]:
+    """Each device of each snapshot; their names differ."""
+    names = [one.path.name for one in report.memory]
+    rows: list[_Shown] = []
+    for snapshot in report.memory:
+        name = snapshot.path.name if names.count(snapshot.path.name) == 1 else str(snapshot.path)
+        for device in snapshot.devices:
+            number = len(rows) + 1
+            full = f"{name}, GPU {device.device}" if len(snapshot.devices) > 1 else name
+            rows.append(_Shown(snapshot, device, full, f"snapshot-{number}"))
+    return rows
+
+
+def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
+    if largest is None:
+        return
+    yield Prose(" · ".join(_identity(largest)), Tone.IDENTITY, SUMMARY)
+    yield from (Prose(note, Tone.NOTICE, SUMMARY) for note in _notes(report, largest))
+    yield Figures(_figures(largest.device), SUMMARY)
+    if line := next((one for one in largest.device.lines if one.place and one.place.line), None):
+        caller = next((f", called from {location_words(one)}" for one in line.place.callers), "") if line.place else ""
+        share = f"{size(line.requested_bytes)}, {percent(line.requested_bytes / largest.device.peak_bytes)} of the peak"
+        yield Prose(
+            f"The line with the most memory: {place_words(line.place)}{caller} ({share}).", Tone.ACTION, SUMMARY
+        )
+    if chart := _chart(largest):
+        yield replace(chart, detail=SUMMARY)
+
+
+def _identity(shown: _Shown) -> Iterator[str]:
+    yield f"{count(shown.snapshot.events)} allocator events"
+    if len(shown.snapshot.devices) > 1:
+        yield f"GPU {shown.device.device} of {len(shown.snapshot.devices)}"
+    configured = (shown.snapshot.settings or {}).get("PYTORCH_CUDA_ALLOC_CONF")
+    if configured:
+        yield f"PYTORCH_CUDA_ALLOC_CONF={configured}"
+
+
+def _notes(report: Report, shown: _Shown) -> Iterator[str]:
+    yield from shown.snapshot.notes
+    if shown.device.unmatched:
+        yield (
+            f"{number_of(shown.device.unmatched, 'block')} at the end and the recorded allocations do not agree. "
+            "Levels over time may be wrong by their size."
+        )
+    yield from (row.note.message for row in report.health_notes if row.note.degrades)
+
+
+def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
+    at = None if device.peak_ns is None else f"{duration(device.peak_ns)} after the first event"
+    if device.peak_ns is None and device.instants > 1:
+        at = f"after event {count(device.peak_instant)} of {count(device.instants - 1)}"
+    return (
+        Figure("Peak in use", size(device.peak_bytes), at),
+        Figure("Reserved then", size(device.reserved_at_peak_bytes), f"up to {size(device.peak_reserved_bytes)}"),
+        Figure("Before the recording", size(device.before_bytes)),
+        Figure("In use at the end", size(device.final_bytes)),
+    )
+
+
+def _chart(shown: _Shown) -> Chart | None:
+    return memory_chart(shown.device, CLASS, f"{shown.anchor}-chart")
+
+
+def _tables(shown: _Shown) -> Iterator[Block]:
+    device = shown.device
+    yield _classes(device)
+    lines = _lines(device)
+    yield Group(lines.caption, (Prose(_WHOSE, Tone.QUIET), lines), detail=Detail.COMMENT)
+    blocks = _blocks(shown)
+    yield Group(blocks.caption, (blocks,))
+
+
+_WHOSE = (
+    "Memory at the peak by the innermost line of your code that asked for it, and the library function below it. "
+    "Memory of the backward pass has no Python stack, so its rows name the node of the backward pass."
+)
+
+
+def _classes(device: DeviceMemoryFigures) -> Table:
+    columns = (
+        Column("Class", numeric=False),
+        Column("At the peak"),
+        Column("Share of the peak"),
+        Column("Allocations", detail=Detail.COMMENT),
+        Column("Evidence", numeric=False, detail=Detail.COMMENT),
+    )
+    rows = tuple(
+        (
+            Cell(CLASS[one.kind], remark=ABOUT[one.kind]),
+            Cell(size(one.requested_bytes)),
+            Cell("beside it" if is_beside else percent(one.requested_bytes / device.peak_bytes)),
+            Cell(count(one.allocations)),
+            Cell("reserved less requested" if is_beside else _evidence(one)),
+        )
+        for one in device.classes
+        for is_beside in (one.kind is MemoryClass.OVERHEAD,)
+    )
+    return Table("What fills the peak", columns, rows, layout=Layout.REASONS, detail=SUMMARY)
+
+
+def _evidence(one: ClassBytes) -> str:
+    parts = sorted(one.evidence.items(), key=lambda item: -item[1])
+    if len(parts) == 1:
+        return EVIDENCE[parts[0][0]]
+    return "; ".join(f"{EVIDENCE[kind]} ({size(held)})" for kind, held in parts)
+
+
+def _lines(device: DeviceMemoryFigures) -> Table:
+    titles = ("Line", "Class", "At the peak", "Share", "Allocations", "Operator")
+    rows = tuple(
+        (
+            place_cell(one.place),
+            Cell(CLASS[one.kind]),
+            Cell(size(one.requested_bytes), value=str(one.requested_bytes)),
+            Cell(percent(one.requested_bytes / device.peak_bytes), value=str(one.requested_bytes)),
+            Cell(count(one.allocations)),
+            Cell(one.place.operator, code=True) if one.place and one.place.operator else Cell("unknown"),
+        )
+        for one in device.lines
+    )
+    columns = titled(*titles, words=("Class", "Operator"))
+    return Table("Whose memory it is", columns, rows, OPEN_LINES, Layout.WIDE, is_sortable=True, noun="line")
+
+
+def _blocks(shown: _Shown) -> Table:
+    rows = tuple(
+        (
+            Cell(size(one.requested_bytes)),
+            Cell(CLASS[one.kind]),
+            place_cell(one.place),
+            Cell(NOT_MEASURED if one.allocated_ns is None else duration(one.allocated_ns)),
+            Cell(NOT_MEASURED if one.freed_ns is None else duration(one.freed_ns)),
+        )
+        for one in shown.device.blocks
+    )
+    columns = titled("Requested", "Class", "Line", "Allocated at", "Freed at", words=("Class", "Line"))
+    return Table("Largest blocks at the peak", columns, rows, layout=Layout.WIDE)
+
+
+def _comparison(shown: Sequence[_Shown]) -> Table:
+    kinds = [kind for kind in MemoryClass if any(_held(one, kind) for one in shown)]
+    columns = (
+        Column("Snapshot", numeric=False),
+        Column("Peak in use"),
+        *(Column(CLASS[kind], detail=Detail.COMMENT) for kind in kinds),
+    )
+    rows = tuple(
+        (Cell(one.name), Cell(size(one.device.peak_bytes)), *(Cell(size(_held(one, kind))) for kind in kinds))
+        for one in shown
+    )
+    return Table(
+        "Snapshots compared", columns, rows, layout=Layout.WIDE, is_named=True, detail=SUMMARY, noun="snapshot"
+    )
+
+
+def _held(shown: _Shown, kind: MemoryClass) -> int:
+    return sum(one.requested_bytes for one in shown.device.classes if one.kind is kind)
+
+
+def _fold(shown: _Shown) -> Fold:
+    chart = _chart(shown)
+    figures = Figures(_figures(shown.device))
+    headline = memory_headline(shown, several=False)
+    blocks = (figures, *((chart,) if chart else ()), *_tables(shown))
+    return Fold(f"Memory snapshot {shown.name}", blocks, headline, shown.anchor, FoldLook.SECTION, Detail.COMMENT)
+
+
+def _others(shown: Sequence[_Shown], largest: _Shown | None) -> Iterator[Block]:
+    if len(shown) > 1:
+        yield _comparison(shown)
+    rest = [one for one in shown if one is not largest]
+    yield from map(_fold, rest[: MOST_DRAWN - 1])
+    if len(rest) >= MOST_DRAWN:
+        yield Prose(f"{number_of(len(rest) - MOST_DRAWN + 1, 'more snapshot')}: see the JSON report.", Tone.NOT_DRAWN)
+
+
+def _about(report: Report) -> Iterator[Block]:
+    facts = [Fact("Path", str(path)) for path in report.source.paths]
+    settings = {key: value for one in report.memory for key, value in (one.settings or {}).items()}
+    facts += [Fact(key, str(value)) for key, value in settings.items() if value not in ("", False, None)]
+    notes = [row.note.message for row in report.health_notes]
+    blocks: list[Block] = [Prose(_HOW), Facts(tuple(facts))]
+    blocks += [Prose(note, Tone.QUIET) for note in notes]
+    yield Fold("How these figures are made", tuple(blocks), None, "method", FoldLook.SECTION)

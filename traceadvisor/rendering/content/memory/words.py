@@ -1,0 +1,79 @@
+"""Names of classes of memory, and their evidence in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceadvisor.model.memory_figures import MemoryClass, MemoryEvidence, MemoryPlace
+from traceadvisor.rendering.document.table import Cell
+from traceadvisor.rendering.origins import LONGEST_NAME, frame_words, location_words
+from traceadvisor.text.cleaning import clipped
+
+CLASS: Mapping[MemoryClass, str] = {
+    MemoryClass.PARAMETERS: "Parameters",
+    MemoryClass.OPTIMIZER_STATE: "Optimizer state",
+    MemoryClass.GRADIENTS: "Gradients",
+    MemoryClass.ACTIVATIONS: "Saved activations",
+    MemoryClass.INPUTS: "Inputs",
+    MemoryClass.TEMPORARIES: "Temporaries",
+    MemoryClass.WORKSPACES: "Workspaces",
+    MemoryClass.COMMUNICATION: "Communication",
+    MemoryClass.UNKNOWN: "Unknown",
+    MemoryClass.OVERHEAD: "Allocator overhead",
+}
+
+ABOUT: Mapping[MemoryClass, str] = {
+    MemoryClass.PARAMETERS: "weights and buffers of the model",
+    MemoryClass.OPTIMIZER_STATE: "kept by the optimizer for each parameter",
+    MemoryClass.GRADIENTS: "kept from the backward pass to zero_grad",
+    MemoryClass.ACTIVATIONS: "kept by the forward pass for the backward pass",
+    MemoryClass.INPUTS: "copied to the GPU outside of modules",
+    MemoryClass.TEMPORARIES: "freed in the pass that allocates them",
+    MemoryClass.WORKSPACES: "scratch memory of cuBLAS, cuDNN and similar libraries",
+    MemoryClass.COMMUNICATION: "buffers of collectives",
+    MemoryClass.UNKNOWN: "no evidence for any class",
+    MemoryClass.OVERHEAD: "reserved but not requested: rounding, cached blocks and gaps",
+}
+
+EVIDENCE: Mapping[MemoryEvidence, str] = {
+    MemoryEvidence.KEPT_AFTER_BACKWARD: "allocated in the backward pass and kept after it",
+    MemoryEvidence.FREED_BY_ZERO_GRAD: "from before the recording, freed by zero_grad",
+    MemoryEvidence.FREED_IN_ITS_PHASE: "freed before its pass or optimizer step ended",
+    MemoryEvidence.FREED_IN_BACKWARD: "freed by the autograd engine",
+    MemoryEvidence.KEPT_UNTIL_BACKWARD: "allocated in the forward pass, in use in the backward pass",
+    MemoryEvidence.KEPT_AFTER_STEP: "allocated in the optimizer's step and kept after it",
+    MemoryEvidence.FREED_IN_STEP: "from before the recording, freed in the optimizer's step",
+    MemoryEvidence.SIZE_OF_GRADIENTS: "from before the recording, as many blocks and as large as the gradients",
+    MemoryEvidence.COPIES_OF_PARAMETERS: "from before the recording, further blocks of the sizes of the gradients",
+    MemoryEvidence.MADE_BY_MODULE: "allocated where a module is made or moved",
+    MemoryEvidence.FORWARD_ONLY: "in use all the time, and the recording has no backward pass and no optimizer",
+    MemoryEvidence.LIKE_OTHERS: "as most allocations of the same call stack; the recording ends too early to see it",
+    MemoryEvidence.KEPT_BY_LAYERS: "kept by several layers to the end of a recording without a later backward pass",
+    MemoryEvidence.SIZE_OF_WORKSPACE: "from before the recording, the size of cuBLAS's workspace",
+    MemoryEvidence.FRAMES: "functions on the call stack",
+    MemoryEvidence.NONE: "none",
+}
+
+NO_STACK = "no call stack: allocated before the recording"
+NO_USER_CODE = "no user code on the call stack"
+
+
+def place_words(place: MemoryPlace | None) -> str:
+    """``nn_utils.py:6 (softmax)``, or the operator where no user code is on the stack."""
+    if place is None:
+        return NO_STACK
+    if place.line is None:
+        return place.operator or (frame_words(place.owner) if place.owner else NO_USER_CODE)
+    function = f" ({place.line.function})" if place.line.function else ""
+    return f"{location_words(place.line)}{function}"
+
+
+def place_cell(place: MemoryPlace | None) -> Cell:
+    """A place in a table, with the library's function below it and the lines that call it."""
+    words = place_words(place)
+    if place is None or place.line is None:
+        return Cell(clipped(words, LONGEST_NAME), code=place is not None and words != NO_USER_CODE)
+    owner = f"in {frame_words(place.owner)}" if place.owner else ""
+    called = ", ".join(f"{location_words(one)} ({one.function})" for one in place.callers[:2])
+    remark = "; ".join(part for part in (owner, f"called from {called}" if called else "") if part)
+    return Cell(clipped(words, LONGEST_NAME), code=True, remark=clipped(remark, 2 * LONGEST_NAME) or None)
