@@ -39,7 +39,7 @@ from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.accelerators import Accelerator, accelerator_named
-from traceadvisor.hardware.tensor_cores import has_tensor_cores
+from traceadvisor.hardware.devices import has_tensor_cores
 from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose

@@ -13,8 +13,7 @@ from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
-from traceadvisor.model.run_lines import RunLines
-from traceadvisor.model.run_time import RunTime
+from traceadvisor.model.run_time import RunLines, RunTime
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry

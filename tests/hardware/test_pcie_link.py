@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.hardware.devices import device_rows
-from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s, peer_bytes_per_s
+from traceadvisor.hardware.devices import device_rows, host_link, link_bytes_per_s, peer_bytes_per_s
 from traceadvisor.model.trace import Device
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.hardware.tensor_cores import has_tensor_cores
+from traceadvisor.hardware.devices import has_tensor_cores
 from traceadvisor.model.trace import Device
 
 TURING = (7, 5)

@@ -13,7 +13,7 @@ from tests.children import added, run
 from tests.once import Once
 from tests.recording.running import PYTHON, capture, steps, traces
 from traceadvisor.model.run import StepState
-from traceadvisor.recording.loop.known_memory import KnownMemory
+from traceadvisor.recording.loop.profiler import KnownMemory
 
 WORKERS = """
 import gc, json, os, sys, threading

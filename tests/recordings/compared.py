@@ -26,8 +26,8 @@ from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Estimate, Found, Method
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.replay.fixes.faster_parts import FasterLoader
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
+from traceadvisor.replay.fixes.kernels import FasterLoader
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 

@@ -11,7 +11,7 @@ from tests.rendering.reading import Page, markdown_page
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSettings
-from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.rendering.content.report.run_lines import NO_USER_CODE, first_line, lines_fold
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS

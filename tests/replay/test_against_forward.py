@@ -41,9 +41,8 @@ from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.communication import HalvedMessages, OverlappedExchange
 from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
 from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
-from traceadvisor.replay.fixes.faster_parts import FasterHost, FasterLoader
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
-from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.replay.fixes.kernels import FasterHost, FasterKernels, FasterLoader
 from traceadvisor.replay.fixes.launches import FUSED_FACTOR, LAUNCH_FACTOR, AmortisedLaunches, FusedOptimizer
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits

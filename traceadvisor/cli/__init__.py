@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from traceadvisor import __version__
-from traceadvisor.cli.exit_codes import EndedByInterrupt, ExitCode, errors_as_exit_codes
-from traceadvisor.cli.last_resort import DEBUG_OPTION, last_resort
+from traceadvisor.cli.exit_codes import DEBUG_OPTION, EndedByInterrupt, ExitCode, errors_as_exit_codes, last_resort
 from traceadvisor.cli.streams import guarded_streams
 from traceadvisor.errors import TraceAdvisorError
 from traceadvisor.system.garbage import imports_kept

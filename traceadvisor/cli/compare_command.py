@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import click
 
@@ -12,6 +13,7 @@ from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import parse_conditions
 from traceadvisor.cli.options import (
     STANDARD_OUTPUT,
+    SettingsOptions,
     chosen_formats,
     chosen_settings,
     format_option,
@@ -67,12 +69,7 @@ def command(
     formats: str,
     fail_on: tuple[str, ...],
     processes: int | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    config: Path | None,
-    no_config: bool,
-    no_plugins: bool,
-    trusted: bool,
+    **options: Unpack[SettingsOptions],
 ) -> None:
     """Show what changed from BASE to HEAD, why, and how certain that is.
 
@@ -89,15 +86,7 @@ def command(
     with ended_by_interrupt(), errors_as_exit_codes():
         base, head = _sides(paths, base)
         names = chosen_formats(formats, COMPARISON_FORMATS, output)
-        settings, catalogue = chosen_settings(
-            config=config,
-            no_config=no_config,
-            no_plugins=no_plugins,
-            trusted=trusted,
-            select=select,
-            ignore=ignore,
-            reviewed=(*base, *head, *history),
-        )
+        settings, catalogue = chosen_settings((*base, *head, *history), options)
         conditions = parse_conditions(fail_on, settings, catalogue, compares=True, only_compares=True)
         with reading_progress() as progress:
             result = compare_paths(

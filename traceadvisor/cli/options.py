@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
@@ -52,16 +52,18 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def chosen_settings(
-    *,
-    config: Path | None,
-    no_config: bool,
-    no_plugins: bool,
-    trusted: bool,
-    select: Iterable[str],
-    ignore: Iterable[str],
-    reviewed: Iterable[Path],
-) -> tuple[Settings, Catalogue]:
+class SettingsOptions(TypedDict):
+    """The values of these options."""
+
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    config: Path | None
+    no_config: bool
+    no_plugins: bool
+    trusted: bool
+
+
+def chosen_settings(reviewed: Iterable[Path], options: SettingsOptions) -> tuple[Settings, Catalogue]:
     """The effective settings and the catalogue of rules.
 
     ``--select`` replaces ``select`` and ``ignore`` of the settings. Settings files in the folders of the recordings
@@ -71,18 +73,19 @@ def chosen_settings(
         ConfigError: a settings file cannot be read or is invalid.
         UsageError: the options contradict each other or name an unknown rule.
     """
-    if config and no_config:
+    config = options["config"]
+    if config and options["no_config"]:
         raise UsageError("--config and --no-config cannot be combined.")
-    settings = read_settings(config) if config else Settings() if no_config else found_settings(list(reviewed))
-    if no_plugins:
+    settings = Settings() if options["no_config"] else read_settings(config) if config else found_settings([*reviewed])
+    if options["no_plugins"]:
         settings = replace(settings, plugins=False)
-    if trusted:
+    if options["trusted"]:
         settings = replace(settings, limits=TRUSTED)
     catalogue = read_catalogue(settings)
     catalogue.chosen(settings)
-    if selected := _rules("--select", select, catalogue):
+    if selected := _rules("--select", options["select"], catalogue):
         settings = replace(settings, select=selected, ignore=())
-    if ignored := _rules("--ignore", ignore, catalogue):
+    if ignored := _rules("--ignore", options["ignore"], catalogue):
         settings = replace(settings, ignore=(*settings.ignore, *ignored))
     return settings, catalogue
 

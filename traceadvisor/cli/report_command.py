@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import assert_never
+from typing import Unpack, assert_never
 
 import click
 
@@ -14,6 +14,7 @@ from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.options import (
     STANDARD_OUTPUT,
+    SettingsOptions,
     chosen_formats,
     chosen_settings,
     format_option,
@@ -85,12 +86,7 @@ def command(
     processes: int | None,
     save_steps: bool,
     explain_silence: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    config: Path | None,
-    no_config: bool,
-    no_plugins: bool,
-    trusted: bool,
+    **options: Unpack[SettingsOptions],
 ) -> None:
     """Show where the step time of a recording goes, and what to fix first.
 
@@ -104,15 +100,7 @@ def command(
     """
     with ended_by_interrupt(), errors_as_exit_codes():
         paths = paths or (_newest(),)
-        settings, catalogue = chosen_settings(
-            config=config,
-            no_config=no_config,
-            no_plugins=no_plugins,
-            trusted=trusted,
-            select=select,
-            ignore=ignore,
-            reviewed=(*paths, *base),
-        )
+        settings, catalogue = chosen_settings((*paths, *base), options)
         conditions = parse_conditions(fail_on, settings, catalogue, compares=bool(base))
         names = chosen_formats(formats, FORMATS, output)
         if base and output == STANDARD_OUTPUT:

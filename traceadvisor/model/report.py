@@ -35,8 +35,7 @@ from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
-from traceadvisor.model.run_lines import RunLines
-from traceadvisor.model.run_time import RunTime
+from traceadvisor.model.run_time import RunLines, RunTime
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, OperatorMemory
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, started_ns
-from traceadvisor.bundle.jobs import joined
+from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, joined, started_ns
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen

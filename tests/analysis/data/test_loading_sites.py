@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.analysis.analysing import facts_of, spans_us
 from tests.build import Generation, TraceBuilder
-from traceadvisor.analysis.data.loading_sites import loading_sites
+from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.spans import SpanSet
 
 FETCH = "torch/utils/data/_utils/fetch.py(49): fetch"

@@ -8,7 +8,7 @@ from tests.analysis.sampled.sampling import C_SLEEP, INTERVAL_NS, MAIN, Samples,
 from traceadvisor.analysis.sampled.run_lines import MOST_ROWS, run_lines
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
-from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.model.samples import Sampled
 from traceadvisor.statistics import share_interval
 

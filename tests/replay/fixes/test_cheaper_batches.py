@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
-from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
+from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.step_graph import StepGraph, Workers
 from traceadvisor.replay.what_if import Scenario

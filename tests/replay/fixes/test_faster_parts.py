@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
-from traceadvisor.replay.fixes.faster_parts import FasterDevice, FasterHost, FasterLoader
+from traceadvisor.replay.fixes.kernels import FasterDevice, FasterHost, FasterLoader
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.what_if import Scenario
 

@@ -12,8 +12,7 @@ from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, Matr
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.frozen import frozen
-from traceadvisor.hardware.devices import Precision
-from traceadvisor.hardware.tensor_cores import has_tf32
+from traceadvisor.hardware.devices import Precision, has_tf32
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings

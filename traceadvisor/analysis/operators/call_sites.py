@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
@@ -15,7 +17,7 @@ from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.trace import Trace
+from traceadvisor.model.trace import PythonCalls, Trace
 
 _NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor>\(\d+\): ")
 """Addresses, and the wrapper of a capture around a function of the same name."""
@@ -175,3 +177,48 @@ def locations_of(trace: Trace, tree: OperatorTree, rows: Int64) -> list[Location
 def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
     """Return the user's line behind one event; None without stacks."""
     return locations_of(trace, tree, np.array([row]))[0]
+
+
+_LOADER_FRAME = "torch/utils/data/"
+
+
+def loading_sites(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
+    """Return user functions called by the loader, with their time in it, costliest first.
+
+    ``waiting``: instants inside the loader.
+    """
+    trace = observation.trace
+    if trace.python_calls.start_ns.size:
+        return call_sites(_within(trace, observation.loading), tree, observation.thread, waiting)
+    return sorted(_by_operators(observation, tree, waiting), key=lambda site: -site.spans.total_ns)
+
+
+def _within(trace: Trace, loading: SpanSet) -> Trace:
+    """Return the recording with only the Python calls inside the loader."""
+    calls = trace.python_calls
+    inside_ns = loading.measure_until(calls.end_ns) - loading.measure_until(calls.start_ns)
+    chosen = inside_ns == calls.end_ns - calls.start_ns
+    inner = PythonCalls(calls.start_ns[chosen], calls.end_ns[chosen], calls.name_id[chosen], calls.thread[chosen])
+    return replace(trace, python_calls=inner)
+
+
+def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
+    """Use the stacks of operators inside the loader, as in recordings of 2021."""
+    trace, events = observation.trace, observation.trace.events
+    outermost = tree.rows[(tree.parent == NONE) & (tree.thread == observation.thread)]
+    rows = outermost[observation.loading.contains(events.start_ns[outermost])]
+    stacks = trace.details.stack_id.at(rows, np.int32(NONE))
+    groups: dict[Location, list[Int64]] = {}
+    for stack in np.unique(stacks[stacks != NONE]).tolist():
+        location = _inside_loader(trace.texts[stack].split(";"), trace.own_code)
+        if location:
+            groups.setdefault(location, []).append(rows[stacks == stack])
+    return [
+        CallSite((location,), None, events.spans(np.concatenate(some)) & waiting) for location, some in groups.items()
+    ]
+
+
+def _inside_loader(frames: list[str], own_code: frozenset[str] | None) -> Location | None:
+    """Return the innermost user frame that the loader called; None if there is none."""
+    called = next((at for at, frame in enumerate(frames) if _LOADER_FRAME in frame.replace("\\", "/")), 0)
+    return user_frame(frames[:called], own_code)

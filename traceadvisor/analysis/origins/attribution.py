@@ -16,9 +16,8 @@ from traceadvisor.analysis.operators.numbering import numbered, values_at
 from traceadvisor.analysis.operators.python_frames import calls_at
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
-from traceadvisor.analysis.origins.labels import OperatorLabels
+from traceadvisor.analysis.origins.labels import OperatorLabels, Places
 from traceadvisor.analysis.origins.pieces import IDLE, PieceFinder, Pieces
-from traceadvisor.analysis.origins.places import Places
 from traceadvisor.analysis.steps.breakdown import Partition
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.frozen import frozen

@@ -9,7 +9,7 @@ from traceadvisor.analysis.sampled.paths import Path, in_training, path_of, plac
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
-from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.model.samples import SampledFrame, StackSamples, Tallies
 from traceadvisor.statistics import share_interval
 

@@ -16,11 +16,12 @@ import torch._dynamo.config
 from traceadvisor.errors import named
 from traceadvisor.experiments.curves import compared
 from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
+from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.found_facts import facts_about
 from traceadvisor.experiments.inside.global_flags import set_at_start
 from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
-from traceadvisor.experiments.inside.trial import Trial
+from traceadvisor.experiments.inside.sources import own_settings
 from traceadvisor.experiments.journal import (
     Begin,
     Ended,
@@ -91,7 +92,7 @@ class Conductor:
         self._found = found
         steps = sum(row.steps for row in self._journal.rows if isinstance(row, Round))
         self._blocks = Blocks(self._plan, found, steps=steps, now_s=self._now_s)
-        self._trial = Trial(self._blocks)
+        self._trial = _Trial(self._blocks)
         self._is_leading = True
         self._guard = LossGuard(found, self.watcher)
         return self._procedure()
@@ -375,3 +376,38 @@ def _round_row(experiment: str, blocks: dict[str, Block], steps: int) -> Round:
         gpu_shares={arm: one.gpu.busy_share for arm, one in blocks.items() if one.gpu.busy_share is not None},
         watts={arm: one.gpu.power_watts for arm, one in blocks.items() if one.gpu.power_watts is not None},
     )
+
+
+class _Trial:
+    """The first steps of each arm, beside those of the script as it is."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._own = self._now = Witness()
+
+    def own(self) -> Generator[Any, None, None]:
+        """The first steps of the script as it is."""
+        yield from self.begin(Settings())
+        self._own = self._now
+
+    def begin(self, settings: Settings) -> Generator[Any, None, None]:
+        """The first steps of an arm that was entered; none of them counts."""
+        blocks, self._now = self._blocks, Witness()
+        seen = blocks.whole(1 + blocks.ahead) + blocks.batches_per_step
+        with self._now:
+            yield from blocks.steps_of(seen)
+        yield from blocks.settled(settings, seen)
+
+    def void(self, experiment: Experiment, arm: str) -> str | None:
+        """Why the arm that began last cannot count: a setting did not take effect, or none changes anything."""
+        blocks, switches = self._blocks, self._blocks.switches
+        if arm in (AS_IT_IS, SAME_AGAIN):
+            return None
+        assert blocks.source is not None  # noqa: S101  # entered
+        reason = blocks.source.void(blocks.last_batch) or switches.void(experiment.settings(arm), self._now)
+        if reason or experiment.axis or not experiment.arms[arm]:  # an axis has own values, too; env: is set outside
+            return reason
+        own = own_settings(blocks.loader) | experiment.base.document()
+        flags = {name: value for name, value in experiment.arms[arm].values if isinstance(value, bool)}
+        acting = experiment.arms[arm].without(*(name for name, value in flags.items() if own.get(name) == value))
+        return switches.idle(acting, self._now, self._own) if acting else "the script has these settings already"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from traceadvisor.experiments.settings import Value
 
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "conv2d", "_scaled_dot_product", "mkldnn_linear")
 _FUSED = re.compile(r"_fused_(adam|adamw|sgd|adagrad)_$")
@@ -89,3 +92,27 @@ def _in_foreach_step() -> bool:
         if frame.f_code.co_name.startswith(_FOREACH_STEP):
             return True
     return False
+
+
+class Switch(ABC):
+    """One setting."""
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be switched here; None if it can."""
+        return None
+
+    def refused(self, value: Value) -> str | None:  # noqa: ARG002  # most values are fine
+        """Why no step may have this value; None if it may."""
+        return None
+
+    @abstractmethod
+    def switch(self, value: Value | None) -> None:
+        """Have this value from the next step on; None for the script's own."""
+
+    @abstractmethod
+    def void(self, value: Value, witness: Witness) -> str | None:
+        """Why the value cannot count as in force; None where there is evidence that it is."""
+
+    def idle(self, value: Value, witness: Witness, own: Witness) -> str | None:  # noqa: ARG002  # most switches act
+        """Why the value, although in force, changes nothing; ``own`` saw a step of the script as it is."""
+        return None

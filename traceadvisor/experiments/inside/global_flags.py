@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from traceadvisor.experiments.inside.evidence import Witness
+from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.loop import Found
-from traceadvisor.experiments.inside.switch import Switch
 from traceadvisor.experiments.settings import Value
 from traceadvisor.frozen import frozen
 

@@ -13,9 +13,8 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from traceadvisor.experiments.inside.evidence import Witness
+from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.loop import Found
-from traceadvisor.experiments.inside.switch import Switch
 from traceadvisor.experiments.settings import Value
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from traceadvisor.experiments.inside.evidence import Witness
+from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.loop import Found
-from traceadvisor.experiments.inside.switch import Switch
 from traceadvisor.experiments.settings import Value
 
 _SCALES = "_step_supports_amp_scaling"

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 
 from traceadvisor.errors import named
-from traceadvisor.experiments.inside.evidence import Witness
+from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.global_flags import CudnnBenchmark, Tf32
 from traceadvisor.experiments.inside.loop import Found
 from traceadvisor.experiments.inside.model_switches import Autocast, ChannelsLast, Compile
 from traceadvisor.experiments.inside.optimizer_switches import OptimizerFlag, SetToNone
-from traceadvisor.experiments.inside.switch import Switch
 from traceadvisor.experiments.settings import VARIABLE, Settings, Value
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.text.cleaning import clipped

@@ -7,6 +7,7 @@ the Python export replaces it. See docs/decisions/0006-trace-export.md.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gzip
 import os
@@ -16,9 +17,10 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import torch
@@ -30,7 +32,6 @@ from traceadvisor.recording.after_import import own_imports
 from traceadvisor.recording.devices import devices_in_use, is_capturing, wait_for_devices, wait_for_streams
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
-from traceadvisor.recording.loop.known_memory import KnownMemory
 from traceadvisor.recording.options import CaptureOptions
 
 MARK = "ProfilerStep#"
@@ -372,3 +373,58 @@ def _compress(content: bytes, path: Path) -> None:
         path.write_bytes(gzip.compress(content, _GZIP_LEVEL))
         return
     path.write_bytes(igzip.compress(content, _GZIP_LEVEL))
+
+
+_WARNING, _ERROR = 1, 2
+"""Log levels of torch's C++ code."""
+
+
+class _Flags(NamedTuple):
+    """Variables of torch's C++ library."""
+
+    log_level: ctypes.c_int
+    registers_blocks: ctypes.c_bool
+
+
+class KnownMemory:
+    """Lets torch know the CPU blocks that are allocated during the warm-up and the recording."""
+
+    def __init__(self) -> None:
+        self._flags: _Flags | None = None
+
+    def start(self) -> None:
+        """Register CPU blocks from now on, if torch would warn of unknown ones."""
+        flags = _flags()
+        if flags is None or flags.log_level.value != _WARNING or flags.registers_blocks.value:
+            return
+        self._flags = flags
+        unknown = torch.UntypedStorage(1, device="cpu")  # type: ignore[no-untyped-call]
+        flags.registers_blocks.value = True
+        flags.log_level.value = _ERROR
+        del unknown
+        flags.log_level.value = _WARNING
+
+    def stop(self) -> None:
+        """Register no more blocks."""
+        if self._flags:
+            self._flags.registers_blocks.value = False
+        self._flags = None
+
+
+@cache
+def _flags() -> _Flags | None:
+    """The variables; None if this torch lacks one."""
+    with suppress(OSError, ValueError):
+        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libc10.so"))
+        flags = _Flags(
+            ctypes.c_int.in_dll(library, "FLAGS_caffe2_log_level"),
+            ctypes.c_bool.in_dll(library, "FLAGS_caffe2_report_cpu_memory_usage"),
+        )
+        os.register_at_fork(after_in_child=lambda: _leave(flags))
+        return flags
+    return None
+
+
+def _leave(flags: _Flags) -> None:
+    """A forked child has no part in the recording."""
+    flags.registers_blocks.value = False

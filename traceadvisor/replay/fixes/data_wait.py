@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS, WORKER_FACTOR
 from traceadvisor.frozen import frozen
-from traceadvisor.replay.fixes.host_work import fetches, is_loading, slowed
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -50,3 +50,26 @@ class NoDataWait(Edit):
         host.work_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])
         action = np.where(host.action == Action.FETCH, np.int8(Action.NOTHING), host.action)
         return replace(graph, host=replace(host, action=action))
+
+
+@frozen
+class CheaperBatches(Edit):
+    """Some work that all batches need is done less often, or elsewhere."""
+
+    share: float
+    """Share of the loading that it takes, 0..1."""
+
+    high: float
+    """The same of all work that may be removed with it."""
+
+    changes_device: ClassVar = False
+    choice: ClassVar = LOADING
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """Shorten the loading in the training thread, and in workers that limit the loop."""
+        left = 1 - REMOVED_SHARE[scenario] * (self.high if scenario is Scenario.HIGH else self.share)
+        if not graph.loader_has_workers:
+            return replace(graph, host=slowed(graph.host, np.where(is_loading(graph.host), left, 1.0)))
+        made = graph.workers
+        made = made and replace(made, load_ns=tuple(round(ns * left) for ns in made.load_ns))
+        return replace(graph, workers=made)

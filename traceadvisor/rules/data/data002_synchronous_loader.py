@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.data.loading_sites import loading_sites
+from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.data.loading_sites import loading_sites
+from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import LARGE_MESSAGE_BYTES, Collectives
-from traceadvisor.hardware.devices import DeviceRow, device_row
-from traceadvisor.hardware.pcie_link import peer_bytes_per_s
+from traceadvisor.hardware.devices import DeviceRow, device_row, peer_bytes_per_s
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit

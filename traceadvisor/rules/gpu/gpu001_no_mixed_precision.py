@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
-from traceadvisor.hardware.devices import Precision
-from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
+from traceadvisor.hardware.devices import Precision, has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.kernels import FasterKernels

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.work import Kind
-from traceadvisor.hardware.devices import Precision
-from traceadvisor.hardware.tensor_cores import has_tf32
+from traceadvisor.hardware.devices import Precision, has_tf32
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit

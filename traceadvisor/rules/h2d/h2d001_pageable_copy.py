@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
+from traceadvisor.hardware.devices import host_link, link_bytes_per_s
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies

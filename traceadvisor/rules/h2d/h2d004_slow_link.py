@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
+from traceadvisor.hardware.devices import host_link, link_bytes_per_s
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.hardware.pcie_link import link_bytes_per_s
+from traceadvisor.hardware.devices import link_bytes_per_s
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 

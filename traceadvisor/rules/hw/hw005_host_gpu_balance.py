@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
-from traceadvisor.replay.fixes.faster_parts import FasterDevice, FasterHost, FasterLoader
+from traceadvisor.replay.fixes.kernels import FasterDevice, FasterHost, FasterLoader
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen

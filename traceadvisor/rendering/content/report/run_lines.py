@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table
