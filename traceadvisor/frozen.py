@@ -122,7 +122,7 @@ def _comparing(made: type) -> tuple[Callable[..., Any], ...]:
 
 
 def _values(names: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
-    """What returns the values of these attributes as a tuple."""
+    """Return a function that gives the values of these attributes as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda one: tuple(getattr(one, name) for name in names)

@@ -174,7 +174,7 @@ def verdict_of(size: float, low: float, high: float, null_size: float = 0.0) -> 
 
 
 def _choices(rounds: int) -> npt.NDArray[np.intp]:
-    """Which block of each round is labelled B; the first row is the labelling that was used. (n, rounds)."""
+    """The block of each round that is labelled B; the first row is the labelling that was used. (n, rounds)."""
     if _LABELS**rounds <= MOST_PERMUTATIONS:
         return np.array(list(itertools.product(range(_LABELS), repeat=rounds)), dtype=np.intp)
     drawn = np.random.default_rng(0).integers(0, _LABELS, (MOST_PERMUTATIONS, rounds), dtype=np.intp)

@@ -21,7 +21,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 UNREAD_SHARE = 0.01
-"""Of the understood work. Less that is not understood changes no figure visibly."""
+"""Share of the understood work. Less work that is not understood changes no figure visibly."""
 
 _NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 """Overhead events of the driver, not of the profiler."""

@@ -206,7 +206,7 @@ class BundleRuns:
         return self._folder / file.path if file else None
 
     def _unended(self, rank: int | None) -> str:
-        """How a rank ended that left no ending."""
+        """The ending of a rank that left none."""
         process = self._processes.get(rank)
         if process is None:
             return "has no recorded end"

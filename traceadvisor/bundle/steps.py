@@ -55,7 +55,7 @@ class StepLog:
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
         self.rejections = 0
-        """How often earlier steps changed."""
+        """Number of changes of earlier steps."""
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""

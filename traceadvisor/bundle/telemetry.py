@@ -432,4 +432,4 @@ def _flag(value: object) -> bool | None:
 
 
 _READ: Mapping[Any, Any] = {str | None: _text, int | None: _integer, float | None: _finite, bool | None: _flag}
-"""How the header's values are read, by the type of the model's field."""
+"""Readers of the header's values, by the type of the model's field."""

@@ -180,7 +180,7 @@ _NAMES = {AS_IT_IS: "as it is", SAME_AGAIN: "as it is, again"}
 
 
 def _progress_line(plan: Plan, rows: list[AnyRow], now_s: float) -> str:
-    """What is measured now, and the time left at most."""
+    """The measurement that runs now, and the time left at most."""
     left_s = max(int(plan.deadline_s - now_s), 0)
     left = f"at most {left_s // 60}:{left_s % 60:02d} left"
     last = next((row for row in reversed(rows) if isinstance(row, Begin)), None)

@@ -32,7 +32,7 @@ class Found:
     """A finding."""
 
     severity: Severity | None = None
-    """That or worse; None for any."""
+    """This severity or a worse one; None for any."""
 
     rule_id: str | None = None
     """None for any rule."""

@@ -73,7 +73,7 @@ def compare_with(
 
 @frozen
 class _Reading:
-    """How paths are read."""
+    """Settings for reading paths."""
 
     settings: Settings
     progress: Progress

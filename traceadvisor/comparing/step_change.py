@@ -173,7 +173,7 @@ def _load_differs(run: PairedRun) -> bool:
 
 
 def _other_load(captures: Iterable[Capture]) -> _OtherLoad | None:
-    """That of the busiest capture; None if no capture sampled it."""
+    """The load in the busiest capture; None if no capture sampled it."""
     loads = []
     for recording in (one for capture in captures for one in capture.recordings):
         run, window = recording.captured, recording.telemetry

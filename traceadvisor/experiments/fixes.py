@@ -23,7 +23,7 @@ MOST = {"num_workers": 256, "prefetch_factor": 256, "batch_size": 1 << 20}
 
 
 def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposal, ...], dict[str, str]]:
-    """What a report proposes that is a setting, and for the other fixes why they are none.
+    """The proposals of a report that are settings, and why the other fixes are none.
 
     ``report``: its findings are taken in their order. ``wanted``: ids or names of rules; all by default.
 

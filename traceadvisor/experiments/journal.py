@@ -19,7 +19,7 @@ class Row(msgspec.Struct, frozen=True, tag_field="row"):
 
 
 class Facts(Row, frozen=True, tag="facts"):
-    """What the script does by itself."""
+    """The settings of the script itself."""
 
     device: str
     """Type of the device: ``cpu`` or ``cuda``."""
@@ -52,7 +52,7 @@ class Facts(Row, frozen=True, tag="facts"):
 
     peak_bytes: int | None = None
     available_bytes: int | None = None
-    """What the process holds, and what is free."""
+    """Memory that the process holds, and free memory."""
 
     half: str = "bfloat16"
     """The 16-bit type in which the device computes without emulation."""
@@ -140,7 +140,7 @@ class Note(Row, frozen=True, tag="note"):
 
 
 class Ended(Row, frozen=True, tag="ended"):
-    """How a process of the script ended."""
+    """The end of a process of the script."""
 
     reason: str
     """``done``, ``budget``, ``script``, ``failed`` or ``refused``."""

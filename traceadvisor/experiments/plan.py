@@ -38,7 +38,7 @@ class Change:
 
 @frozen
 class Plan:
-    """What the user asked for."""
+    """The request of the user."""
 
     script: tuple[str, ...]
     is_module: bool
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def scratch(self) -> Path:
-        """Where files go that the script saves."""
+        """Folder of the files that the script saves."""
         return Path(self.folder, "saved-by-the-script")
 
     def withholding(self) -> Plan:

@@ -67,7 +67,7 @@ class Interleaved:
         return self._longest_s * len(self._arms(experiment))
 
     def _spent(self, experiment: Experiment) -> str:
-        """How much more time is needed."""
+        """The time that is still needed."""
         done = len(rounds_of(self._journal.rows, experiment.name))
         if done >= FEWEST_ROUNDS:
             return "The budget was spent. Raise --minutes to measure more."

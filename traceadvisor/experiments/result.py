@@ -58,7 +58,7 @@ FURTHEST = 16
 
 @frozen
 class Surroundings:
-    """What is known beside the rows."""
+    """Facts beside the rows."""
 
     kind: str
     seconds: float
@@ -334,7 +334,7 @@ def _lines_to_paste(settings: Settings, facts: Facts) -> tuple[str, ...]:
 
 
 def _left_out_sentences(plan: Plan, done: Sequence[Experiment], facts: Facts) -> Iterator[str]:
-    """What a sweep without options did not measure, why, and the command for it."""
+    """Settings that a sweep without options did not measure, the reason, and the command for each."""
     if not plan.by_importance:
         return
     measured = {one.axis or one.name for one in done}

@@ -46,7 +46,7 @@ begin(int(sys.argv[2]))
 would miss its own folder, too."""
 
 _ROOT = str(Path(__file__).resolve().parents[2])
-"""Where this package lies."""
+"""The folder of this package."""
 
 Watch = Callable[[list[AnyRow]], None]
 """Called with all rows so far, several times a second."""
@@ -54,7 +54,7 @@ Watch = Callable[[list[AnyRow]], None]
 
 @frozen
 class Outcome:
-    """How the measuring ended."""
+    """The end of the measuring."""
 
     rows: list[AnyRow]
     problem: str | None
@@ -194,7 +194,7 @@ def _interrupt(*_: object) -> None:
 
 
 _HEAD_BYTES = TAIL_BYTES = 1 << 20
-"""Of each process of the script."""
+"""Bytes kept at the beginning and at the end of the output of each process."""
 
 _PIECE_BYTES = 1 << 16
 _PATIENCE_S = 1.0

@@ -38,7 +38,7 @@ class Knob:
     where: Where
     kind: type[bool] | type[int] | type[str]
     line: str
-    """What a user writes to have it, with ``{value}``."""
+    """The code for a user to write, with ``{value}``."""
 
     needs_gpu: bool = False
 
@@ -86,7 +86,7 @@ LONGEST_NAME = 200
 
 @frozen
 class Settings:
-    """What differs from the script's own settings; empty where nothing does."""
+    """Differences from the script's own settings; empty without any."""
 
     values: tuple[tuple[str, Value], ...] = ()
 

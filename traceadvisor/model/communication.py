@@ -8,7 +8,7 @@ from traceadvisor.frozen import frozen
 
 
 class CollectiveKind(Enum):
-    """What a collective does with the data of the ranks."""
+    """The operation of a collective on the data of the ranks."""
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -23,7 +23,7 @@ class CollectiveKind(Enum):
 
 
 class Purpose(Enum):
-    """What a collective is for."""
+    """The purpose of a collective."""
 
     GRADIENTS = "gradients"
     """Gradients of replicated parameters: DistributedDataParallel and similar."""
@@ -120,7 +120,7 @@ class CommunicationRow:
     """The same times the kind's factor: comparable with the bandwidth of a link. None if the factor is unknown."""
 
     fastest_bus_bytes_per_s: float | None
-    """Of the fastest large message, which waited least for late ranks. None without a large message."""
+    """Rate of the fastest large message, which waited least for late ranks. None without a large message."""
 
     group_size: int | None
     """Ranks that take part; None if unknown, or if groups of several sizes take part."""

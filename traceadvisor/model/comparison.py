@@ -26,7 +26,7 @@ class Side(Enum):
 
 
 class Measure(Enum):
-    """What a verdict compares."""
+    """The figure that a verdict compares."""
 
     UNDISTURBED_STEP = "undisturbed_step"
     """The median of the steps that the profiler did not slow down."""
@@ -109,7 +109,7 @@ class ComparedRank:
 
 
 class DifferenceKind(Enum):
-    """What kind of thing differs between both sides, in the order in which it is shown."""
+    """Kinds of differences between both sides, in the order in which they are shown."""
 
     DEVICE = "device"
     MACHINE = "machine"
@@ -132,7 +132,7 @@ class Difference:
 
 
 class FindingStatus(Enum):
-    """What happened to a finding."""
+    """Change of a finding from BASE to HEAD."""
 
     NEW = "new"
     GONE = "gone"
@@ -152,7 +152,7 @@ class FindingState:
     """None for a finding that is part of another one."""
 
     saving: Estimate
-    """Of its fix alone."""
+    """The saving of its fix alone."""
 
     saving_share: MaybeNan
     """Expected saving as a share of the step, 0..1."""
@@ -232,7 +232,7 @@ class ComparedRun:
 
     predictions: tuple[PredictionCheck, ...]
     cautions: tuple[str, ...] = ()
-    """What limits the comparison, as sentences."""
+    """Limits of the comparison, as sentences."""
 
 
 @frozen
@@ -246,7 +246,7 @@ class Unpaired:
 
 @frozen(eq=False)
 class Comparison:
-    """What changed from BASE to HEAD."""
+    """The changes from BASE to HEAD."""
 
     tool_version: str
     base_paths: tuple[Path, ...]

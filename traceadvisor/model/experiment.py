@@ -44,7 +44,7 @@ class MeasuredArm:
 
     name: str
     settings: dict[str, SettingValue]
-    """What was changed, on top of the section's base."""
+    """The changes on top of the section's base."""
 
     measured: MeasuredRatio | None
     """None if the settings could not be measured."""
@@ -56,7 +56,7 @@ class MeasuredArm:
     step_ns: float | None = None
     peak_bytes: int | None = None
     loss_problem: str | None = None
-    """What is wrong with the loss; None if nothing is, or it was not compared."""
+    """Problem of the loss; None without one, or if it was not compared."""
 
     cost_per_million_samples: float | None = None
     gpu_busy_share: float | None = None
@@ -76,7 +76,7 @@ class CurvePoint:
 
 @frozen(kw_only=True)
 class AxisResult:
-    """What an axis shows."""
+    """The results on an axis."""
 
     name: str
     """``batch_size``, ``workers`` or another setting with whole numbers."""
@@ -116,7 +116,7 @@ class Section:
 
     name: str
     base: dict[str, SettingValue]
-    """What differs from the script's own settings in all arms."""
+    """Differences from the script's own settings in all arms."""
 
     base_samples_per_s: float | None
     base_step_ns: float | None
@@ -137,7 +137,7 @@ class LedgerRow:
 
     title: str
     settings: dict[str, SettingValue]
-    """What was measured; what was proposed, if nothing was measured."""
+    """The measured settings; the proposed ones, if nothing was measured."""
 
     predicted_low: float | None
     predicted: float | None
@@ -152,10 +152,10 @@ class LedgerRow:
 
 @frozen(kw_only=True)
 class MeasuredFix:
-    """What an experiment measured for the fix of a finding."""
+    """Measurement of the fix of a finding."""
 
     settings: dict[str, SettingValue]
-    """What was changed."""
+    """The changed settings."""
 
     measured: MeasuredRatio
 
@@ -198,7 +198,7 @@ class ExperimentResult:
     """Fixes of the report that are no settings of a run, with reasons."""
 
     left_out: tuple[str, ...]
-    """What a sweep without options did not measure, with the reason and the command for it."""
+    """Settings that a sweep without options did not measure, with the reason and the command for each."""
 
     notes: tuple[str, ...]
     problem: str | None

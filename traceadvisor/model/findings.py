@@ -74,7 +74,7 @@ class Hint:
     """Any of them records it; none if no option does."""
 
     what_else: str = ""
-    """What the recording needs beside an option, such as a GPU."""
+    """Need of the recording beside an option, such as a GPU."""
 
     def sentence(self, recorded_with: Collection[Option] = ()) -> str:
         """The reason with its remedy, which never names what was recorded with."""
@@ -202,7 +202,7 @@ class Evidence:
 
 @frozen
 class Fix:
-    """What to change.
+    """The change to make.
 
     A fix with neither ``what_if`` nor ``not_replayed`` saves no time: it frees memory or prevents errors.
     """
@@ -410,7 +410,7 @@ class Skipped:
 
 @frozen
 class Silenced:
-    """What a law took from a finding of one recording. A rule that often loses something needs a change."""
+    """The part of a finding of one recording that a law took away. A rule that often loses something needs a change."""
 
     rule_id: str
     recording_id: str
@@ -419,7 +419,7 @@ class Silenced:
 
     law: str
     figure: str
-    """What the law limits."""
+    """The figure that the law limits."""
 
     before_ns: float
     """Per step, before the law."""

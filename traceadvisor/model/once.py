@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class Recorded(Protocol):
-    """What keeps its facts: a trace, or its event table."""
+    """The owner of the facts: a trace, or its event table."""
 
     @property
     def known(self) -> dict[Hashable, Any]:

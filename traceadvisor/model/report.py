@@ -301,7 +301,7 @@ class Recording:
     """Training or inference; None where the recording does not show which."""
 
     inference_sign: InferenceSign | None = None
-    """What shows that the recording is of inference; None for any other."""
+    """Sign that the recording is of inference; None for any other."""
 
     typical_step_ns: float | None = None
     """Mean of the typical steps: the kept ones without start-up, teardown and outliers."""
@@ -336,7 +336,7 @@ class Recording:
     """The kind of accelerator, such as CUDA, ROCm or Ascend; None without a sign of one."""
 
     device_word: str = "GPU"
-    """What users of this accelerator call a device."""
+    """Word for a device among users of this accelerator."""
 
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
@@ -418,7 +418,7 @@ class RecordedFinding:
     no step time is known."""
 
     further_saving: Estimate | None = None
-    """What the fix saves after the fixes of the findings above it in the same recording. For the first finding this is
+    """Saving of the fix after the fixes of the findings above it in the same recording. For the first finding this is
     the saving itself. None where it is unknown."""
 
     folded: tuple[FoldedFinding, ...] = ()
@@ -536,7 +536,7 @@ class Report:
     """What `try` and `sweep` measured for this run."""
 
     silenced: tuple[Silenced, ...] = ()
-    """What laws took from findings."""
+    """Parts of findings that laws took away."""
 
     memory: tuple[SnapshotFigures, ...] = ()
     """Memory snapshots among the input."""

@@ -119,7 +119,7 @@ class LoaderSettings:
 
 @frozen
 class TrainingDevice:
-    """What identifies a GPU of the training; None where torch does not tell."""
+    """Identifiers of a GPU of the training; None where torch does not tell."""
 
     uuid: str | None = None
     """As NVML writes that of a whole GPU (``GPU-...``). That of a slice (MIG) is no whole GPU's."""
@@ -142,7 +142,7 @@ class Padding:
 
     batch_count: int
     source: str
-    """What shows the padding."""
+    """The sign of the padding."""
 
 
 @frozen
@@ -274,7 +274,7 @@ class Run:
     """Time to save checkpoints after the last step; None if not recorded."""
 
     repository: Repository | None = None
-    """That of the script."""
+    """The repository of the script."""
 
     stacks: StackSamples | None = None
     """Samples of the training thread's Python stack over the whole run; None if not sampled."""

@@ -48,7 +48,7 @@ class Step:
     """Why a step that counts in means and medians is not typical; None for all other steps."""
 
     caution: str | None = None
-    """What limits the figures of a step that counts because no other does; None for nothing."""
+    """Caution on a step that counts because no other does; None without one."""
 
     @property
     def duration_ns(self) -> int:

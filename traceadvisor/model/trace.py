@@ -195,7 +195,7 @@ class Trace:
     with_stacks: bool
     with_shapes: bool
     options: frozenset[Option] = field(default=frozenset(), kw_only=True)
-    """What the recording says that it was made with."""
+    """Options that the recording says it was made with."""
 
     health: Health
     own_code: frozenset[str] | None = None

@@ -6,14 +6,14 @@ from enum import Enum
 
 
 class Workload(Enum):
-    """What the recorded program does."""
+    """The task of the recorded program."""
 
     TRAINING = "training"
     INFERENCE = "inference"
 
 
 class InferenceSign(Enum):
-    """What shows that a recording is of inference."""
+    """Sign that a recording is of inference."""
 
     SERVING = "serving marks"
     """Marks of a serving engine, such as vLLM or SGLang."""

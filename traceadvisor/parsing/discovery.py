@@ -48,7 +48,7 @@ class FoundRecordings:
     """Memory snapshots."""
 
     notes: tuple[HealthNote, ...] = ()
-    """Which other files the folders hold; none of them was read."""
+    """Kinds of other files in the folders; none of them was read."""
 
 
 def captures_in(folder: Path) -> list[Path]:

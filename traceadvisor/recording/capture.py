@@ -35,7 +35,7 @@ _BLOCKS = itertools.count()
 
 @frozen
 class Ended:
-    """How a script or block ended."""
+    """The end of a script or block."""
 
     ending: Ending
     status: str | int | None

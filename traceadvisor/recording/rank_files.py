@@ -221,7 +221,7 @@ class RankFiles:
 
 @dataclass(slots=True)
 class _Grown:
-    """How far a file of rows is written."""
+    """The written part of a file of rows."""
 
     rows: Rows
     file: GrowingFile

@@ -96,7 +96,7 @@ class Rule(ABC):
     """Categories whose time the rule's findings may claim. The engine leaves out other time."""
 
     also_saves: ClassVar[str | None] = None
-    """What else the fix makes shorter, as a clause; None if it can save no more than the claimed time."""
+    """Other time that the fix makes shorter, as a clause; None if it can save no more than the claimed time."""
 
     refines: ClassVar[frozenset[str]] = frozenset()
     """Ids of less specific rules that find the same time. Their findings fold into this rule's finding."""

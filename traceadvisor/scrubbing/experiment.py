@@ -23,7 +23,7 @@ from traceadvisor.scrubbing.trace import learn_from
 from traceadvisor.text.secrets import secret_words
 
 _PLANS = ("plan.json", "processes/*/plan.json")
-"""What earlier versions wrote for the training process, with the secrets of the command."""
+"""The file that earlier versions wrote for the training process, with the secrets of the command."""
 
 _OF_THE_TOOL = frozenset(
     {"schema", "tool_version", "kind", "verdict", "device", "torch", "currency", "optimizer", "fix"}

@@ -10,7 +10,7 @@ from traceadvisor.frozen import frozen
 
 
 class CheckState(Enum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     LIMITED = "limited"
@@ -32,7 +32,7 @@ class Check:
     """Features that do not work because of it; None if everything does."""
 
     remedy: str | None = None
-    """How to fix it; None if nothing is lost or nothing helps."""
+    """The remedy; None if nothing is lost or nothing helps."""
 
 
 def check_installed(*names: str) -> None:

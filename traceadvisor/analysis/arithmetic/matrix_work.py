@@ -267,7 +267,7 @@ class _Contiguous:
     """Sizes in elements that each matrix of a product needs aligned; 0 where unknown, and for vectors."""
 
     first: tuple[int, int] = (0, 0)
-    """Of the first factor: the contiguous size, and the distance between rows."""
+    """The contiguous size of the first factor, and the distance between its rows."""
 
     second: tuple[int, int] = (0, 0)
     result: tuple[int, int] = (0, 0)

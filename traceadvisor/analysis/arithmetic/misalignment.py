@@ -26,7 +26,7 @@ ON_TENSOR_CORES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Which kernels multiply misaligned matrices; masks have a value for each of ``work.by_kernel``."""
+    """Kernels that multiply misaligned matrices; masks have a value for each of ``work.by_kernel``."""
 
     work: DeviceWork
     multiple: int

@@ -37,7 +37,7 @@ class Work:
 
 @frozen
 class Formula:
-    """How to compute an operator's work from its inputs."""
+    """Computes an operator's work from its inputs."""
 
     kind: Kind
     work: Callable[[Inputs], Work | None]

@@ -51,7 +51,7 @@ NO_GAIN_SHARE = 0.02
 
 
 class Crowding(Enum):
-    """How much the processes of a step compete for cores."""
+    """The degree to which the processes of a step compete for cores."""
 
     NONE = "none"
     """Each process has a core when it needs one, and other programs delay none."""

@@ -34,7 +34,7 @@ class Recomputed:
     """The block of each operator, 0 for the first, shape ``(n,)``."""
 
     starts_ns: Int64
-    """Of the blocks, shape ``(m,)``."""
+    """Starts of the blocks, shape ``(m,)``."""
 
     ends_ns: Int64
     threads: Int64

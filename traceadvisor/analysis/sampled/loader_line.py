@@ -26,7 +26,7 @@ class LoaderLine:
 
     location: Location
     callee: Frame | None
-    """What the line calls most of the time; None for its own work."""
+    """The function that the line calls most of the time; None for its own work."""
 
     share: float
     low: float
@@ -138,7 +138,7 @@ def _is_same_function(one: SampledFrame, other: SampledFrame) -> bool:
 
 
 def _callee(paths: Sequence[_Path], depth: int) -> Frame | None:
-    """What the line calls most of the time, if that is not the user's."""
+    """The function that the line calls most of the time, if it is not the user's."""
     times_ns: dict[tuple[str | None, str], int] = defaultdict(int)
     frames: dict[tuple[str | None, str], Frame] = {}
     for path in paths:

@@ -27,7 +27,7 @@ MOST_PAUSED_CPU_PERCENT = 2.0
 
 @frozen
 class ClockJumps:
-    """How far the wall clock moved against the monotonic clock, in jumps."""
+    """Jumps of the wall clock against the monotonic clock."""
 
     forward_ns: int = 0
     back_ns: int = 0

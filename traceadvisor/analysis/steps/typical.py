@@ -35,7 +35,7 @@ FEWEST_TO_COMPARE = 3
 """With two lengths, the lengths alone do not show which one is unusual."""
 
 EXPLAINED_SHARE = 0.5
-"""Of two steps, the longer one is unusual if start-up or its end takes this share of the difference."""
+"""If start-up or its end takes this share of the difference of two steps, the longer one is unusual."""
 
 Lengths = Mapping[int, float]
 """Length of each kept step in nanoseconds, by position."""

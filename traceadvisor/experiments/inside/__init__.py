@@ -1,1 +1,1 @@
-"""What runs inside the training process of an experiment."""
+"""The part of an experiment that runs inside the training process."""

@@ -315,7 +315,7 @@ _SLACK = 0.02
 
 
 class TrainedSteps:
-    """What the batches between :meth:`begin` and :meth:`end` were used for."""
+    """Counts the uses of the batches between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, found: Found, memory: PeakMemory) -> None:
         self._found, self._memory = found, memory

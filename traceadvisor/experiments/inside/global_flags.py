@@ -18,7 +18,7 @@ _LEGACY = {True: ("high", True), False: ("highest", False)}
 
 @frozen
 class _Precision:
-    """How operators in float32 compute, by both interfaces of torch."""
+    """The precision of operators in float32, by both interfaces of torch."""
 
     operators: tuple[str, ...]
     """``fp32_precision`` of matrix products, convolutions and RNNs; empty before torch 2.9."""
@@ -35,7 +35,7 @@ class _Precision:
 
     @classmethod
     def now(cls) -> _Precision:
-        """What holds now."""
+        """The flags now."""
         has_new = hasattr(torch.backends.cuda.matmul, "fp32_precision")
         try:
             legacy = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

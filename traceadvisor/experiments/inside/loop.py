@@ -70,7 +70,7 @@ class Found:
 
 
 class LoopIterator:
-    """What a loop over a loader of the script iterates."""
+    """The iterator of a loop over a loader of the script."""
 
     def __init__(self, watcher: LoopWatcher, loader: DataLoader[Any], original: Any) -> None:
         self._watcher, self.loader, self.original = watcher, loader, original
@@ -113,7 +113,7 @@ class LoopWatcher:
         self._batches: Iterator[Any] | None = None
         self._depth = 0
         self.losses: list[torch.Tensor] | None = None
-        """Where to keep the losses, if wanted."""
+        """Receives the losses, if wanted."""
 
         self.disturbed: Callable[[], None] = lambda: None
         """Called where the loop does something else than training, such as validation or saving a checkpoint."""
@@ -292,7 +292,7 @@ def _know_modules(found: Found) -> None:
 
 
 def parameters_of(found: Found) -> Iterator[torch.Tensor]:
-    """What the optimizers change."""
+    """The parameters that the optimizers change."""
     for optimizer in found.optimizers.values():
         for group in optimizer.param_groups:
             yield from group["params"]

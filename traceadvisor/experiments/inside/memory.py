@@ -24,7 +24,7 @@ class MemoryUse:
 
     peak: int
     available: int
-    """What this process holds, and what is free: other processes may have a part of the rest."""
+    """The memory that this process holds, and free memory: other processes may have a part of the rest."""
 
 
 class PeakMemory:
@@ -55,18 +55,18 @@ class PeakMemory:
         return None
 
     def failures(self) -> int:
-        """How often an allocation on the GPU failed so far, whoever caught the error."""
+        """Number of allocations on the GPU that failed so far, whoever caught the error."""
         return int(self._stats().get("num_ooms", 0))
 
     def retries(self) -> int:
-        """How often torch freed its cache to allocate again, which takes time."""
+        """Number of times that torch freed its cache to allocate again, which takes time."""
         return int(self._stats().get("num_alloc_retries", 0))
 
     def _stats(self) -> dict[str, int]:
         return torch.cuda.memory_stats(self._device) if self._is_gpu else {}
 
     def use(self) -> MemoryUse | None:
-        """What the steps since the reset used; None without a GPU."""
+        """The memory of the steps since the reset; None without a GPU."""
         if not self._is_gpu:
             return None
         cuda, device = torch.cuda, self._device

@@ -24,7 +24,7 @@ class Autocast(Switch):
     def __init__(self, found: Found, device: torch.device) -> None:
         self._found, self._device = found, device
         self._own: dict[nn.Module, Any] = {}
-        """What wrapped modules had in place of their class's forward."""
+        """Own ``forward`` of wrapped modules, in place of their class's."""
 
         self._scaling = _Scaling(found, device)
 

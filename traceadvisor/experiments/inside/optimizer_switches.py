@@ -64,7 +64,7 @@ class SetToNone(Switch):
     def __init__(self, found: Found) -> None:
         self._optimizers = list(found.optimizers.values())
         self._asked: list[bool] = []
-        """What the script asked for."""
+        """The script's own settings."""
 
     def switch(self, value: Value | None) -> None:
         """Replace the method of the optimizers, or take the replacement away."""

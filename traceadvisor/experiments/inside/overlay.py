@@ -108,11 +108,11 @@ class Overlay:
         return folder
 
     def place(self, key: str) -> str | None:
-        """Where the content lies; None for what the script removed."""
+        """The path of the content; None if the script removed it."""
         return self._moved.get(key) or (None if key in self._gone else key)
 
     def existing(self, path: AnyPath, dir_fd: int | None = None, *, follow: bool = False) -> str:
-        """Where the content of a path lies that must exist."""
+        """The path of content that must exist."""
         place = self.place(self.key(path, dir_fd, follow=follow))
         if place is None or not os.path.lexists(place):
             raise _error(errno.ENOENT, path)
@@ -369,7 +369,7 @@ def _folder(path: AnyPath | int | None) -> Any:
 
 
 class Entries(Iterator["Entry"]):
-    """What ``os.scandir`` returns."""
+    """The result of ``os.scandir``."""
 
     def __init__(self, entries: Iterator[Entry]) -> None:
         self._entries = entries

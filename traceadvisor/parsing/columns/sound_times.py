@@ -42,7 +42,7 @@ class Tables:
 
 @frozen
 class Corrections:
-    """How many times were corrected, by kind."""
+    """Number of corrected times, by kind."""
 
     strays: int = 0
     """Events left out."""

@@ -52,7 +52,7 @@ class ReadSummary:
     """Repaired events, and event members that were ignored."""
 
     excesses: Counter[ExceededLimit] = field(default_factory=Counter)
-    """How much was left out, by exceeded limit."""
+    """Amounts that were left out, by exceeded limit."""
 
 
 class ChunkReader:

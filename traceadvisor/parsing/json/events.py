@@ -43,7 +43,7 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     record_id: int = msgspec.field(default=NONE, name="Record function id")
     task_type: str = msgspec.field(default="", name="Task Type")
-    """Of a device event without a category, as Ascend's profiler writes them."""
+    """Type of a device event without a category, as Ascend's profiler writes them."""
 
     connection: int = msgspec.field(default=NONE, name="connection_id")
     """Ascend's ``correlation``."""
@@ -96,7 +96,7 @@ class MetadataArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The thread's name."""
 
     labels: str | None = None
-    """What a process is, such as ``CPU`` or ``GPU 0``."""
+    """Label of a process, such as ``CPU`` or ``GPU 0``."""
 
 
 Key = Whole | str | float | None

@@ -66,7 +66,7 @@ class LoaderRegistry:
         self._start_ns[iterator] = took_ns
 
     def start_ns(self, iterator: object) -> int:
-        """How long it took to start the loop, at its first batch; 0 when called again."""
+        """The time to start the loop, at its first batch; 0 when called again."""
         return self._start_ns.pop(iterator, 0) if self._start_ns else 0
 
     def of(self, iterator: object) -> KnownLoader:

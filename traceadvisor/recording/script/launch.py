@@ -30,7 +30,7 @@ class _Launcher(NamedTuple):
     """Ranks on this node."""
 
     job: tuple[str, ...]
-    """Which together identify the job on all its nodes."""
+    """Variables that together identify the job on all its nodes."""
 
 
 _LAUNCHERS = (
@@ -69,10 +69,10 @@ class Launch:
 
     host: str
     restart: int
-    """How often torchrun has restarted the job."""
+    """Restarts of the job by torchrun."""
 
     requeue: int = 0
-    """How often the batch system has restarted it."""
+    """Restarts of the job by the batch system."""
 
     block: int = 0
     """Number of the captured block in this process, from 0."""

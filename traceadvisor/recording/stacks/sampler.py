@@ -332,7 +332,7 @@ class ThreadState:
 
 
 def _own_waits() -> int:
-    """How often this thread has waited for anything."""
+    """Number of waits of this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 

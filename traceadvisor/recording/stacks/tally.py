@@ -80,7 +80,7 @@ class StackTally:
         """The sums of samples that are no longer kept as single ones."""
         self._single = _Samples()
         self._settled = 0
-        """How many of the single samples are in the sums."""
+        """Number of single samples that are in the sums."""
         self._changes = 0
         """Odd while sums and single samples are changed."""
 

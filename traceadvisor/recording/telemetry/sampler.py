@@ -26,7 +26,7 @@ _STOP_S = 10.0
 """How long stopping waits: the thread may collect garbage, and the iterator of a loader then waits 5 s for a worker."""
 
 EXPENSIVE_S = 1.0
-"""How often expensive figures are read."""
+"""Interval of expensive figures."""
 
 LARGEST_CPU_SHARE = 0.01
 """Share of one core. If samples take more, there are fewer of them."""

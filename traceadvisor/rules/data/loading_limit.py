@@ -98,7 +98,7 @@ class Proposal:
 
 @frozen(eq=False)
 class LoadingLimit:
-    """What limits the loading, and what to do if it is the number of workers."""
+    """The limit of the loading, and the proposal if it is the number of workers."""
 
     kind: Limit
     proposal: Proposal | None = None

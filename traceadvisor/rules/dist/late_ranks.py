@@ -175,7 +175,7 @@ def _late_start(matched: Matching, begins_ns: Sequence[int], late: int) -> float
 
 
 def _most_extra(late: _ByKey[_Named], others: Sequence[_ByKey[_Named]], least_ns: float) -> tuple[_Named, float] | None:
-    """What takes the late rank longest beyond the others' mean, and that time per step; None if it is short."""
+    """The category that takes the late rank longest beyond the others' mean, and that time per step; None if short."""
     extra = [
         (named, own_ns - float(np.mean([other[key][1] if key in other else 0.0 for other in others])))
         for key, (named, own_ns) in late.items()
