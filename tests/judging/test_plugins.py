@@ -19,7 +19,7 @@ from traceadvisor import api
 from traceadvisor.cli import main
 from traceadvisor.config import Settings
 from traceadvisor.errors import ConfigError
-from traceadvisor.judging.catalogue import all_rules, find_plugins, read_catalogue
+from traceadvisor.judging.catalogue import all_rules, find_plugins, read_catalogue, trace_rules
 from traceadvisor.model.findings import Clear, Failed
 from traceadvisor.model.report import FoundFigures, Report
 from traceadvisor.rendering.formats import FORMATS
@@ -85,7 +85,7 @@ def test_the_example_of_the_page_runs_beside_the_own_rules(site: Distributions, 
     _install_the_example(site)
     report = _report(tmp_path)
     assert isinstance(_outcome(report, "ACME001"), Clear)
-    assert {rule.meta.id for rule in all_rules()} < {row.rule_id for row in report.outcomes}
+    assert {rule.meta.id for rule in trace_rules()} < {row.rule_id for row in report.outcomes}
 
 
 def test_the_example_of_the_page_takes_the_threshold_that_is_set(site: Distributions, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_rule_that_cannot_be_used_is_left_out_and_its_distribution_named(
     (note,) = _notes(report)
     assert note.startswith("The rule ACME001 of acme-rules 2.1 was left out: ")
     assert reason in note
-    assert {row.rule_id for row in report.outcomes} == {rule.meta.id for rule in all_rules()}
+    assert {row.rule_id for row in report.outcomes} == {rule.meta.id for rule in trace_rules()}
 
 
 def test_the_own_rule_stays_where_another_takes_its_id(site: Distributions, tmp_path: Path) -> None:

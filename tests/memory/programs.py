@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.memory.allocator import MIB, Device, Frame, Stack, frame, snapshot
+from tests.memory.allocator import MIB, Device, Stack, frame, snapshot
 
 MODULE = "site-packages/torch/nn/modules/module.py"
 OPTIM = "site-packages/torch/optim"
@@ -19,6 +19,9 @@ _ENGINE = (
 )
 
 
+_OPERATORS = {"einsum": "bmm", "conv2d": "convolution", "norm": "pow_Tensor_Scalar", "softmax": "_softmax"}
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer: bytes of its weights, and what its forward pass allocates for the backward pass, by line."""
@@ -26,6 +29,9 @@ class Layer:
     weights: int
     saved: dict[str, int]
     """Bytes by the name of the innermost function, such as ``relu``; kept until the backward pass."""
+
+    workspace: int = 0
+    """Bytes that cuDNN takes for a moment."""
 
     scores: int = 0
     """Bytes of materialised attention scores: two kept, one temporary."""
@@ -56,7 +62,8 @@ class Training:
 
     def build(self) -> Training:
         """Make the model."""
-        stack = (frame("__init__", "project/model.py", 10), *self._main(5))
+        linear = frame("__init__", "site-packages/torch/nn/modules/linear.py", 100)
+        stack = (linear, frame("__init__", "project/model.py", 10), *self._main(5))
         self.weights = [self.device.alloc(layer.weights, stack) for layer in self.layers]
         self.gradients = [None] * len(self.weights)
         return self
@@ -69,12 +76,13 @@ class Training:
 
     def forward(self, *, grad: bool = True) -> list[tuple[Layer, list[int]]]:
         """A forward pass; returns what it keeps by layer."""
-        kept = [(layer, self._layer(layer, grad=grad)) for layer in self.layers]
+        kept = []
+        for layer in self.layers:
+            kept.append((layer, self._layer(layer, grad=grad)))
+            if not grad and len(kept) > 1:
+                self.device.free(kept.pop(0)[1][0])
         if not grad:
-            for _, addresses in kept:
-                for address in addresses:
-                    self.device.free(address)
-            return []
+            self.device.free(kept.pop()[1][0])
         return kept
 
     def snapshot(self) -> dict[str, Any]:
@@ -91,13 +99,17 @@ class Training:
         return (frame("main", "project/train.py", line), frame("<module>", "project/train.py", 99))
 
     def _user(self, name: str, line: int, *, file: str = "project/model.py") -> Stack:
-        inner: tuple[Frame, ...] = (frame("at::detail::empty_cuda(c10::ArrayRef<long>)", "??", 0),) if self.cpp else ()
+        operator = frame(f"at::_ops::{_OPERATORS.get(name, name)}::call(at::Tensor const&)", "??", 0)
+        inner = (frame("at::detail::empty_cuda(c10::ArrayRef<long>)", "??", 0), operator) * self.cpp
         outer = (*_CALL, frame("forward", "project/model.py", 90), *_CALL, *self._main(20))
         return (*inner, frame(name, file, line), frame("forward", "project/model.py", line + 1), *outer)
 
     def _layer(self, layer: Layer, *, grad: bool) -> list[int]:
         device = self.device
         kept = []
+        if layer.workspace:
+            cudnn = (frame("at::native::raw_cudnn_convolution_forward_out(at::Tensor const&)", "??", 0),) * self.cpp
+            device.free(device.alloc(layer.workspace, (*cudnn, *self._user("conv2d", 39))))
         if self.autocast:
             cast = (
                 (frame("at::autocast::cached_cast(c10::ScalarType, at::Tensor const&)", "??", 0),) if self.cpp else ()

@@ -28,7 +28,7 @@ from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import UsedSettings
 from traceadvisor.model.rule_text import RuleSection, RuleText
-from traceadvisor.rules.base import SECTIONS, Rule
+from traceadvisor.rules.base import SECTIONS, Rule, SnapshotRule
 
 GROUPS = {
     "DATA": "Data loading",
@@ -121,6 +121,11 @@ def all_rules() -> tuple[Rule, ...]:
         if group_of(rule_id) != rule_id:
             found += _rules_of(module.name, rule_id, name)
     return tuple(sorted(found, key=lambda rule: rule.meta.id))
+
+
+def trace_rules(rules: Iterable[Rule] | None = None) -> tuple[Rule, ...]:
+    """Those rules that check traces; by default of all rules of the package."""
+    return tuple(rule for rule in (all_rules() if rules is None else rules) if not isinstance(rule, SnapshotRule))
 
 
 def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from traceadvisor import __version__
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.catalogue import all_rules, rule_texts
+from traceadvisor.judging.catalogue import rule_texts, trace_rules
 from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
 from traceadvisor.judging.recording import Description
@@ -61,7 +61,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     origins while this one runs the rules.
     """
     description = Description(facts, aside)
-    rules = tuple(catalogue if catalogue is not None else all_rules())
+    rules = trace_rules(catalogue)
     lawful = [lawful_outcome(rule, facts) for rule in rules]
     ids = (facts.recording_id,)
     outcomes = tuple(
@@ -95,7 +95,7 @@ def assess(
         catalogue: the rules that were run; all of them by default.
         settings: the settings of the user.
     """
-    rules = tuple(catalogue if catalogue is not None else all_rules())
+    rules = trace_rules(catalogue)
     compared = compare((one.rank for one in judgements if one.rank), rules)
     outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
     recordings = {one.recording.id: one.recording for one in judgements}

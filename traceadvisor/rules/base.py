@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
@@ -51,6 +53,7 @@ __all__ = [
     "Hint",
     "Input",
     "Location",
+    "MemoryFinding",
     "Method",
     "MissingInput",
     "Option",
@@ -62,6 +65,7 @@ __all__ = [
     "Rule",
     "RuleMeta",
     "Skipped",
+    "SnapshotRule",
     "Unit",
     "frozen",
 ]
@@ -120,6 +124,37 @@ class Rule(ABC):
         Raises:
             MissingInput: another input is missing; the rule is then skipped.
         """
+
+
+@frozen(eq=False, kw_only=True)
+class MemoryFinding:
+    """Memory that a fix frees, found in one device's snapshot."""
+
+    change: MemoryChange
+    fix: Fix
+    effort: Effort
+    evidence: tuple[Evidence, ...]
+    locations: tuple[Location, ...] = ()
+    caveats: tuple[str, ...] = ()
+    price: str | None = None
+    """What the fix costs, such as time; None if nothing. Fixes without a price stand first."""
+
+    reserved_bytes: int = 0
+    """What the fix gives back of the memory that no tensor uses, beside the change."""
+
+
+class SnapshotRule(Rule):
+    """Checks one device of a memory snapshot instead of a trace."""
+
+    __slots__ = ()
+
+    def check(self, facts: Facts) -> Outcome:  # noqa: ARG002  # a trace holds no allocations with stacks
+        """Skip: the rule reads snapshots."""
+        return Skipped("The rule checks snapshots of torch.cuda.memory._dump_snapshot, not traces.")
+
+    @abstractmethod
+    def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
+        """Check the memory of a device."""
 
 
 class RankRule(Rule):

@@ -1,0 +1,59 @@
+"""What would lower the peak of a device's memory, and what was checked."""
+
+from __future__ import annotations
+
+from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Clear, Effort, Evidence, Failed, Fix, RuleMeta, Skipped
+from traceadvisor.model.location import Location
+
+
+@frozen
+class MemoryAdvice:
+    """A fix with what it saves, found in one device's snapshot."""
+
+    rule: RuleMeta
+    fix: Fix
+    effort: Effort
+    saved_bytes: int
+    """By which the peak falls with this fix alone: the recorded allocations are replayed with the change."""
+
+    further_bytes: int
+    """By which it falls after the fixes above."""
+
+    reserved_bytes: int
+    """What the fix gives back, at most, of memory that the allocator holds and no tensor uses."""
+
+    price: str | None
+    """What the fix costs, such as time; None if nothing."""
+
+    evidence: tuple[Evidence, ...]
+    locations: tuple[Location, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+@frozen
+class MemoryCheck:
+    """The outcome of a check without a finding."""
+
+    rule: RuleMeta
+    outcome: Clear | Skipped | Failed
+
+
+@frozen
+class DeviceAdvice:
+    """All advice on one device: fixes without a price first, each the one that saves most beside those above it."""
+
+    device: int
+    peak_bytes: int
+    together_bytes: int
+    """By which the peak falls with all fixes."""
+
+    advice: tuple[MemoryAdvice, ...] = ()
+    checks: tuple[MemoryCheck, ...] = ()
+
+    def cheapest(self, most: int) -> tuple[MemoryAdvice, ...]:
+        """The fixes with the least effort that save memory, those that save more first among equals."""
+        efforts = list(Effort)
+        useful = (one for one in self.advice if one.saved_bytes or one.reserved_bytes)
+        order = sorted(useful, key=lambda one: (efforts.index(one.effort), -one.saved_bytes - one.reserved_bytes))
+        return tuple(order[:most])

@@ -1,0 +1,106 @@
+"""MEM009: attention keeps its scores, which grow with the square of the length."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.memory.call_stacks import Phase
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.model.arrays import Mask
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
+from traceadvisor.model.location import Frame
+from traceadvisor.model.memory_figures import MemoryClass
+from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
+
+_SOFTMAX = re.compile(r"(?<!log_)(?<!Log)softmax", re.IGNORECASE)
+_OTHER_SOFTMAX = re.compile(r"entropy|loss|sampl|generat|gat(e|ing)|rout", re.IGNORECASE)
+_PRODUCT = re.compile(r"einsum|bmm|matmul|attention|attn", re.IGNORECASE)
+
+Scope = tuple[str | None, str]
+"""File and function."""
+
+
+@frozen
+class AttentionScores(SnapshotRule):
+    """Attention writes its scores to memory: one value for each pair of tokens, several times per layer.
+
+    What it finds: Tensors that a softmax makes inside attention, and all tensors of the same size that the same
+        function makes: the product, the mask, copies in another type. In the backward pass, temporary tensors of that
+        size.
+    Why it costs time: The scores grow with the square of the length, so they limit it. Writing and reading them also
+        takes most of the time of attention.
+    How to fix it: Call ``torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)`` or, without a mask
+        of your own, with ``is_causal=True``. Its fused kernels keep no scores.
+    How the saving is estimated: The recorded allocations are replayed without these tensors.
+    When it may be wrong: Fused kernels keep a row of sums for each token, which is not counted. A type or head size
+        without a fused kernel falls back to the scores. Another tensor of exactly the same size may be counted, too.
+    """
+
+    meta = RuleMeta("MEM009", "attention-scores", "Attention keeps its scores in memory")
+
+    min_share: float = 0.02
+    """Share of the peak; less is not worth an edit."""
+
+    def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
+        """Look for the softmax inside attention, and replay without what has its size."""
+        if not any(memory.snapshot.stacks):
+            return Skipped("The snapshot has no stacks: record with stacks='python' or 'all'.")
+        scopes = [_scope(memory, stack) for stack in range(len(memory.snapshot.stacks))]
+        is_score = np.zeros(len(memory.rows), dtype=np.bool_)
+        for scope in dict.fromkeys(one for one in scopes if one):
+            is_score |= _scores(memory, memory.of_stacks([one == scope for one in scopes]), scope)
+        change = MemoryChange(np.flatnonzero(is_score))
+        share = memory.saved_share(change)
+        if share < self.min_share:
+            return Clear("attention scores at the peak", share, self.min_share, Unit.SHARE)
+        at_peak = memory.at_peak(is_score)
+        return MemoryFinding(
+            change=change,
+            fix=Fix(
+                "Compute attention with the fused function of torch, which keeps no scores",
+                change="torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+            ),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("attention scores at the peak", memory.bytes_of(at_peak), Unit.BYTES),
+                Evidence("tensors with scores at the peak", at_peak.size, Unit.COUNT),
+            ),
+            locations=memory.locations(at_peak),
+            caveats=("Fused kernels need a supported head size and type.",),
+        )
+
+
+def _scope(memory: SnapshotFacts, stack: int) -> Scope | None:
+    """The function in which a stack's softmax belongs to attention; None without one."""
+    frames = memory.python[stack]
+    inside = max((at for at, frame in enumerate(frames) if _SOFTMAX.search(frame.function)), default=-1)
+    cpp = (memory.snapshot.frames[row].function for row in memory.snapshot.stacks[stack])
+    if inside < 0 and not any("softmax" in name and "log_softmax" not in name for name in cpp):
+        return None
+    outer: Frame | None = next(
+        (one for one in frames[inside + 1 :] if "torch/nn/functional" not in str(one.file)), None
+    )
+    if outer is None or any(_OTHER_SOFTMAX.search(one.function) for one in frames[:8]):
+        return None
+    return outer.file, outer.function
+
+
+def _scores(memory: SnapshotFacts, of_softmax: Mask, scope: Scope) -> Mask:
+    """The tensors of the sizes that a scope's softmax makes."""
+    rows = memory.rows
+    made = np.unique(rows.size_bytes[of_softmax])
+    whole = made[made >= made.max(initial=0) // 3]  # without the sums and maxima of rows
+    in_scope = memory.with_frame(lambda frame: (frame.file, frame.function) == scope)
+    multiplies = memory.with_frame(lambda frame: bool(_PRODUCT.search(frame.function)))
+    if not (in_scope & multiplies & np.isin(rows.size_bytes, whole)).any():
+        return np.zeros_like(in_scope)  # a softmax over classes or experts
+    casts = memory.is_autocast | memory.with_frame(
+        lambda frame: "to_copy" in frame.function or frame.function in {"to", "half", "bfloat16"}
+    )
+    is_large, is_half = np.isin(rows.size_bytes, whole), np.isin(rows.size_bytes, whole // 2)
+    is_copy = in_scope & is_half & casts
+    backward = memory.in_phase(Phase.BACKWARD) & memory.is_of(MemoryClass.TEMPORARIES)
+    return np.asarray((in_scope & is_large) | is_copy | (backward & (is_large | (is_half & is_copy.any()))))

@@ -1,0 +1,107 @@
+"""MEM011: activations in 32 bits, where 16 would do."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.memory.call_stacks import Phase
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
+from traceadvisor.model.memory_figures import MemoryClass
+from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
+
+_PRODUCT = re.compile(r"bmm|mm|addmm|einsum|linear|matmul|baddbmm|\w*conv\w*|\w*scaled_dot_product\w*")
+_FULL = re.compile(
+    r"pow\w*|exp\w*|log\w*|\w*softmax\w*|\w*norm\w*|rsqrt|mean\w*|sum\w*|add\w*|\w*loss\w*|cumsum|var\w*"
+)
+"""Operators that autocast runs in 32 bits, and additions, whose other operand is the stream of residuals."""
+
+
+@frozen
+class HalfPrecisionActivations(SnapshotRule):
+    """Matrix products and what follows them run in 32 bits, and their activations take twice the memory of 16 bits.
+
+    What it finds: Activations of matrix products and convolutions, and of the elementwise operators that follow them,
+        in a training without autocast.
+    Why it costs time: Products in 32 bits are also slower: see GPU001.
+    How to fix it: Run the forward pass and the loss in ``torch.autocast("cuda", torch.bfloat16)``.
+    How the saving is estimated: The recorded allocations are replayed: half the bytes for products and what follows
+        them up to the next operator that stays in 32 bits, and for the inputs of products. Autocast's copies of the
+        weights in 16 bits are added. They may take what the activations save: the weights of a large model take more
+        than the activations of a small batch.
+    When it may be wrong: Sizes do not tell types: a model that is in 16 bits already has nothing to gain. The
+        order of allocations decides which operators follow a product.
+    """
+
+    meta = RuleMeta("MEM011", "half-precision-activations", "Activations in 32 bits fill the memory")
+
+    min_share: float = 0.05
+    """Share of the peak; less is not worth a change of the numbers."""
+
+    def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
+        """Replay with the types and copies of autocast."""
+        if not memory.has_cpp:
+            return Skipped("The stacks have no frames of C++, which name the operators: record with stacks='all'.")
+        share_cast = memory.is_autocast.mean() if len(memory.rows) else 0.0
+        if share_cast > 0.0:
+            return Clear("allocations by autocast", share_cast, 0.0, Unit.SHARE, at_least=True)
+        forward = np.flatnonzero(memory.in_phase(Phase.OTHER))
+        halved, products = _in_16_bits(memory, forward)
+        weights = memory.bytes_of(memory.is_of(MemoryClass.PARAMETERS)) // 2
+        change = MemoryChange(halved, 0.5, added=_copies(memory, products, weights))
+        share = memory.saved_share(change)
+        is_halved = np.zeros(len(memory.rows), dtype=np.bool_)
+        is_halved[halved] = True
+        freed = memory.bytes_of(memory.at_peak(is_halved)) // 2
+        if share < self.min_share:
+            remark = (
+                f"activations would take {freed >> 20:,} MiB less, and copies of the weights {weights >> 20:,} MiB more"
+            )
+            return Clear("saving by 16 bits", share, self.min_share, Unit.SHARE, remark=remark if freed else None)
+        return MemoryFinding(
+            change=change,
+            fix=Fix(
+                "Run the forward pass in 16 bits",
+                change='with torch.autocast("cuda", torch.bfloat16):',
+            ),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("saved by activations in 16 bits at the peak", freed, Unit.BYTES),
+                Evidence("copies of the weights in 16 bits", weights, Unit.BYTES),
+            ),
+            locations=memory.locations(memory.at_peak(is_halved)),
+            caveats=("If the model is in 16 bits already, nothing is saved.",),
+        )
+
+
+def _in_16_bits(memory: SnapshotFacts, forward: Int64) -> tuple[Int64, Int64]:
+    """The rows that autocast would make in 16 bits, or copy to 16 bits for a product; and the products."""
+    halved, products = [], []
+    is_half, before = False, NONE
+    for row in forward.tolist():
+        place = memory.stacks.places[memory.rows.stack[row]]
+        operator = (place and place.operator) or ""
+        name = operator.removesuffix("_Tensor")
+        if _PRODUCT.fullmatch(name):
+            if not is_half and before != NONE and memory.is_saved[before]:
+                halved.append(before)
+            is_half = True
+            products.append(row)
+        elif _FULL.fullmatch(name):
+            is_half = False
+        if is_half:
+            halved.append(row)
+        before = row
+    return np.array(halved, np.int64), np.array(products, np.int64)
+
+
+def _copies(memory: SnapshotFacts, products: Int64, weights: int) -> Int64:
+    """Copies of the weights, from the product that uses them to the end of its pass or of what it saves."""
+    rows, passes = memory.rows, memory.pass_of[products]
+    bytes_each = np.array([weights // max(int((passes == one).sum()), 1) for one in passes], np.int64)
+    return np.column_stack((rows.start[products], np.maximum(rows.end[products], passes), bytes_each)).reshape(-1, 3)

@@ -1,0 +1,66 @@
+"""MEM012: a smaller batch, accumulated, would need less memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceadvisor.analysis.memory.call_stacks import Phase
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
+from traceadvisor.model.memory_figures import MemoryClass
+from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
+
+
+@frozen
+class SmallerBatch(SnapshotRule):
+    """Memory that grows with the batch makes a large part of the peak.
+
+    What it finds: Activations, inputs, and temporary tensors of the forward and backward pass that are not of the size
+        of a weight.
+    Why it costs time: It costs no time. It decides which batch fits.
+    How to fix it: Halve the batch and step the optimizer every second batch: the gradients add up to the same.
+    How the saving is estimated: The recorded allocations are replayed with half of these bytes.
+    When it may be wrong: A smaller batch uses the GPU less well. Batch normalisation sees the smaller batch. Masks and
+        tables do not shrink with the batch; copies of weights are recognised by their size.
+    """
+
+    meta = RuleMeta("MEM012", "smaller-batch", "Memory that grows with the batch fills the device")
+
+    min_share: float = 0.1
+    """Share of the peak; less is not worth twice as many passes."""
+
+    def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
+        """Replay with half of what grows with the batch."""
+        if not memory.in_phase(Phase.BACKWARD).any() and not memory.is_saved.any():
+            return Skipped("The snapshot holds no training: no backward pass, and nothing saved for one.")
+        rows = grows_with_batch(memory)
+        change = MemoryChange(rows, 0.5)
+        share = memory.saved_share(change)
+        if share < self.min_share:
+            return Clear("saving by half the batch", share, self.min_share, Unit.SHARE)
+        grows = np.zeros(len(memory.rows), dtype=np.bool_)
+        grows[rows] = True
+        at_peak = memory.at_peak(grows)
+        return MemoryFinding(
+            change=change,
+            fix=Fix(
+                "Halve the batch, and step the optimizer every second batch",
+                change="(loss / 2).backward()  # and optimizer.step() after every second batch",
+            ),
+            effort=Effort.LINE,
+            evidence=(Evidence("grows with the batch, at the peak", memory.bytes_of(at_peak), Unit.BYTES),),
+            price="A smaller batch uses the GPU less well.",
+        )
+
+
+def grows_with_batch(memory: SnapshotFacts) -> Int64:
+    """Allocations whose size is proportional to the batch."""
+    weights = np.unique(memory.rows.size_bytes[memory.is_of(MemoryClass.PARAMETERS, MemoryClass.GRADIENTS)])
+    weight_sizes = np.concatenate((weights, weights // 2))
+    passing = memory.is_of(MemoryClass.TEMPORARIES) & ~memory.in_phase(Phase.OPTIMIZER)
+    unlike_weights = ~np.isin(memory.rows.size_bytes, weight_sizes)
+    copies = memory.with_frame(lambda frame: "cached_cast" in frame.function) & ~unlike_weights
+    kept = memory.is_saved | memory.is_of(MemoryClass.INPUTS)
+    return np.flatnonzero((kept & ~copies) | (passing & unlike_weights & (memory.rows.start > 0)))

@@ -1,0 +1,65 @@
+"""MEM016: the loss keeps several tensors of the size of all logits."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.memory.call_stacks import Phase
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
+from traceadvisor.model.memory_figures import MemoryClass
+from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
+
+_LOSS = re.compile(r"cross_entropy|log_softmax|nll_loss|\w*loss(_fn|_function)?", re.IGNORECASE)
+
+CHUNKS = 8
+
+
+@frozen
+class LossInFloat32(SnapshotRule):
+    """The loss makes tensors with a value for each token and each word of the vocabulary, usually in 32 bits.
+
+    What it finds: Tensors made inside a loss function, as large as its largest one, and tensors of that size that the
+        backward pass makes for a moment.
+    Why it costs time: A large vocabulary makes them larger than all activations of a block, at the moment when all
+        activations are in memory.
+    How to fix it: Compute the loss in pieces of the tokens, each with its backward pass, or with a function that does
+        so, such as ``LigerFusedLinearCrossEntropyLoss`` or ``torchtune.modules.loss.LinearCrossEntropyLoss``.
+    How the saving is estimated: The recorded allocations are replayed with an eighth of the size of these tensors. The
+        logits themselves stay.
+    When it may be wrong: Another temporary tensor of exactly the same size in the backward pass is counted, too.
+    """
+
+    meta = RuleMeta("MEM016", "loss-in-float32", "The loss keeps tensors of the size of all logits")
+
+    min_share: float = 0.02
+    """Share of the peak; less is not worth an edit."""
+
+    def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
+        """Replay with the loss in eight pieces."""
+        if not any(memory.snapshot.stacks):
+            return Skipped("The snapshot has no stacks: record with stacks='python' or 'all'.")
+        of_loss = memory.of_stacks(any(_LOSS.fullmatch(one.function) for one in frames) for frames in memory.python)
+        of_loss &= memory.in_phase(Phase.OTHER)
+        sizes = memory.rows.size_bytes
+        largest = int(sizes[of_loss].max(initial=0))
+        passing = memory.in_phase(Phase.BACKWARD) & memory.is_of(MemoryClass.TEMPORARIES)
+        is_large = (of_loss | passing) & (sizes == largest) & (largest > 0)
+        change = MemoryChange(np.flatnonzero(is_large), 1 / CHUNKS)
+        share = memory.saved_share(change)
+        if share < self.min_share:
+            return Clear("saving by a loss in pieces", share, self.min_share, Unit.SHARE)
+        at_peak = memory.at_peak(is_large)
+        return MemoryFinding(
+            change=change,
+            fix=Fix("Compute the loss in pieces of the tokens"),
+            effort=Effort.REFACTOR,
+            evidence=(
+                Evidence("a tensor of the loss", largest, Unit.BYTES),
+                Evidence("such tensors at the peak", at_peak.size, Unit.COUNT),
+            ),
+            locations=memory.locations(np.flatnonzero(is_large & of_loss)),
+        )
