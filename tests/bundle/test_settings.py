@@ -14,7 +14,7 @@ from traceadvisor.bundle.settings import (
 )
 from traceadvisor.model.findings import Location
 from traceadvisor.model.location import Constructed, PlaceKind, Role
-from traceadvisor.model.run import LoaderSettings, Padding, RunSettings, TrainingDevice
+from traceadvisor.model.run import LoaderSettings, Padding, RunSettings, TrainingDevice, UnusedGradients
 
 PLACE = Location("train.py", 30, "main", PlaceKind.CONSTRUCTED)
 LOADER = RecordedLoader(
@@ -60,6 +60,7 @@ SETTINGS = RecordedSettings(
     ),
     environment={"OMP_NUM_THREADS": "4"},
     padding=Padding(0.5, 0.25, 128, 8, "attention_mask"),
+    unused_gradients=UnusedGradients(0.5, 6, 12, is_cleared=False),
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
     device_name="NVIDIA H100",
     cpu_affinity=8,

@@ -3,9 +3,10 @@
 Each value is declared once: in :class:`~traceadvisor.model.run.RunSettings`, or here if no report uses it yet. The file
 calls some of them by PyTorch's names (``num_workers``) and groups those of the optimizer.
 
-``constructed`` lists where the script constructs its loader, optimizer, model and gradient scaler: ``role``, ``name``
-of the class, ``file``, ``line``, ``function``, the library ``through`` which the line constructs it, and the ``source``
-of the call, it begins after ``start`` characters of the first line, and ends after ``end`` of the last one.
+``constructed`` lists where the script constructs its loader, optimizer, model, gradient scaler and the module whose
+gradients no optimizer uses: ``role``, ``name`` of the class, ``file``, ``line``, ``function``, the library ``through``
+which the line constructs it, and the ``source`` of the call, it begins after ``start`` characters of the first line,
+and ends after ``end`` of the last one.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ def decode_settings(content: bytes) -> RunSettings:
         loader["location"] = loader if loader.get("file") and loader.get("line") else None
         found["loader"] = loader
     found["constructed"] = [*_constructed(found.get("constructed"))]
-    if None in _object(found.get("padding")).values():
-        found["padding"] = None
+    for name in ("padding", "unused_gradients"):
+        if None in _object(found.get(name)).values():
+            found[name] = None
     settings = msgspec.convert(found, RunSettings)
     limits = (settings.cpu_quota, msgspec.convert(found.get("cpu_affinity"), int | None))
     environment = {name: text[:LONGEST_TEXT] for name, text in settings.environment.items() if name in RECORDED_ENV}

@@ -95,6 +95,9 @@ class Role(Enum):
     SCALER = "scaler"
     """The gradient scaler."""
 
+    UNTRAINED = "untrained"
+    """The largest module whose gradients no optimizer uses."""
+
 
 @frozen
 class Constructed:

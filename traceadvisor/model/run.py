@@ -128,6 +128,23 @@ class TrainingDevice:
 
 
 @frozen
+class UnusedGradients:
+    """Gradients that backward passes computed and no optimizer used, in a few early steps."""
+
+    step_share: float
+    """Share of the time, from the last gradient that an optimizer uses to the last one of a backward pass."""
+
+    parameter_count: int
+    """Parameter tensors with such gradients."""
+
+    pass_count: int
+    """Backward passes measured."""
+
+    is_cleared: bool
+    """Whether an optimizer has some of these parameters, and their gradients are cleared before it steps."""
+
+
+@frozen
 class Padding:
     """Padding of sequences in the first batches of the run, as the loader returned them."""
 
@@ -198,6 +215,9 @@ class RunSettings:
 
     padding: Padding | None = None
     """None also where no batch showed any."""
+
+    unused_gradients: UnusedGradients | None = None
+    """None where they were not measured."""
 
     constructed: tuple[Constructed, ...] = ()
     """Where the script constructs the objects of the training; at most one of each role."""

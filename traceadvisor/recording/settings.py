@@ -20,6 +20,7 @@ from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.padding import PaddingSeen
+from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
@@ -104,6 +105,7 @@ class SettingsSeen:
         self.gc = GcTimer()
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
+        self.gradients = GradientsSeen(self.constructors)
 
     def scaler_used(self, scaler: object) -> None:
         """An enabled gradient scaler stepped."""
@@ -130,6 +132,7 @@ class SettingsSeen:
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
+        self.gradients.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
@@ -175,7 +178,8 @@ class SettingsSeen:
             own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),
-            constructed=tuple(self._constructed.values()),
+            unused_gradients=_guarded(self.gradients.result),
+            constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

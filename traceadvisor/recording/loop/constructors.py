@@ -10,12 +10,13 @@ import sys
 import time
 import tokenize
 import weakref
+from collections.abc import Set
 from contextlib import suppress
 from inspect import CO_VARARGS
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -25,6 +26,8 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
 from traceadvisor.text.cleaning import clean
+
+T = TypeVar("T")
 
 MOST_OBJECTS = 20_000
 """Objects to remember; a larger model is known by its first modules."""
@@ -88,6 +91,16 @@ class Constructors:
             self._described(Role.MODEL, self._site(model)),
         )
 
+    def of_parameters(self, ids: Set[int]) -> Constructed | None:
+        """Where the largest module is constructed that trains only such parameters, by their ids."""
+        own = {one: {id(each) for each in one.parameters() if each.requires_grad} for one in self.known(nn.Module)}
+        whole = [one for one, found in own.items() if found and found <= ids]
+        return self._described(Role.UNTRAINED, self._site(max(whole, key=lambda one: len(own[one]), default=None)))
+
+    def known(self, kind: type[T]) -> list[T]:
+        """The objects of a kind that are still there."""
+        return [one for reference, _ in self._sites.copy().values() if isinstance(one := reference(), kind)]
+
     def of_scaler(self, scaler: object) -> Constructed | None:
         """Where a gradient scaler is constructed."""
         return self._described(Role.SCALER, self._site(scaler))
@@ -109,7 +122,7 @@ class Constructors:
     def _model(self, optimizer: Optimizer) -> nn.Module | None:
         """The outermost module of the script whose parameters an optimizer changes."""
         trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        modules = [one for reference, _ in self._sites.copy().values() if isinstance(one := reference(), nn.Module)]
+        modules = self.known(nn.Module)
         inner = {id(child) for one in modules for child in one.children()}
         outermost = [
             (sum(id(each) in trained for each in one.parameters()), one) for one in modules if id(one) not in inner

@@ -1,0 +1,75 @@
+"""GPU016: the backward pass computes gradients that no optimizer uses."""
+
+from __future__ import annotations
+
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
+from traceadvisor.model.location import Role
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+
+NO_GRADIENTS = "model.requires_grad_(False)  # model: the {name}, which no optimizer updates"
+DETACH = "loss = criterion(model(x.detach()), y)  # x: the output of the {name}, which this loss does not train"
+
+
+@frozen
+class UnusedGradients(Rule):
+    """The backward pass computes gradients of parameters that no optimizer updates with them.
+
+    What it finds: Gradients that arrive behind the last one that the next optimizer step uses. They belong to
+        parameters of no optimizer, or of another one, whose gradients are cleared before it steps. ``traceadvisor
+        capture`` measures this in a few early steps: a trace does not show which parameters an optimizer has.
+    Why it costs time: Backward goes on through all code that may need gradients. That of a frozen backbone, of a
+        teacher, or of a generator below the loss of its discriminator has an effect on nothing.
+    How to fix it: Call ``requires_grad_(False)`` on a model that is not trained, and run it under ``torch.no_grad()``.
+        Call ``detach()`` on an output that one loss uses but does not train.
+    How the saving is estimated: The measured time from the last used gradient to the last one of the same backward
+        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU. With one, it is the time of the CPU, and so an
+        upper limit.
+    When it may be wrong: The script may read these gradients itself. Then the fix would take them away. Parameters
+        that the script changes without an optimizer do not count.
+    """
+
+    meta = RuleMeta("GPU016", "unused-gradients", "Gradients are computed that no optimizer uses")
+    needs = frozenset({Input.STEPS})
+    also_saves = "a part of the backward pass, as the capture measured it in other steps"
+
+    min_share: float = 0.05
+    """Share of the measured steps. The first layer of a model that is not updated takes less."""
+
+    def check(self, facts: Facts) -> Outcome:
+        found = facts.settings.unused_gradients
+        if found is None:
+            if facts.run.captured:
+                return Skipped("The capture measured no gradients: too few steps, several ranks or compiled code.")
+            return Skipped(facts.unknown_without("Which gradients are used is unknown", Option.CAPTURE))
+        share = found.step_share
+        if share < self.min_share:
+            return Clear("time for gradients that no optimizer uses", share, self.min_share, Unit.SHARE)
+        untrained = next((one for one in facts.settings.constructed if one.role is Role.UNTRAINED), None)
+        name = untrained.name if untrained else "part of the model"
+        summary = f"Compute no gradients for the {name}: no optimizer updates it"
+        if found.is_cleared:
+            summary = f"Detach the output of the {name} where its gradients are thrown away"
+        step_ns, has_device = facts.step_ns or 0.0, facts.observation.has_device
+        return facts.finding(
+            fix=Fix(
+                summary,
+                (DETACH if found.is_cleared else NO_GRADIENTS).format(name=name),
+                not_replayed="the time of the GPU for these gradients is unknown",
+                needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
+            ),
+            saving=None if has_device else _measured(share * step_ns, step_ns),
+            most_share=share if has_device else None,
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("time for gradients that no optimizer uses", share, Unit.SHARE),
+                Evidence("parameter tensors with such gradients", found.parameter_count, Unit.COUNT),
+                Evidence("backward passes measured", found.pass_count, Unit.COUNT),
+            ),
+            locations=(untrained.place,) if untrained else (),
+            caveats=("The script may read these gradients itself.",),
+        )
+
+
+def _measured(share_ns: float, step_ns: float) -> Estimate:
+    low_ns, high_ns = 0.9 * share_ns, min(1.1 * share_ns, step_ns)
+    return Estimate(low_ns, min(share_ns, high_ns), high_ns, Method.MODEL)
