@@ -252,7 +252,7 @@
       const place = seen.indexOf(picked);
       name(seen[place < 0 ? (way > 0 ? 0 : seen.length - 1) : Math.min(seen.length - 1, Math.max(0, place + way))] || null);
     };
-    // The format of a trace file: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+    // A file in the Trace Event Format of Chrome.
     const save = () => {
       const events = lanes.map((lane, tid) => ({ ph: "M", name: "thread_name", pid: 0, tid, args: { name: lane.title } }));
       for (const event of all) {

@@ -95,13 +95,12 @@ def test_a_plateau_that_is_not_faster_is_no_gain_and_not_recommended() -> None:
     assert "No setting was shown to be faster" in "\n".join(_lines(result))
 
 
-def test_out_of_memory_ends_the_axis_with_a_sentence() -> None:
+def test_a_setting_that_ran_out_of_memory_is_named_below_the_bars() -> None:
     rows: list[AnyRow] = [facts(), Failed("batch_size", "batch_size=64", "CUDA out of memory", out_of_memory=True)]
     rows += finished("batch_size", {"batch_size=16": 1.0, "batch_size=32": 0.5})
     result = _result(plan_in(FOLDER, axes=(Axis("batch_size", (16, 32, 64)),)), rows)
     words = "\n".join(_lines(result))
-    assert "Batch size 64 ran out of memory." in words
-    assert "CUDA out of memory" in words
+    assert re.search("batch_size=64 +not measured: CUDA out of memory", words)
 
 
 def test_a_setting_without_effect_is_void_and_never_recommended() -> None:
@@ -269,8 +268,12 @@ def test_the_page_draws_both_ceilings_and_escapes_all_texts() -> None:
     )
     assert "Model alone (cached batches)" in html
     assert "Loader alone" in html
-    assert "<script" not in html
-    assert html.count('vector-effect="non-scaling-stroke"') >= 5
+    assert html.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in html
+    chart = html.partition('id="part-1-bars-title"')[2].partition("</svg>")[0]
+    assert chart.count('class="p-host-line"') == 2, "a mark for each size"
+    assert "beyond the chart" not in html
+    assert 'class="p-saving"' in chart
 
 
 def test_an_experiment_without_rows_says_that_nothing_was_measured() -> None:

@@ -138,6 +138,9 @@ class Chart:
     strips: tuple[Strip, ...] = ()
     curves: tuple[Curve, ...] = ()
     parts: tuple[Part, ...] = ()
+    text_bars: tuple[LegendEntry, ...] = ()
+    """Bars for a terminal; those of the legend without."""
+
     events: str | None = None
     """JSON from which the script of a page draws the same with each event; colours are places in the legend."""
 

@@ -312,10 +312,6 @@ class Document:
     sections: tuple[Section, ...]
     footer: tuple[Prose, ...]
     tool_version: str
-    has_script: bool = False
-    has_contents: bool = False
-    """Whether a page has links to its parts."""
-
     explained: Container[str] = ()
     """Ids of rules that the page explains."""
 

@@ -36,7 +36,7 @@ _CODE = re.compile(r"`((?:[\w .:,=()\[\]*/+-]|&#3[49];|&[lg]t;){1,200})`")
 """Code in an escaped sentence. Other characters could be those of a trace, and stay as they are."""
 
 _RULE_ID = re.compile(r"\b[A-Z][A-Z0-9]{1,30}[0-9]{3}\b")
-_FIGURE = re.compile(r"\d[\d.,]{0,30} (?:ns|µs|ms|s|min)\b")
+_FIGURE = re.compile(r"(?:\d[\d.,]{0,30} -&gt; )?\d[\d.,]{0,30} (?:ns|µs|ms|s|min|samples)\b")
 
 
 def prose(text: str, explained: Container[str] = ()) -> Markup:
@@ -55,5 +55,5 @@ def prose(text: str, explained: Container[str] = ()) -> Markup:
 
 
 def unbroken(text: Markup) -> Markup:
-    """The text, in which no line ends between a time and its unit."""
+    """The text, in which no line ends inside a change, or between a figure and its unit."""
     return Markup(_FIGURE.sub(r'<span class="together">\g<0></span>', str(text)))  # noqa: S704  # escaped before

@@ -34,6 +34,7 @@ from traceadvisor.rendering.document.blocks import (
     Span,
     Tone,
     Words,
+    plain,
 )
 from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.writers.elements import Child, element, joined, prose, unbroken
@@ -61,8 +62,8 @@ def page(document: Document, *, for_paper: bool = False) -> str:
             brand=BRAND,
             result=RESULT,
             style=style(for_paper=for_paper),
-            script=script() if document.has_script and not for_paper else None,
-            contents=[] if for_paper or not document.has_contents else list(_contents(document)),
+            script=None if for_paper else script(),
+            contents=[] if for_paper else list(_contents(document)),
             before=parts.blocks(document.before, 2),
             headline=unbroken(prose(document.headline)),
             top=parts.blocks(document.top, 2),
@@ -73,11 +74,13 @@ def page(document: Document, *, for_paper: bool = False) -> str:
 
 
 def _contents(document: Document) -> Iterator[tuple[str, str]]:
-    """Anchors and titles of the main parts, and of the folds in the last one."""
-    yield from ((section.anchor, section.title.partition(",")[0]) for section in document.sections[:-1])
-    for block in document.sections[-1].blocks if document.sections else ():
-        if isinstance(block, Fold) and block.anchor and isinstance(block.title, str):
-            yield block.anchor, block.title
+    """Anchors and titles of the main parts; of the last one, those of its folds if it has any."""
+    for section in document.sections:
+        folds = [one for one in section.blocks if isinstance(one, Fold) and one.anchor and isinstance(one.title, str)]
+        if section is document.sections[-1] and folds:
+            yield from ((str(fold.anchor), plain(fold.title)) for fold in folds)
+        else:
+            yield section.anchor, section.title.partition(",")[0]
 
 
 SECTIONS = frozenset({FoldLook.SECTION, FoldLook.EXPLAINED})

@@ -223,18 +223,20 @@ def _whole_cell(cell: Cell) -> str:
 
 
 LONGEST_BAR, MOST_BARS = 30, 5
-ROOM_BESIDE = 12
-"""Columns around a bar and for its figure."""
+BETWEEN = 5
+"""Columns around a bar."""
 
 
 def _bars(chart: Chart, columns: int) -> Iterator[Line]:
     """The parts of a chart as bars of text; those of a curve have no length."""
-    shown = [entry for entry in chart.legend if entry.figure][:MOST_BARS]
+    shown = chart.text_bars or [entry for entry in chart.legend if entry.figure][:MOST_BARS]
     if not shown:
         return
     yield _line(Piece(chart.title, Style.QUIET))
-    width = max((width_of(entry.label) for entry in shown), default=0)
-    longest = min(LONGEST_BAR, columns - width - ROOM_BESIDE)
+    width = max(width_of(entry.label) for entry in shown)
+    longest = min(
+        LONGEST_BAR, columns - width - max(width_of(entry.figure) for entry in shown if entry.share) - BETWEEN
+    )
     for entry in shown:
         yield Line(
             (Piece(f"  {entry.label}{' ' * (width - width_of(entry.label))}  "), *_bar(entry, longest)), unbroken=True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredArm, MeasuredRatio
 from traceadvisor.model.experiment import Section as MeasuredSection
-from traceadvisor.rendering.content.experiment.chart import arms_chart, axis_chart
+from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
     axis_sentences,
@@ -17,6 +17,7 @@ from traceadvisor.rendering.content.experiment.words import (
     interval,
     ledger_predicted,
     other_step,
+    rate_of,
     rate_words,
     scope,
     settings_words,
@@ -38,7 +39,7 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Table, cells, measured_columns, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, titled
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
 from traceadvisor.results.redaction import redacted_experiment
@@ -103,11 +104,10 @@ def _section(section: MeasuredSection, anchor: str, currency: str | None) -> Ite
         yield Prose(f"All rows with {settings_words(section.base)}.", Tone.QUIET, SUMMARY)
     if section.axis:
         yield from (Prose(sentence, detail=SUMMARY) for sentence in axis_sentences(section.axis))
-        if chart := axis_chart(section.axis, anchor):
-            yield chart
-    elif chart := arms_chart(section, anchor):
+    chart = rates_chart(section, anchor)
+    if chart:
         yield chart
-    yield _table(section, currency)
+    yield _table(section, currency, in_bars=chart is not None)
 
 
 def _about(result: ExperimentResult) -> Section:
@@ -129,8 +129,15 @@ _READING = (
 )
 
 
-def _table(section: MeasuredSection, currency: str | None) -> Table:
+NOISE = frozenset({"A/A", "Visible from"})
+IN_BARS = NOISE | {"Verdict", "Samples per s", "Change"}
+
+
+def _table(section: MeasuredSection, currency: str | None, *, in_bars: bool) -> Table:
+    """The figures of each setting; a terminal leaves out those that its bars show (``in_bars``)."""
     columns = (
+        "Setting",
+        "Verdict",
         "Samples per s",
         "Step",
         "Change",
@@ -151,18 +158,22 @@ def _table(section: MeasuredSection, currency: str | None) -> Table:
     )
     table = Table(
         caption=title(section.name),
-        columns=(Column("Setting", numeric=False), Column("Verdict", numeric=False), *map(_column, columns)),
-        rows=(base, *(_row(arm, currency) for arm in section.arms)),
+        columns=tuple(
+            Column(
+                name,
+                numeric=name not in {"Setting", "Verdict"},
+                detail=Detail.COMMENT if name in (IN_BARS if in_bars else NOISE) else SUMMARY,
+            )
+            for name in columns
+        ),
+        rows=(base, *(_row(arm, section.base_samples_per_s, currency) for arm in section.arms)),
+        layout=Layout.COMPARISON,
         detail=SUMMARY,
     )
     return measured_columns(table)
 
 
-def _column(name: str) -> Column:
-    return Column(name, detail=Detail.COMMENT if name in {"A/A", "Visible from"} else SUMMARY)
-
-
-def _row(arm: MeasuredArm, currency: str | None) -> tuple[Cell, ...]:
+def _row(arm: MeasuredArm, own_rate: float | None, currency: str | None) -> tuple[Cell, ...]:
     found = arm.measured
     ratio = cells("", "", "")
     if found:
@@ -170,7 +181,7 @@ def _row(arm: MeasuredArm, currency: str | None) -> tuple[Cell, ...]:
     return (
         Cell(arm.name, code=True),
         Cell(verdict(arm)),
-        *_figures(arm.samples_per_s, arm.step_ns),
+        *_figures(rate_of(arm, own_rate), arm.step_ns),
         *ratio,
         *_device(arm.peak_bytes, arm.gpu_busy_share, arm.gpu_power_watts),
         _cost(arm.cost_per_million_samples, currency),

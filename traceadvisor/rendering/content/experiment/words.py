@@ -96,7 +96,7 @@ def headline(result: ExperimentResult) -> str:
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or best.measured.ratio > 1 - LEAST_NAMED:
-        return "No setting was shown to be faster"
+        return f"No {'fix' if result.kind == 'try' else 'setting'} was shown to be faster"
     return (
         f"{settings_words(best.settings)}: {_faster(best.measured.ratio, own_rate)}, {counted_verdict(best.measured)}"
     )
@@ -113,6 +113,11 @@ def _faster(ratio: float, own_rate: float | None) -> str:
 def rate_words(per_s: float) -> str:
     """A rate; digits after the point below ten only."""
     return f"{per_s:,.3g}" if per_s < 10 else f"{per_s:,.0f}"
+
+
+def rate_of(arm: MeasuredArm, own_rate: float | None) -> float | None:
+    """The rate of a setting, by its change from the script as it is where both alternated."""
+    return own_rate / arm.measured.ratio if arm.measured and own_rate else arm.samples_per_s
 
 
 def axis_sentences(axis: AxisResult) -> Iterator[str]:
@@ -134,8 +139,6 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
         own = "the script's own value" if axis.own is None else f"the script's {axis.own:,}"
         yield f"Not shown to be faster than {own}."
     yield from _ceilings(axis)
-    if axis.out_of_memory_at is not None:
-        yield f"{words.capitalize()} {axis.out_of_memory_at:,} ran out of memory."
     if axis.good_memory_at is not None and axis.memory_bytes:
         yield (
             f"About {axis.good_memory_at:,} would use 80% of the {size(axis.memory_bytes)} memory, "

@@ -78,8 +78,6 @@ def memory_document(report: Report) -> Document:
             Prose("This page is self-contained: it loads nothing, and everything on it can be read without scripts."),
         ),
         tool_version=report.tool_version,
-        has_script=True,
-        has_contents=True,
         last_form=f"{number_of(len(report.memory), 'memory snapshot')}. The full report has the rest.",
     )
 

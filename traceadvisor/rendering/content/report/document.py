@@ -102,8 +102,6 @@ def report_document(report: Report) -> Document:
             Prose("This page is self-contained: it loads nothing, and everything on it can be read without scripts."),
         ),
         tool_version=report.tool_version,
-        has_script=True,
-        has_contents=True,
         explained={rule.id for rule in rules},
         most_bytes=most_bytes(len(report.recordings)),
         last_form=f"{_counts(report)}. The full report has the rest.",
