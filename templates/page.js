@@ -300,7 +300,7 @@
   const copyable = (pre) => {
     const code = pre.querySelector("code"), button = make("button", "Copy", { type: "button", class: "copy" });
     const say = (text) => { button.textContent = text; setTimeout(() => { button.textContent = "Copy"; }, 2000); };
-    button.addEventListener("click", () => Promise.resolve().then(() => navigator.clipboard.writeText(code.textContent))
+    button.addEventListener("click", () => Promise.resolve().then(() => navigator.clipboard.writeText(pre.dataset.copy || code.textContent))
       .then(() => say("Copied"), () => { getSelection().selectAllChildren(code); say("Selected"); }));
     pre.append(button);
   };

@@ -23,6 +23,7 @@ from traceadvisor.model.findings import (
     Failed,
     Finding,
     Fix,
+    LineEdit,
     Location,
     Method,
     RuleMeta,
@@ -472,7 +473,19 @@ def pageable_finding() -> Finding:
             Evidence("bandwidth", 4.1e9, Unit.BYTES_PER_S),
             Evidence("copies from pageable memory", 2, Unit.COUNT),
         ),
-        fix=Fix("Pin the loader's memory", "DataLoader(..., pin_memory=True)"),
+        fix=Fix(
+            "Pin the loader's memory",
+            "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+            settings={"pin_memory": True, "non_blocking": True},
+            edit=LineEdit(
+                "DataLoader",
+                Location("/home/ada/src/train.py", 30, "main", PlaceKind.CONSTRUCTED),
+                {"pin_memory": True},
+                before="    loader = DataLoader(data, pin_memory=options.pinned)",
+                after="    loader = DataLoader(data, pin_memory=True)",
+                replaced={"pin_memory": "options.pinned"},
+            ),
+        ),
     )
 
 

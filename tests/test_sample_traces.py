@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import re
 from collections.abc import Callable
@@ -100,6 +101,20 @@ def _line(file: str, number: int) -> str:
 def test_a_finding_names_the_line_of_the_loop(name: str, rule: str, line: str) -> None:
     (finding,) = (row.finding for row in _report(name).findings if row.finding.rule.id == rule)
     assert [_line(location.file, location.line).startswith(line) for location in finding.locations] == [True]
+
+
+def test_the_line_to_edit_is_where_the_script_constructs_its_loader_and_the_change_fits() -> None:
+    fix = _report("loader-bound").findings[0].finding.fix
+    edit, script = fix.edit, SCRIPTS["train.py"].read_text(encoding="utf-8")
+    assert edit
+    assert edit.before
+    assert edit.after
+    lines = edit.before.split("\n")
+    assert script.splitlines()[edit.place.line - 1 :][: len(lines)] == lines
+    changed = ast.parse(script.replace(edit.before, edit.after))
+    calls = [one for one in ast.walk(changed) if isinstance(one, ast.Call) and ast.unparse(one.func) == "DataLoader"]
+    given = {one.arg: ast.unparse(one.value) for one in calls[0].keywords}
+    assert given | {name: repr(value) for name, value in fix.settings.items()} == given
 
 
 def test_loading_functions_are_listed_by_cost() -> None:

@@ -140,7 +140,10 @@ def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> No
     for text in (page, comment, terminal):
         assert "train.py:41" in text
         assert "time in scipy/ndimage/interpolation.py:7 (zoom)" in text
-    phrase = "aten::conv2d (50.0%); ~/src/train.py:41 (main) > backward of ~/src/model.py:12 (forward), in torch/nn"
+    phrase = (
+        "aten::conv2d (50.0%); ~/src/train.py:41 (function main) > backward of ~/src/model.py:12 (function forward), "
+        "in torch/nn"
+    )
     assert f"Origin: {phrase}" in comment
     assert f"Origin: {phrase}" in terminal
 
@@ -153,4 +156,4 @@ def test_without_a_claim_there_is_no_origin() -> None:
 def test_outside_of_functions_no_line_is_named_that_is_not_known() -> None:
     place = Location.of_function("train.py", 28, "<module>")
     assert location_words(place) == "train.py (line not known: train longer)"
-    assert location_words(Location.of_function("train.py", 28, "main")) == "train.py:28 (main)"
+    assert location_words(Location.of_function("train.py", 28, "main")) == "train.py:28 (function main)"

@@ -16,6 +16,8 @@ from traceadvisor.errors import named
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import fitting, lawful
+from traceadvisor.judging.line_edits import line_edit
+from traceadvisor.judging.source_at_hand import constructed_in
 from traceadvisor.model.findings import (
     LEAST_JUDGED_SHARE,
     Clear,
@@ -111,9 +113,12 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
     return _judged(rule.check(facts), facts)
 
 
-def _with_version(finding: Finding, recorded: str | None) -> Finding:
-    """The finding; its fix gets the torch version that it needs, if the recorded one may be older."""
-    return replace(finding, fix=replace(finding.fix, needs_torch=needed_version(finding.fix.change, recorded)))
+def _completed(finding: Finding, facts: Facts | None) -> Finding:
+    """The finding; its fix gets the line to edit, and the torch version it needs if the recorded one may be older."""
+    fix = finding.fix
+    edit = line_edit(fix.settings, constructed_in(facts)) if facts and fix.settings else None
+    version = needed_version(fix.change, facts.settings.torch_version if facts else None)
+    return replace(finding, fix=replace(fix, edit=edit, needs_torch=version))
 
 
 def _judged(outcome: Outcome, facts: Facts) -> Outcome:
@@ -140,8 +145,7 @@ def _outcome(
             return Failed("The rule returned a finding with invalid claims."), ()
         found = replace(outcome, rule=rule.meta)
         allowed, silenced = lawful(found, rule, facts) if facts else (found, ())
-        torch_version = facts.settings.torch_version if facts else None
-        kept = Found(_with_version(allowed, torch_version)) if isinstance(allowed, Finding) else allowed
+        kept = Found(_completed(allowed, facts)) if isinstance(allowed, Finding) else allowed
         return kept, silenced
     except MissingInput as missing:
         return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()

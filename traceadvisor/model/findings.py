@@ -201,6 +201,39 @@ class Evidence:
 
 
 @frozen
+class LineEdit:
+    """The line to edit for a fix: it constructs the object that the settings of the fix belong to."""
+
+    name: str
+    """The class of the object."""
+
+    place: Location
+    keywords: Mapping[str, SettingValue] = field(default_factory=dict)
+    """The arguments to set there; empty if the object is changed after its construction."""
+
+    before: str | None = None
+    """The lines from the place on, as they are; None if they cannot be changed by themselves."""
+
+    after: str | None = None
+    """The same lines with the arguments."""
+
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Arguments for which the lines had an expression, not a constant; with it."""
+
+    unchanged: str | None = None
+    """Why there are no lines, as a clause about the call."""
+
+    is_recorded: bool = True
+    """Whether a capture recorded the line; otherwise it was found by its name in the script's file."""
+
+    through: str | None = None
+    """The library that constructs the object for this line; None if the line itself does."""
+
+    takes: str | None = None
+    """The class of that library that takes the arguments; None if unknown."""
+
+
+@frozen
 class Fix:
     """The change to make.
 
@@ -219,6 +252,9 @@ class Fix:
 
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
     """The settings that the change sets, by the names of `sweep` and `try`; empty if it changes other code."""
+
+    edit: LineEdit | None = None
+    """The line to edit for the settings; None if it is not known. Filled in by the engine."""
 
     needs_torch: str | None = None
     """First torch version that has everything in the change; None if the recorded version has it, or every version
@@ -366,6 +402,11 @@ class Finding:
 
     origins: Origins | None = None
     """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
+
+    @property
+    def places(self) -> tuple[Location, ...]:
+        """The line to edit, if it is known, then the lines that cost the time."""
+        return (*((self.fix.edit.place,) if self.fix.edit else ()), *self.locations)
 
 
 @frozen

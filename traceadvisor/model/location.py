@@ -23,7 +23,7 @@ class PlaceKind(Enum):
     began. Code outside of functions begins in line 1."""
 
     CONSTRUCTED = "constructed"
-    """The line that constructs the loader, optimizer, scaler or model, from a capture."""
+    """The line that constructs the loader, optimizer, scaler or model: from a capture, or from the script's file."""
 
 
 @frozen
@@ -119,3 +119,6 @@ class Constructed:
 
     end: int = 0
     """Characters up to the end of the call in its last line."""
+
+    is_recorded: bool = True
+    """Whether a capture recorded it; otherwise it was found by its name in the script's file."""

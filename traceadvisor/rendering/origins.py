@@ -32,12 +32,12 @@ _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]l
 
 
 def location_words(location: Location) -> str:
-    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known; ``train.py`` outside of functions."""
+    """``train.py:41``; ``train.py:41 (function train)`` if only the function is known; ``train.py`` outside of one."""
     where = f"{location.file}:{location.line}"
     if not location.is_line and location.function == MODULE:
         where = f"{location.file} (line not known: train longer)"
     elif not location.is_line and location.function is not None:
-        where = f"{where} ({location.function})"
+        where = f"{where} (function {location.function})"
     return f"backward of {where}" if location.is_backward else where
 
 

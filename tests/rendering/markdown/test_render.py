@@ -83,7 +83,7 @@ def test_a_forge_removes_nothing_from_the_comment(build: Callable[[], Report]) -
     page = markdown_page(text_of(build()))
 
     assert set(page.elements) <= ALLOWED
-    assert set(page.attributes) <= {"style"}  # the alignment of columns
+    assert set(page.attributes) <= {"style", "class"}  # the alignment of columns, and the language of code
 
 
 @pytest.mark.parametrize("build", ALL)

@@ -14,6 +14,9 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import Run
 from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
+from traceadvisor.rendering.document.blocks import plain
+from traceadvisor.rendering.line_edits import edit_words
+from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.savings import saving_sentence
 from traceadvisor.rendering.units import number_of
 from traceadvisor.results.redaction import redacted, shortened
@@ -107,7 +110,7 @@ def _alert(case: RecordedFinding, places: Sequence[Location], where: str | None,
         rule=rule,
         severity=case.severity,
         confidence=case.finding.confidence,
-        message=_message(case, where),
+        message=_message(case, places, where),
         place=place,
         related=tuple(dict.fromkeys(other for other in places if other != place)),
         saving_share=case.saving_share,
@@ -130,10 +133,16 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _message(case: RecordedFinding, where: str | None) -> str:
-    finding = case.finding
-    saving = saving_sentence(finding.saving, case.saving_share, of_run=finding.of_run)
-    parts = (saving, f"Fix: {finding.fix.summary}", where and f"Recorded in {where}")
+def _message(case: RecordedFinding, places: Sequence[Location], where: str | None) -> str:
+    finding, edit = case.finding, case.finding.fix.edit
+    parts = (
+        saving_sentence(finding.saving, case.saving_share, of_run=finding.of_run),
+        f"Fix: {finding.fix.summary}",
+        edit and f"Edit this line{plain(tuple(edit_words(edit, with_arguments=True)))}",
+        edit and len(places) > 1 and f"Costs time at {location_words(places[1])}",
+        None if places[0].is_line else "Only the function is known, not the line in it",
+        where and f"Recorded in {where}",
+    )
     return clipped(one_line(". ".join(part.rstrip(". ") for part in parts if part)), LONGEST_MESSAGE - 1) + "."
 
 
@@ -151,7 +160,7 @@ def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Location, ...]:
         Location(
             lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where), where.kind
         )
-        for where in case.finding.locations
+        for where in case.finding.places
         if where.file
     )
     return found or (Location((_script(run, lookup.tree) if run else None) or lookup.input, 1),)

@@ -6,7 +6,9 @@ A part says what stands there, not how it looks. Its `Detail` says which formats
 from __future__ import annotations
 
 from collections.abc import Container
+from difflib import SequenceMatcher
 from enum import Enum
+from textwrap import dedent
 from typing import TypeAlias
 
 from traceadvisor.frozen import frozen
@@ -153,6 +155,32 @@ class Code:
     detail: Detail = Detail.PAGE
     too_long: str | None = None
     """A sentence for a format without room; code is never cut."""
+
+    was: str | None = None
+    """The lines that these replace, if any: both are shown as a difference."""
+
+    @property
+    def changed_lines(self) -> tuple[str, ...]:
+        """The lines that differ, each after its sign, without the indentation that all of them have."""
+        signs, lines = zip(*(one for one in self.difference if one[0] != " "), strict=True)
+        return tuple(map("".join, zip(signs, dedent("\n".join(lines)).split("\n"), strict=True)))
+
+    @property
+    def difference(self) -> tuple[tuple[str, str], ...]:
+        """Each line with its sign: ``-`` for one that goes, ``+`` for one that comes, a space for others."""
+        old, new = (self.was or "").split("\n"), self.text.split("\n")
+        found: list[tuple[str, str]] = []
+        for kind, *ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            gone, come = old[ends[0] : ends[1]], new[ends[2] : ends[3]]
+            found += (
+                [(" ", line) for line in gone]
+                if kind == "equal"
+                else [
+                    *(("-", line) for line in gone),
+                    *(("+", line) for line in come),
+                ]
+            )
+        return tuple(found)
 
 
 @frozen

@@ -173,7 +173,7 @@ class _Trimming:
                 yield replace(block, items=tuple(map(self._fact, block.items[:rows])))
                 yield from self._more(len(block.items) - rows, "line")
             case Code():
-                if len(block.text) <= 5 * self._room.characters:
+                if len(block.text) + len(block.was or "") <= 5 * self._room.characters:
                     yield block
                 elif block.too_long:
                     yield Prose(block.too_long)

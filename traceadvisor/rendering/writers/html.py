@@ -113,7 +113,7 @@ class _Page:
             case Facts():
                 return element("dl", *(self._fact(fact, block.look) for fact in block.items), class_=block.look.value)
             case Code():
-                return element("pre", element("code", block.text))
+                return _code(block)
             case RangeBar():
                 return joined((range_bar(block), element("p", block.label, class_="quiet") if block.label else None))
             case EventsLink():
@@ -270,6 +270,14 @@ class _Page:
             depth = f"depth-{min(cell.depth, DEEPEST)}" if cell.depth else None
             return element("code", cell.text, class_=depth)
         return prose(cell.text, self._explained)
+
+
+def _code(block: Code) -> Markup:
+    if block.was is None:
+        return element("pre", element("code", block.text))
+    kinds = {"-": "del", "+": "ins", " ": "span"}
+    lines = (element(kinds[sign], f"{sign}{line}") for sign, line in block.difference)
+    return element("pre", element("code", joined(lines, "\n")), class_="change", data_copy=block.text)
 
 
 def _side(column: Column) -> str:

@@ -82,7 +82,7 @@ def _block(block: Block) -> Iterator[str]:  # noqa: C901, PLR0912  # one case pe
         case Facts():
             yield _facts(block)
         case Code():
-            yield fenced("\n".join(fitted_code(block.text, CODE_COLUMNS)))
+            yield _code(block)
         case Table():
             yield from _table(block)
         case Chart():
@@ -100,6 +100,12 @@ def _block(block: Block) -> Iterator[str]:  # noqa: C901, PLR0912  # one case pe
             pass
         case _:
             assert_never(block)
+
+
+def _code(block: Code) -> Markup:
+    if block.was is None:
+        return fenced("\n".join(fitted_code(block.text, CODE_COLUMNS)))
+    return fenced("\n".join(block.changed_lines), "diff")
 
 
 def _paragraph(block: Prose) -> str:
@@ -255,11 +261,11 @@ def _opened(content: str) -> str:
     return _BLOCK_MARK.sub(lambda found: f"{found[1] or ''}\\", content)
 
 
-def fenced(code: str) -> Markup:
+def fenced(code: str, language: str = "") -> Markup:
     """A code block with a fence longer than any run of backticks in the code."""
     longest = max((len(run) for run in re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
-    return Markup(f"{fence}\n{code}\n{fence}")  # noqa: S704  # nothing inside a fence is markup
+    return Markup(f"{fence}{language}\n{code}\n{fence}")  # noqa: S704  # nothing inside a fence is markup
 
 
 _QUOTED = re.compile(r"`(\w[\w .:=,()'-]*)`")

@@ -59,6 +59,7 @@ TONES = {
     Tone.PLACE: Style.QUIET,
 }
 MARKS = {Mark.STRONG: Style.STRONG, Mark.CODE: Style.CODE, Mark.QUIET: Style.QUIET}
+SIGNS = {"-": Style.QUIET, "+": Style.CODE}
 CAUTIONS = {FoldLook.CAUTION: Style.WARNING, FoldLook.DAMAGE: Style.WARNING}
 
 
@@ -147,6 +148,10 @@ class _Writer:
                 yield from self._block(block)
 
     def _code(self, block: Code) -> Iterator[Line]:
+        if block.was is not None:  # the lines around the change are in the file
+            for line in block.changed_lines:
+                yield Line((Piece(f"  {line[0]} {line[1:].expandtabs(4)}", SIGNS[line[0]]),), unbroken=True)
+            return
         for line in fitted_code(block.text, self._columns - len(INDENT)):
             if line.strip():
                 yield Line((Piece(f"  {line}", Style.CODE),), unbroken=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
 
+from traceadvisor.model.findings import Fix
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
@@ -124,11 +125,11 @@ def most_bytes(recordings: int) -> int:
 def _with_whole_changes(report: Report, whole: Report) -> Report:
     """The report with the code of its fixes uncut, so that it runs."""
     rows = zip(report.findings, whole.findings, strict=True)
-    return replace(report, findings=tuple(_with_change(row, uncut.finding.fix.change) for row, uncut in rows))
+    return replace(report, findings=tuple(_with_change(row, uncut.finding.fix) for row, uncut in rows))
 
 
-def _with_change(row: RankedFinding, change: str | None) -> RankedFinding:
-    fix = replace(row.finding.fix, change=change)
+def _with_change(row: RankedFinding, uncut: Fix) -> RankedFinding:
+    fix = replace(row.finding.fix, change=uncut.change, edit=uncut.edit)
     return replace(row, finding=replace(row.finding, fix=fix))
 
 

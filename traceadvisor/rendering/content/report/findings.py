@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, Location, Method
+from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.content.experiment.words import measured_words
@@ -33,6 +33,7 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.headline import HARDWARE, step_time
+from traceadvisor.rendering.line_edits import edit_words
 from traceadvisor.rendering.origins import finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
@@ -111,7 +112,7 @@ def first_action(report: Report) -> Prose:
     """The fix of the first finding, with a link to it."""
     finding = report.findings[0].finding
     fix = Span(fix_words(finding.fix), href="#finding-1")
-    places = finding.locations[:1]
+    places = finding.places[:1]
     at = (Span(" at ", Mark.QUIET), Span(_where_words(places[0]), Mark.CODE)) if places else ()
     return Prose((Span("Fix first", Mark.LEAD), fix, *at), Tone.ACTION)
 
@@ -229,7 +230,10 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
     """The fix, its code, and the lines it is about."""
     same = f" (same change as finding {shown.same_as})" if shown.same_as else ""
     yield Prose((Span("Fix", Mark.LEAD), f"{fix_words(finding.fix)}{same}"), Tone.FIX, SUMMARY)
-    change = finding.fix.change
+    edit = finding.fix.edit
+    if edit and not shown.same_as:
+        yield from _edit(edit)
+    change = _other_code(finding.fix)
     if change and not shown.same_as:
         if len(change) > LONGEST_CODE:
             yield Prose(LONG_CHANGE, detail=SUMMARY)
@@ -238,9 +242,31 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
     if finding.locations:
         more = len(finding.locations) - 1
         others = (f", and {more} more",) if more else ()
-        yield Prose((Span("At", Mark.LEAD), *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
+        lead = Span("Costs time at" if edit else "At", Mark.LEAD)
+        yield Prose((lead, *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
     if phrase := origin_phrase(finding.origins):
         yield Prose((Span("Origin", Mark.LEAD), phrase), Tone.PLACE, SUMMARY)
+
+
+def _edit(edit: LineEdit) -> Iterator[Block]:
+    """The line to edit, and its change; where that cannot be shown as lines, the arguments to set there."""
+    words = edit_words(edit, with_arguments=edit.after is None)
+    yield Prose((Span("Edit", Mark.LEAD), *_place(edit.place), *words), Tone.FIX, SUMMARY)
+    if edit.after is not None:
+        yield Code(edit.after, SUMMARY, LONG_CHANGE, edit.before)
+    for name, expression in edit.replaced.items():
+        kept = clipped_inside(expression, LONGEST_PLACE)
+        was = (Span(name, Mark.CODE), " was ", Span(kept, Mark.CODE), ": change that instead to keep it an option.")
+        yield Prose(was, Tone.QUIET)
+
+
+def _other_code(fix: Fix) -> str | None:
+    """The code of a fix without what the line to edit says already."""
+    if not fix.change or not fix.edit or not fix.edit.keywords:
+        return fix.change
+    said = [f"{name}=" for name in fix.settings if any(one.endswith(name) for one in fix.edit.keywords)]
+    lines = (line for line in fix.change.splitlines() if not any(one in line for one in said))
+    return "\n".join(lines) or None
 
 
 LONG_CHANGE = "The change is too long for this place: the JSON report has it."
