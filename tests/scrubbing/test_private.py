@@ -17,7 +17,7 @@ from traceadvisor.bundle.layout import MANIFEST, private_fields
 from traceadvisor.bundle.stacks import StackRecord
 from traceadvisor.model.run import TimedBatch, TimedStep
 from traceadvisor.parsing.json.events import EventArgs
-from traceadvisor.scrubbing.events import SCRUBBED_ARGUMENTS
+from traceadvisor.scrubbing.trace import SCRUBBED_ARGUMENTS
 
 
 @pytest.fixture

@@ -68,10 +68,6 @@ class RunTime:
         """Share of the run, 0..1."""
         return self.parts_ns.get(part, 0) / self.total_ns if self.total_ns else 0.0
 
-    def share_of_loop(self, part: RunPart) -> float:
-        """Share of the training loop, 0..1."""
-        return self.parts_ns.get(part, 0) / self.loop_ns if self.loop_ns > 0 else 0.0
-
 
 @frozen
 class LineTime:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
+from traceadvisor.hardware.accelerators import TASK
+from traceadvisor.model.events import Kind
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.columns.categories import is_known, kind_of
 from traceadvisor.parsing.exceeded_limits import excess_notes
 from traceadvisor.parsing.health import excesses
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
+from traceadvisor.parsing.json.events import MISSING, Event, EventArgs, InstantEvent, Key, MetadataEvent, TimedEvent
 from traceadvisor.parsing.metadata import PLAIN_MEMBERS
-from traceadvisor.scrubbing.events import EventScrubber
 from traceadvisor.scrubbing.output import Writable
 from traceadvisor.scrubbing.texts import Texts
 
@@ -76,7 +80,7 @@ def scrub_trace(
         InputError: the file cannot be read or holds no events.
         OSError: the copy cannot be written.
     """
-    scrubber = EventScrubber(texts, limits.text_length)
+    scrubber = _EventScrubber(texts, limits.text_length)
     encoder = msgspec.json.Encoder()
     events = 0
     with open_bytes(path, limits) as stream:
@@ -163,3 +167,151 @@ def _nothing(path: Path) -> InputError:
         expected="a torch.profiler recording or a capture",
         remedy="Pass a trace file (*.pt.trace.json, gzipped or not) or a folder written by `traceadvisor capture`.",
     )
+
+
+_LARGEST = 1e300
+
+_NUMBER = re.compile(rb'"? ?-?[0-9][0-9.eE+-]{0,400} ?"?')
+_NUMBER_TEXT = re.compile(r" ?-?\d[\d.eE+-]{0,400} ?")
+_PLAIN_KEY = re.compile(
+    r"Spans|Traces|PyTorch Profiler|(?:(?:thread|stream|pid|tid|gpu|device) ?)?-?\d{1,40} ?", re.IGNORECASE
+)
+_TYPE = re.compile(r"[\w:<>,.()\[\]*&;\r\n -]{0,200}")
+_VALUE = re.compile(
+    r"|None|True|False|inf|nan|[-\d.eE+j]{1,40}|(?:cpu|cuda|hip|xpu|mps|meta|privateuseone)(?::\d{1,4})?|torch\.\w{1,30}"
+    r"|\[[-\d.eE+, ]{0,2000}\]|\[(?:(?:None|True|False)(?:, )?){0,100}\]"
+)
+_PYTHON = re.compile(r"python[\d.]{0,8}")
+_THREAD = re.compile(
+    r"(?P<number>thread -?\d{1,20})?"
+    r"(?P<known> ?\(?(?:python[\d.]{0,8}|(?:pt|nccl|cuda)_?\w{0,20}|MainThread|stream [\d ]{1,24})\)?)?.*",
+    re.DOTALL,
+)
+"""Names of threads that Python, PyTorch and CUDA give; programs may give others."""
+
+_DEEPEST = 4
+_UNKNOWN = "other"
+
+_TEXTS = frozenset({"call_stack", "message_type", "collective", "group", "stream", "byte_count", "task_type"})
+_RAWS = frozenset({"concrete_inputs", "input_types", "input_dims", "input_strides", "group_ranks"})
+SCRUBBED_ARGUMENTS = _TEXTS | _RAWS
+"""Arguments of events that may hold text; all others are numbers."""
+
+_ABSENT = EventArgs()
+
+
+class _EventScrubber:
+    """Scrubs events in place."""
+
+    def __init__(self, texts: Texts, longest_text: int = LIMITS.text_length) -> None:
+        self._texts, self._longest = texts, longest_text
+        self._text_arguments: dict[str, Callable[[str], str]] = {
+            "call_stack": lambda text: texts.stack(text[:longest_text]),
+            "message_type": _type,
+            "collective": lambda text: texts.name(text[:longest_text]),
+            "group": lambda text: texts.name(text[:longest_text]),
+            "stream": self._key_text,
+            "byte_count": lambda text: text if _NUMBER_TEXT.fullmatch(text) else "",
+            "task_type": lambda text: text if _is_known(f"{TASK}{text}") else "",
+        }
+
+    def scrubbed(self, events: Sequence[Event]) -> list[Event]:
+        """The same events, changed; those that only name processes or tell nothing are left out."""
+        return [event for event in events if self._scrub(event)]
+
+    def _scrub(self, event: Event) -> bool:
+        """Change an event; returns whether to keep it."""
+        if event.__class__ is TimedEvent:  # faster than isinstance
+            self._scrub_timed(event)
+        elif isinstance(event, InstantEvent):
+            event.ts = _number(event.ts)
+        elif isinstance(event, MetadataEvent):
+            return self._scrub_name(event)
+        else:
+            return False
+        return True
+
+    def _scrub_timed(self, event: TimedEvent[Any]) -> None:
+        event.ts = _number(event.ts)
+        event.dur = min(event.dur, _LARGEST)
+        event.pid, event.tid = self._key(event.pid), self._key(event.tid)
+        if not event.cat or _is_known(event.cat):
+            event.name = self._texts.name(event.name[: self._longest])
+        else:
+            event.cat, event.name = _UNKNOWN, ""
+        if event.args is not _ABSENT:
+            self._scrub_arguments(event.args)
+
+    def _scrub_name(self, event: MetadataEvent) -> bool:
+        """The name of a thread or process; returns whether it is one."""
+        name = event.args.name
+        if event.name not in {"thread_name", "process_name"} or name is None:
+            return False
+        event.pid, event.tid = self._key(event.pid), self._key(event.tid)
+        if event.name == "process_name":
+            name = name if _PYTHON.fullmatch(name) else "process"
+        elif found := _THREAD.fullmatch(name[:100]):
+            name = f"{found['number'] or ''}{found['known'] or ''}" or "thread"
+        msgspec.structs.force_setattr(event.args, "name", name)
+        return True
+
+    def _scrub_arguments(self, args: EventArgs) -> None:
+        for name, scrubbed in self._text_arguments.items():
+            value = getattr(args, name)
+            if value.__class__ is str and value:
+                msgspec.structs.force_setattr(args, name, scrubbed(value))
+        for name, kept in _KEPT_VALUES.items():
+            raw = getattr(args, name)
+            if raw is not MISSING:
+                msgspec.structs.force_setattr(args, name, msgspec.Raw(kept(bytes(raw))))
+
+    def _key(self, key: Key) -> Key:
+        return self._key_text(key) if isinstance(key, str) else key
+
+    def _key_text(self, key: str) -> str:
+        return key if _PLAIN_KEY.fullmatch(key) else self._texts.key(key[: self._longest])
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_known(category: str) -> bool:
+    return len(category) < 100 and (is_known(category) or kind_of(category, "PyTorch Profiler") is Kind.PROFILER_SPAN)
+
+
+def _type(text: str) -> str:
+    return text if _TYPE.fullmatch(text) else _UNKNOWN
+
+
+def _number(raw: msgspec.Raw) -> msgspec.Raw:
+    """A number as it was written; null for everything else."""
+    return raw if raw is MISSING or _NUMBER.fullmatch(raw) else msgspec.Raw(b"null")
+
+
+def _only(pattern: re.Pattern[str]) -> Callable[[bytes], bytes]:
+    """Keeps numbers and texts of a form in a JSON value; all other texts become empty ones."""
+
+    def plain(value: object, depth: int) -> object:
+        if isinstance(value, list):
+            return [plain(each, depth + 1) for each in value] if depth < _DEEPEST else []
+        if isinstance(value, str):
+            return value if pattern.fullmatch(value) else ""
+        return value if isinstance(value, int | float) or value is None else ""
+
+    @lru_cache(maxsize=1 << 11)
+    def kept_short(raw: bytes) -> bytes:
+        try:
+            return msgspec.json.encode(plain(msgspec.json.decode(raw), 0))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return b"null"
+
+    return lambda raw: kept_short(raw) if len(raw) < 2000 else kept_short.__wrapped__(raw)
+
+
+_SHAPES = re.compile(r"[-\d, \[\];\r\n]{0,20000}")
+_KEPT_VALUES = {
+    "concrete_inputs": _only(_VALUE),
+    "input_types": _only(_TYPE),
+    "input_dims": _only(_SHAPES),
+    "input_strides": _only(_SHAPES),
+    "group_ranks": _only(_SHAPES),
+}
+"""Allowed text in arguments that are JSON values."""

@@ -6,8 +6,8 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.steps import step_trace as module
-from traceadvisor.analysis.steps.step_trace import step_trace
+from traceadvisor.analysis.steps import timeline as module
+from traceadvisor.analysis.steps.timeline import step_trace
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.timeline import PARTS, Activity, StepTrace
@@ -66,7 +66,7 @@ def test_the_step_mark_is_no_event(tmp_path: Path) -> None:
 
 
 def test_the_shortest_events_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HOST_EVENTS", 2)
+    monkeypatch.setattr(module, "_MOST_HOST_EVENTS", 2)
     builder = TraceBuilder().step(0, 0, 100).op("long", 0, 30).op("short", 40, 45).op("middle", 50, 70)
     trace = trace_of(builder, tmp_path)
     assert [name for name, *_ in rows_of(trace, 0)] == ["long", "middle"]
@@ -76,7 +76,7 @@ def test_the_shortest_events_are_left_out_and_counted(tmp_path: Path, monkeypatc
 
 
 def test_short_kernels_are_counted_on_their_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_DEVICE_EVENTS", 1)
+    monkeypatch.setattr(module, "_MOST_DEVICE_EVENTS", 1)
     builder = TraceBuilder().step(0, 0, 100).op("outer", 0, 50).launch(10, 12, kernel=(20, 30), name="long")
     trace = trace_of(builder.launch(14, 16, kernel=(31, 33), name="short"), tmp_path)
     assert [name for name, *_ in rows_of(trace, 1)] == ["long"]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
+from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.analysis.steps.step_trace import cpu_collective_rows, step_trace, stream_title, thread_title
-from traceadvisor.model.arrays import Int64
+from traceadvisor.analysis.steps.marks import is_step_mark
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import EventTable, Kind
+from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
-from traceadvisor.model.timeline import Activity, Lane, Timeline
+from traceadvisor.model.timeline import DEEPEST_SHOWN, PARTS, Activity, Lane, StepTrace, Timeline, TraceLane
 from traceadvisor.model.trace import Trace
 
 MOST_HOST_LANES = 4
@@ -55,7 +59,7 @@ def _threads(observation: Observation, window: tuple[int, int]) -> tuple[int, ..
     trace, events = observation.trace, observation.trace.events
     inside = (events.start_ns < window[1]) & (events.end_ns > window[0])
     is_shown = events.is_kind(Kind.OPERATOR, Kind.RUNTIME)
-    is_shown[cpu_collective_rows(observation)] = True
+    is_shown[_cpu_collective_rows(observation)] = True
     on_host = np.flatnonzero(inside & is_shown)
     busy_ns = np.bincount(
         events.thread[on_host], weights=events.duration_ns[on_host], minlength=max(len(trace.threads), 1)
@@ -78,7 +82,7 @@ def _host_lanes(observation: Observation, threads: Sequence[int], window: tuple[
         if is_training:
             spans[Activity.LOADING] = observation.loading.clip(*window)
         if any(spans.values()):
-            lanes.append(Lane(thread_title(trace, number, observation.thread), spans))
+            lanes.append(Lane(_thread_title(trace, number, observation.thread), spans))
     return tuple(lanes)
 
 
@@ -96,7 +100,7 @@ def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]
         Activity.OPERATOR: of(events.rows(Kind.OPERATOR)),
         Activity.RUNTIME_CALL: runtime,
         Activity.BLOCKED: runtime & observation.blocked,
-        Category.COMMUNICATION: of(cpu_collective_rows(observation)),
+        Category.COMMUNICATION: of(_cpu_collective_rows(observation)),
     }
 
 
@@ -110,7 +114,7 @@ def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> 
     busiest = [number - 1 for number in np.argsort(-busy_ns, kind="stable").tolist() if busy_ns[number]]
     return tuple(
         Lane(
-            stream_title(trace, number),
+            _stream_title(trace, number),
             _stream_spans(events, rows[events.stream[rows] == number], window),
         )
         for number in busiest[:MOST_STREAM_LANES]
@@ -122,3 +126,170 @@ def _stream_spans(events: EventTable, rows: Int64, window: tuple[int, int]) -> M
         category: events.spans(rows[np.isin(events.kind[rows], members)]).clip(*window)
         for category, members in _STREAM_KINDS
     }
+
+
+_MOST_HOST_EVENTS = 12_000
+_MOST_DEVICE_EVENTS = 8_000
+"""Events of all lanes together, the longest ones: what a page could hold at most."""
+
+_MOST_STREAMS = 6
+
+_KINDS: tuple[Category | Activity, ...] = (
+    Activity.OPERATOR,
+    Activity.RUNTIME_CALL,
+    Activity.BLOCKED,
+    Activity.LOADING,
+    Activity.OPTIMIZER,
+    Category.KERNEL,
+    Category.COMMUNICATION,
+    Category.H2D_COPY,
+    Category.OTHER_COPY,
+)
+
+_DEVICE_KINDS = {
+    Kind.KERNEL: Category.KERNEL,
+    Kind.COLLECTIVE: Category.COMMUNICATION,
+    Kind.COPY_H2D: Category.H2D_COPY,
+    Kind.COPY_D2H: Category.OTHER_COPY,
+    Kind.COPY_OTHER: Category.OTHER_COPY,
+    Kind.MEMSET: Category.OTHER_COPY,
+}
+
+
+def _cpu_collective_rows(observation: Observation) -> Int64:
+    """Return collectives that run on CPU threads; none with GPU work, whose collectives run on streams."""
+    if observation.launches.work_rows.size:
+        return np.empty(0, dtype=np.int64)
+    return host_collective_rows(observation.trace)
+
+
+def _thread_title(trace: Trace, number: int, training_thread: int) -> str:
+    """Return the title of a thread's lane."""
+    if number == training_thread:
+        return "training thread"
+    thread = trace.threads[number]
+    return thread.name or f"thread {thread.thread}"
+
+
+def _stream_title(trace: Trace, number: int) -> str:
+    """Return the title of a stream's lane; NONE is a stream that was not recorded."""
+    return f"stream {trace.streams[number]}" if number >= 0 else "stream not recorded"
+
+
+@frozen(eq=False)
+class _Events:
+    """Events of a step; arrays of shape ``(n,)``."""
+
+    rows: Int64
+    lane: Int64
+    kind: Int64
+    launch: Int64
+    is_kept: Mask
+
+    def within(self, chosen: Mask | Int64) -> _Events:
+        """Return some of them."""
+        return _Events(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+def step_trace(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> StepTrace | None:
+    """Return the events of some threads and of the busiest streams in a window; None if there are none.
+
+    Costs n log n of the events in the window.
+    """
+    trace = observation.trace
+    host, device = _on_host(observation, threads, window), _on_device(observation, window)
+    streams, stream = np.unique(device.lane, return_inverse=True)
+    both = _Events(
+        np.concatenate((host.rows, device.rows)),
+        np.concatenate((host.lane, stream + len(threads))),
+        np.concatenate((host.kind, device.kind)),
+        np.concatenate((host.launch, device.launch)),
+        np.concatenate((host.is_kept, device.is_kept)),
+    )
+    if not both.rows.size:
+        return None
+    names = np.unique(trace.events.name_id[both.rows[both.is_kept]]).astype(np.int64)
+    lanes = []
+    for place in np.unique(both.lane).tolist():
+        if place < len(threads):
+            title = _thread_title(trace, threads[place], observation.thread)
+        else:
+            title = _stream_title(trace, int(streams[place - len(threads)]))
+        lanes.append(_lane(trace, title, both.within(both.lane == place), names, window))
+    return StepTrace(tuple(trace.names[each] for each in names.tolist()), _KINDS, tuple(lanes))
+
+
+def _on_host(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> _Events:
+    events = observation.trace.events
+    rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)
+    rows = rows[(events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0])]
+    rows = rows[np.isin(events.thread[rows], threads)]
+    names = observation.trace.names
+    marks = [each for each in np.unique(events.name_id[rows]).tolist() if is_step_mark(names[each])]
+    rows = rows[~np.isin(events.name_id[rows], marks)]
+    order = np.argsort(threads)
+    lane = order[np.searchsorted(np.asarray(threads)[order], events.thread[rows])]
+    launch = np.full(rows.size, NONE, dtype=np.int64)
+    return _Events(
+        rows, lane, _host_kinds(observation, rows), launch, _longest(events, rows, window, _MOST_HOST_EVENTS)
+    )
+
+
+def _host_kinds(observation: Observation, rows: Int64) -> Int64:
+    trace, events = observation.trace, observation.trace.events
+    kind = np.full(rows.size, _KINDS.index(Activity.OPERATOR), dtype=np.int64)
+    calls = events.kind[rows] == Kind.RUNTIME
+    waits = calls & observation.blocked.contains(events.start_ns[rows])
+    kind[calls] = _KINDS.index(Activity.RUNTIME_CALL)
+    kind[waits] = _KINDS.index(Activity.BLOCKED)
+    ranges = events.kind[rows] == Kind.ANNOTATION
+    kind[ranges & observation.loading.contains(events.start_ns[rows])] = _KINDS.index(Activity.LOADING)
+    optimizer = [number for number, text in enumerate(trace.names) if text.startswith("Optimizer.step")]
+    kind[ranges & np.isin(events.name_id[rows], optimizer)] = _KINDS.index(Activity.OPTIMIZER)
+    kind[np.isin(rows, _cpu_collective_rows(observation))] = _KINDS.index(Category.COMMUNICATION)
+    return kind
+
+
+def _on_device(observation: Observation, window: tuple[int, int]) -> _Events:
+    """Return the GPU operations of the busiest streams, with their streams as lanes."""
+    events, launches = observation.trace.events, observation.launches
+    rows = launches.work_rows
+    inside = np.flatnonzero((events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0]))
+    if inside.size:
+        stream = events.stream[rows[inside]]
+        busy_ns = np.bincount(stream + 1, weights=events.duration_ns[rows[inside]])
+        inside = inside[np.isin(stream, np.argsort(-busy_ns, kind="stable")[:_MOST_STREAMS] - 1)]
+    rows = rows[inside]
+    known = {kind.value: _KINDS.index(category) for kind, category in _DEVICE_KINDS.items()}
+    kind = np.array([known[each] for each in events.kind[rows].tolist()], dtype=np.int64)
+    is_kept = _longest(events, rows, window, _MOST_DEVICE_EVENTS)
+    return _Events(rows, events.stream[rows].astype(np.int64), kind, launches.call_rows[inside], is_kept)
+
+
+def _longest(events: EventTable, rows: Int64, window: tuple[int, int], most: int) -> Mask:
+    """Return which events are among the longest by their time in the window."""
+    inside_ns = np.minimum(events.end_ns[rows], window[1]) - np.maximum(events.start_ns[rows], window[0])
+    is_kept = np.zeros(rows.size, dtype=np.bool_)
+    is_kept[np.argsort(-inside_ns, kind="stable")[:most]] = True
+    return is_kept
+
+
+def _lane(trace: Trace, title: str, events: _Events, names: Int64, window: tuple[int, int]) -> TraceLane:
+    start = np.maximum(trace.events.start_ns[events.rows], window[0]) - window[0]
+    end = np.minimum(trace.events.end_ns[events.rows], window[1]) - window[0]
+    order = np.lexsort((start - end, start))
+    start, end, events = start[order], end[order], events.within(order)
+    depth = _depths(parents_of(start, end, np.zeros(start.size, dtype=np.int32)))
+    shown = events.is_kept & (depth <= DEEPEST_SHOWN)
+    name = np.searchsorted(names, trace.events.name_id[events.rows])
+    columns = (start, end - start, name, events.kind, depth, events.rows, events.launch)
+    left_out = np.bincount(start[~shown] * PARTS // (window[1] - window[0]), minlength=PARTS)
+    return TraceLane(title, *(*(column[shown].astype(np.int64) for column in columns), left_out))
+
+
+def _depths(parents: Int64) -> Int64:
+    """Return how many events are around each one; a parent comes before its children."""
+    depths: list[int] = []
+    for parent in parents.tolist():
+        depths.append(0 if parent == NONE else depths[parent] + 1)
+    return np.array(depths, dtype=np.int64)

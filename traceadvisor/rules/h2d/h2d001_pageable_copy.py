@@ -1,19 +1,11 @@
 from __future__ import annotations
 
-import numpy as np
-
 from traceadvisor.hardware.devices import host_link, link_bytes_per_s
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
-from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart, pageable_copies
-
-UNLOADED = Fix(
-    "Pin the tensors that are copied to the GPU, and copy them without blocking",
-    "batch = batch.pin_memory().to(device, non_blocking=True)",
-    needs=frozenset({Part.LOOP}),
-)
+from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, CopyRate, are_told_apart, pageable_copies
 
 
 @frozen
@@ -56,15 +48,18 @@ class PageableCopy(Rule):
             "batch = batch.to(device, non_blocking=True)",
             settings={"pin_memory": True, "non_blocking": True},
             needs=frozenset({Part.LOADER, Part.LOOP}),
-            otherwise=UNLOADED,
+            otherwise=Fix(
+                "Pin the tensors that are copied to the GPU, and copy them without blocking",
+                "batch = batch.pin_memory().to(device, non_blocking=True)",
+                needs=frozenset({Part.LOOP}),
+            ),
             what_if=PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None),
         )
         if share < self.min_share:
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory"
             return facts.clear(label, share, self.min_share, Unit.SHARE, remark, fix=fix)
-        moved_bytes = int(np.maximum(events.byte_count[pageable], 0).sum())
-        seconds = max(facts.device_work.time_ns(pageable), 1) / 1e9
+        rate = CopyRate.of(events, pageable)
         return facts.finding(
             claims=exposed,
             fix=fix,
@@ -72,8 +67,8 @@ class PageableCopy(Rule):
             evidence=(
                 facts.count_per_step("copies from pageable memory", pageable.size),
                 facts.time_per_step("exposed time of these copies", exposed),
-                Evidence("bytes copied", moved_bytes / facts.step_count, Unit.BYTES_PER_STEP),
-                Evidence("copy rate", moved_bytes / seconds, Unit.BYTES_PER_S),
+                Evidence("bytes copied", rate.moved_bytes / facts.step_count, Unit.BYTES_PER_STEP),
+                Evidence("copy rate", rate.bytes_per_s, Unit.BYTES_PER_S),
             ),
             caveats=("Pinning takes CPU time, and pinned memory cannot be swapped out.",),
         )

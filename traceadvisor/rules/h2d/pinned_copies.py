@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
@@ -11,7 +13,7 @@ from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, common
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -34,24 +36,27 @@ def pageable_copies(trace: Trace, launches: Launches) -> Int64:
 
 @frozen(eq=False)
 class CopyRate:
-    """Large copies from pinned memory."""
+    """The rate of some copies. Copies of unknown size count as empty."""
 
     rows: Int64
+    moved_bytes: int
     bytes_per_s: float
-    """Bytes divided by time."""
+
+    @classmethod
+    def of(cls, events: EventTable, rows: Int64) -> Self:
+        """Divide their bytes by their time."""
+        moved_bytes, total_ns = int(np.maximum(events.byte_count[rows], 0).sum()), int(events.duration_ns[rows].sum())
+        return cls(rows, moved_bytes, moved_bytes / max(total_ns, 1) * 1e9)
 
 
 def pinned_copy_rate(trace: Trace, launches: Launches, windows: SpanSet) -> CopyRate | None:
-    """Return the rate inside some windows; None without a large copy that is known to be pinned."""
+    """Return the rate of large copies inside some windows; None without one that is known to be pinned."""
     events = trace.events
     pinned = name_mask(trace.names, lambda name: "Pinned" in name)
     rows = launches.work_rows[events.kind[launches.work_rows] == Kind.COPY_H2D]
     rows = rows[pinned[events.name_id[rows]] & (events.byte_count[rows] >= LARGE_BYTES)]
     rows = rows[windows.contains(events.start_ns[rows]) & (events.duration_ns[rows] > 0)]
-    if not rows.size:
-        return None
-    total_ns = int(np.sum(events.duration_ns[rows]))
-    return CopyRate(rows, int(np.sum(events.byte_count[rows])) / total_ns * 1e9)
+    return CopyRate.of(events, rows) if rows.size else None
 
 
 @frozen(eq=False)
