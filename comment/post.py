@@ -53,7 +53,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-_FENCE = re.compile(r"`{3,}")
+_FENCE = re.compile(r"(`{3,})(?:diff)?")
 _BEGINNING = re.compile(r"#{1,4} |> (?:\[!(?:WARNING|NOTE)\]$)?")
 _COMMAND = re.compile(r"\s*/\w")
 _UNIT = re.compile(
@@ -103,8 +103,8 @@ def _of_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
                 fence = ""
             elif fence in line:  # other spaces around it could end the code, too
                 yield number, "code that may end here"
-        elif _FENCE.fullmatch(line):
-            fence = line
+        elif opened := _FENCE.fullmatch(line):
+            fence = opened[1]
             if lines[number - 2].strip(" \t"):  # only after an empty line is it code for certain
                 yield number, "code without an empty line before it"
         elif problem := _of_text(line):

@@ -87,6 +87,8 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._end_text()
         self._code += tag in {"code", "pre"}
+        if (tag, attrs) == ("code", [("class", "language-diff")]):  # of other languages, a forge makes pictures
+            return
         if tag not in _ELEMENTS or not {name for name, _ in attrs} <= _ATTRIBUTES.get(tag, set()):
             self.harm.append(f"<{tag} {attrs}>")
 

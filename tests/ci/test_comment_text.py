@@ -61,6 +61,9 @@ def test_every_report_may_be_posted(build: Callable[[], Report]) -> None:
         "a" * 40,
         "CVE-2026-1234",
         "```suggestion",
+        "\n```mermaid\n@team\n```",
+        "\n```diff \n@team\n```",
+        "\n```diff\n```diff\n@team\n```",
         "> ```",
         "- ```",
         ">~~~mermaid",
@@ -115,6 +118,7 @@ def test_what_may_not_be_code_is_refused(text: str) -> None:
 def test_code_may_hold_anything() -> None:
     assert problems(f"{MARKER}\n\n```\n@torch.compile  # see https://e.org [x](y) <b>\n```\n\nText\n") == []
     assert problems(f"{MARKER}\n\n````\n```\n@team\n````\n") == []
+    assert problems(f"{MARKER}\n\n```diff\n-@team\n+@others\n```\n\nText\n") == []
 
 
 def test_a_text_without_the_marker_or_too_long_is_refused() -> None:

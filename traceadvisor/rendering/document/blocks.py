@@ -160,27 +160,22 @@ class Code:
     """The lines that these replace, if any: both are shown as a difference."""
 
     @property
-    def changed_lines(self) -> tuple[str, ...]:
-        """The lines that differ, each after its sign, without the indentation that all of them have."""
-        signs, lines = zip(*(one for one in self.difference if one[0] != " "), strict=True)
-        return tuple(map("".join, zip(signs, dedent("\n".join(lines)).split("\n"), strict=True)))
+    def difference(self) -> tuple[str, ...]:
+        """All lines without their common indentation, each after its sign: ``-`` if it goes, ``+`` if it comes."""
+        old, new = (self.was or "").split("\n"), self.text.split("\n")
+        signed: list[tuple[str, str]] = []
+        for kind, *ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            signed += [(" " if kind == "equal" else "-", line) for line in old[ends[0] : ends[1]]]
+            signed += [("+", line) for line in new[ends[2] : ends[3]] if kind != "equal"]
+        lines = dedent("\n".join(line for _, line in signed)).split("\n")
+        return tuple(f"{sign}{line}" for (sign, _), line in zip(signed, lines, strict=True))
 
     @property
-    def difference(self) -> tuple[tuple[str, str], ...]:
-        """Each line with its sign: ``-`` for one that goes, ``+`` for one that comes, a space for others."""
-        old, new = (self.was or "").split("\n"), self.text.split("\n")
-        found: list[tuple[str, str]] = []
-        for kind, *ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            gone, come = old[ends[0] : ends[1]], new[ends[2] : ends[3]]
-            found += (
-                [(" ", line) for line in gone]
-                if kind == "equal"
-                else [
-                    *(("-", line) for line in gone),
-                    *(("+", line) for line in come),
-                ]
-            )
-        return tuple(found)
+    def changed_lines(self) -> tuple[str, ...]:
+        """The lines of the difference that go or come, without the indentation that all of them have."""
+        changed = [line for line in self.difference if line[0] != " "]
+        lines = dedent("\n".join(line[1:] for line in changed)).split("\n")
+        return tuple(f"{before[0]}{line}" for before, line in zip(changed, lines, strict=True))
 
 
 @frozen

@@ -276,7 +276,7 @@ def _code(block: Code) -> Markup:
     if block.was is None:
         return element("pre", element("code", block.text))
     kinds = {"-": "del", "+": "ins", " ": "span"}
-    lines = (element(kinds[sign], f"{sign}{line}") for sign, line in block.difference)
+    lines = (element(kinds[line[0]], line) for line in block.difference)
     return element("pre", element("code", joined(lines, "\n")), class_="change", data_copy=block.text)
 
 
