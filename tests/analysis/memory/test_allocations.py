@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.memory.allocator import Device, random_devices, snapshot
 from traceadvisor.analysis.memory.allocations import MemoryHistory, memory_history
 from traceadvisor.model.memory_snapshot import Action
 from traceadvisor.parsing.snapshot.snapshot_file import read_snapshot
@@ -27,18 +29,18 @@ FIGURES = {
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_real_file_has_its_known_figures_and_every_block_has_its_allocation(name: str, shared_traces: Path) -> None:
-    snapshot = read_snapshot(shared_traces / "memory-snapshots" / f"{name}.pickle")
-    history = memory_history(snapshot, 0)
+    read = read_snapshot(shared_traces / "memory-snapshots" / f"{name}.pickle")
+    history = memory_history(read, 0)
     found = (history.final_bytes, history.before_bytes, history.peak_bytes)
     assert tuple(round(one / 2**20) for one in found) == FIGURES[name]
     assert history.requested_bytes[-1] == history.final_bytes
     assert history.unmatched == 0
     assert (history.reserved_bytes >= history.requested_bytes).all()
     kept = history.allocations.block[history.allocations.block >= 0]
-    assert sorted(kept.tolist()) == snapshot.blocks.live(0).tolist()
+    assert sorted(kept.tolist()) == read.blocks.live(0).tolist()
     changes = [
         int(size) * {Action.ALLOC: 1, Action.FREE_COMPLETED: -1}.get(Action(action), 0)
-        for action, size in zip(snapshot.events.action.tolist(), snapshot.events.size_bytes.tolist(), strict=True)
+        for action, size in zip(read.events.action.tolist(), read.events.size_bytes.tolist(), strict=True)
     ]
     assert history.before_bytes + sum(changes) == history.final_bytes
 
@@ -116,3 +118,40 @@ def test_what_does_not_fit_together_is_counted(
 def test_a_snapshot_without_history_has_one_instant(tmp_path: Path) -> None:
     history = _history(tmp_path, [], blocks=(_block(1, 30),))
     assert (history.requested_bytes.tolist(), history.instants) == ([30], 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_traces_of_the_allocator_match_its_own_books(seed: int, tmp_path: Path) -> None:
+    devices = random_devices(seed)
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot(*devices), protocol=2 + seed % 4))
+    read = read_snapshot(path)
+    for number, device in enumerate(devices):
+        history = memory_history(read, number)
+        assert history.unmatched == 0
+        assert history.requested_bytes[-1] == history.final_bytes == device.requested
+        assert history.reserved_bytes[-1] == device.reserved
+        assert (history.requested_bytes >= 0).all()
+        assert (history.reserved_bytes >= history.requested_bytes).all()
+        ends = history.allocations
+        alive_at_end = sorted(ends.address[ends.end == history.instants].tolist())
+        assert alive_at_end == sorted(device.where)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_history_that_has_wrapped_shows_the_same_levels_as_the_whole_one(seed: int, tmp_path: Path) -> None:
+    def levels(most_events: int | None) -> list[int]:
+        choice = random.Random(seed)
+        device = Device(most_events=most_events)
+        live: list[int] = []
+        for _ in range(300):
+            if live and choice.random() < 0.45:
+                device.free(live.pop(choice.randrange(len(live))))
+            else:
+                live.append(device.alloc(choice.randrange(1, 1 << 22)))
+        path = tmp_path / "snapshot.pickle"
+        path.write_bytes(pickle.dumps(snapshot(device)))
+        history: list[int] = memory_history(read_snapshot(path), 0).requested_bytes.tolist()
+        return history
+
+    assert levels(100) == levels(None)[-101:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from traceadvisor.rendering.charts.drawing import (
     Tone,
     across,
     number,
-    points_path,
 )
 from traceadvisor.rendering.charts.palette import HOST_PAINT, MEMORY_PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
@@ -41,7 +40,7 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
         return None
     position = (over.instant if over.time_ns is None else over.time_ns).astype(np.float64)
     span = float(position[-1] - position[0]) or 1.0
-    x = (position - position[0]) / span * WIDTH
+    x = np.round((position - position[0]) / span * WIDTH, 1)
     top = float(over.reserved_bytes.max()) * 1.02 or 1.0
     peak = int(np.searchsorted(over.instant, device.peak_instant))
     return Chart(
@@ -51,7 +50,7 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
         description=_sentence(device, names),
         height=BOTTOM + AXIS_HEIGHT,
         shapes=tuple(_layers(over, x, top, names)),
-        curves=(Curve(points_path(zip(x, _y(over.reserved_bytes, top), strict=True)), HOST_PAINT, 1.25),),
+        curves=(Curve(_stairs(x, _y(over.reserved_bytes, top)), HOST_PAINT, 1.25),),
         lines=(
             Line("0%", number(BOTTOM), "100%", number(BOTTOM)),
             Line(
@@ -69,7 +68,7 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
 
 
 def _y(held: Int64 | Float64, top: float) -> Float64:
-    found: Float64 = BOTTOM - PLOT_HEIGHT * np.minimum(held / top, 1.0)
+    found: Float64 = np.round(BOTTOM - PLOT_HEIGHT * np.minimum(held / top, 1.0), 1)
     return found
 
 
@@ -77,17 +76,39 @@ def _layers(over: ClassesOverTime, x: Float64, top: float, names: Mapping[Memory
     below = np.zeros(x.size)
     for kind, held in over.requested_bytes.items():
         above = below + held
-        edge = list(zip(x, _y(above, top), strict=True)) + list(zip(x[::-1], _y(below, top)[::-1], strict=True))
-        yield Shape(points_path(_corners(edge)) + "z", MEMORY_PAINTS[kind], names[kind])
+        if held.any():
+            path = f"{_stairs(x, _y(above, top))}{_back(x, _y(above, top), _y(below, top))}z"
+            yield Shape(path, MEMORY_PAINTS[kind], names[kind])
         below = above
 
 
-def _corners(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Drop points between two of the same height."""
-    for place, point in enumerate(points):
-        is_end = place in (0, len(points) - 1)
-        if is_end or not round(points[place - 1][1], 1) == round(point[1], 1) == round(points[place + 1][1], 1):
-            yield point
+def _stairs(x: Float64, y: Float64) -> str:
+    """A level that holds from each instant to the next, as an SVG path."""
+    return f"M{number(x[0])} {number(y[0])}{_moves(np.diff(x), np.diff(y))}"
+
+
+def _back(x: Float64, above: Float64, below: Float64) -> str:
+    """The way from the end of one level down to another, and along that to its start."""
+    turned = below[::-1]
+    return f"v{number(below[-1] - above[-1])}{_moves(np.diff(x[::-1]), np.diff(turned), is_down_first=True)}"
+
+
+def _moves(across_by: Float64, up_by: Float64, *, is_down_first: bool = False) -> str:
+    """Steps along both axes; those that lead nowhere are joined to the next ones."""
+    parts: list[str] = []
+    waiting = 0.0
+    for right, up in zip(across_by.tolist(), up_by.tolist(), strict=True):
+        if is_down_first:
+            if up:
+                parts.append((f"h{number(waiting)}" if waiting else "") + f"v{number(up)}")
+                waiting = 0.0
+            waiting += right
+        else:
+            waiting += right
+            if up:
+                parts.append(f"h{number(waiting)}v{number(up)}")
+                waiting = 0.0
+    return "".join(parts) + (f"h{number(waiting)}" if waiting else "")
 
 
 def _labels(device: DeviceMemoryFigures, over: ClassesOverTime, percentage: float, span: float) -> Iterator[Label]:

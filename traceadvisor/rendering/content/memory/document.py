@@ -16,6 +16,7 @@ from traceadvisor.rendering.document.blocks import (
     Document,
     Fact,
     Facts,
+    FactsLook,
     Figure,
     Figures,
     Fold,
@@ -98,7 +99,7 @@ def memory_headline(largest: _Shown | None, *, several: bool) -> str:
     if largest is None:
         return "The snapshots hold no memory in use."
     peak = largest.device.peak_bytes
-    parts = [one for one in _in_use(largest.device) if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:3]
+    parts = [one for one in _in_use(largest.device) if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:4]
     named = ", ".join(f"{whole_percent(one.requested_bytes / peak)} {CLASS[one.kind].lower()}" for one in parts)
     where = f"{largest.name}: memory" if several else "Memory"
     return f"{where} peaks at {size(peak)}{f': {named}' if named else ''}."
@@ -188,28 +189,23 @@ _WHOSE = (
 
 
 def _classes(device: DeviceMemoryFigures) -> Table:
-    columns = (
-        Column("Class", numeric=False),
-        Column("At the peak"),
-        Column("Share of the peak"),
-        Column("Allocations", detail=Detail.COMMENT),
-        Column("Evidence", numeric=False, detail=Detail.COMMENT),
-    )
+    columns = titled("Class", "At the peak", "Share of the peak", "Allocations")
     rows = tuple(
-        (
-            Cell(CLASS[one.kind], remark=ABOUT[one.kind]),
-            Cell(size(one.requested_bytes)),
-            Cell("beside it" if is_beside else percent(one.requested_bytes / device.peak_bytes)),
-            Cell(count(one.allocations)),
-            Cell("reserved less requested" if is_beside else _evidence(one)),
-        )
+        (Cell(CLASS[one.kind], remark=_evidence(one)), Cell(size(one.requested_bytes)), *_shares(one, device))
         for one in device.classes
-        for is_beside in (one.kind is MemoryClass.OVERHEAD,)
     )
-    return Table("What fills the peak", columns, rows, layout=Layout.REASONS, detail=SUMMARY)
+    return Table("What fills the peak", columns, rows, layout=Layout.WIDE, detail=SUMMARY)
+
+
+def _shares(one: ClassBytes, device: DeviceMemoryFigures) -> tuple[Cell, Cell]:
+    if one.kind is MemoryClass.OVERHEAD:
+        return Cell("not in it"), Cell("none")
+    return Cell(percent(one.requested_bytes / device.peak_bytes)), Cell(count(one.allocations))
 
 
 def _evidence(one: ClassBytes) -> str:
+    if one.kind is MemoryClass.OVERHEAD:
+        return "reserved, but not requested"
     parts = sorted(one.evidence.items(), key=lambda item: -item[1])
     if len(parts) == 1:
         return EVIDENCE[parts[0][0]]
@@ -290,6 +286,8 @@ def _about(report: Report) -> Iterator[Block]:
     settings = {key: value for one in report.memory for key, value in (one.settings or {}).items()}
     facts += [Fact(key, str(value)) for key, value in settings.items() if value not in ("", False, None)]
     notes = [row.note.message for row in report.health_notes]
-    blocks: list[Block] = [Prose(_HOW), Facts(tuple(facts))]
+    kinds = {one.kind for each in report.memory for device in each.devices for one in device.classes}
+    terms = tuple(Fact(CLASS[kind], ABOUT[kind]) for kind in MemoryClass if kind in kinds)
+    blocks: list[Block] = [Prose(_HOW), Facts(terms, FactsLook.DEFINITIONS), Facts(tuple(facts))]
     blocks += [Prose(note, Tone.QUIET) for note in notes]
     yield Fold("How these figures are made", tuple(blocks), None, "method", FoldLook.SECTION)

@@ -23,16 +23,16 @@ CLASS: Mapping[MemoryClass, str] = {
 }
 
 ABOUT: Mapping[MemoryClass, str] = {
-    MemoryClass.PARAMETERS: "weights and buffers of the model",
-    MemoryClass.OPTIMIZER_STATE: "kept by the optimizer for each parameter",
-    MemoryClass.GRADIENTS: "kept from the backward pass to zero_grad",
-    MemoryClass.ACTIVATIONS: "kept by the forward pass for the backward pass",
-    MemoryClass.INPUTS: "copied to the GPU outside of modules",
-    MemoryClass.TEMPORARIES: "freed in the pass that allocates them",
-    MemoryClass.WORKSPACES: "scratch memory of cuBLAS, cuDNN and similar libraries",
-    MemoryClass.COMMUNICATION: "buffers of collectives",
-    MemoryClass.UNKNOWN: "no evidence for any class",
-    MemoryClass.OVERHEAD: "reserved but not requested: rounding, cached blocks and gaps",
+    MemoryClass.PARAMETERS: "Weights and buffers of the model.",
+    MemoryClass.OPTIMIZER_STATE: "Tensors that the optimizer keeps for each parameter.",
+    MemoryClass.GRADIENTS: "Kept from the backward pass to zero_grad.",
+    MemoryClass.ACTIVATIONS: "Kept by the forward pass for the backward pass.",
+    MemoryClass.INPUTS: "Copied to the GPU outside of modules.",
+    MemoryClass.TEMPORARIES: "Freed in the pass that allocates them.",
+    MemoryClass.WORKSPACES: "Scratch memory of cuBLAS, cuDNN and similar libraries.",
+    MemoryClass.COMMUNICATION: "Buffers of collectives.",
+    MemoryClass.UNKNOWN: "No evidence for any class.",
+    MemoryClass.OVERHEAD: "Reserved but not requested: rounding, cached blocks and gaps. It is beside the peak.",
 }
 
 EVIDENCE: Mapping[MemoryEvidence, str] = {
@@ -50,8 +50,8 @@ EVIDENCE: Mapping[MemoryEvidence, str] = {
     MemoryEvidence.LIKE_OTHERS: "as most allocations of the same call stack; the recording ends too early to see it",
     MemoryEvidence.KEPT_BY_LAYERS: "kept by several layers to the end of a recording without a later backward pass",
     MemoryEvidence.SIZE_OF_WORKSPACE: "from before the recording, the size of cuBLAS's workspace",
-    MemoryEvidence.FRAMES: "functions on the call stack",
-    MemoryEvidence.NONE: "none",
+    MemoryEvidence.FRAMES: "known by functions on the call stack",
+    MemoryEvidence.NONE: "no evidence for any class",
 }
 
 NO_STACK = "no call stack: allocated before the recording"
