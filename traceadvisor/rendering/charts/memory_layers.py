@@ -29,6 +29,9 @@ from traceadvisor.rendering.units import count, duration, percent, size
 TOP, PLOT_HEIGHT, AXIS_HEIGHT = 32, 220, 20
 BOTTOM = TOP + PLOT_HEIGHT
 TABLE_ROWS = 12
+LEAST_BAR_SHARE = 0.01
+"""Smaller classes have no bar on a terminal."""
+
 _TURNS_AT = 60.0
 """Percentage of the width from which the label of the peak stands to its left."""
 
@@ -63,6 +66,11 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
         ),
         labels=tuple(_labels(device, over, float(x[peak]) / WIDTH * 100, span)),
         legend=tuple(_legend(device, over, names)),
+        text_bars=tuple(
+            LegendEntry(MEMORY_PAINTS[one.kind], names[one.kind], size(one.requested_bytes), share)
+            for one in device.classes
+            if (share := one.requested_bytes / device.peak_bytes) >= LEAST_BAR_SHARE
+        ),
         data=_table(over, names),
     )
 

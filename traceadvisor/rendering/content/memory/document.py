@@ -194,7 +194,7 @@ def _classes(device: DeviceMemoryFigures) -> Table:
         (Cell(CLASS[one.kind], remark=_evidence(one)), Cell(size(one.requested_bytes)), *_shares(one, device))
         for one in device.classes
     )
-    return Table("What fills the peak", columns, rows, layout=Layout.WIDE, detail=SUMMARY)
+    return Table("What fills the peak", columns, rows, layout=Layout.WIDE, detail=Detail.COMMENT)
 
 
 def _shares(one: ClassBytes, device: DeviceMemoryFigures) -> tuple[Cell, Cell]:
@@ -226,7 +226,16 @@ def _lines(device: DeviceMemoryFigures) -> Table:
         for one in device.lines
     )
     columns = titled(*titles, words=("Class", "Operator"))
-    return Table("Whose memory it is", columns, rows, OPEN_LINES, Layout.WIDE, is_sortable=True, noun="line")
+    return Table(
+        "Whose memory it is",
+        columns,
+        rows,
+        OPEN_LINES,
+        Layout.WIDE,
+        is_sortable=True,
+        detail=Detail.COMMENT,
+        noun="line",
+    )
 
 
 def _blocks(shown: _Shown) -> Table:
