@@ -195,7 +195,7 @@ def load(
     files = _named(origins)
     outcomes = judge_files(files, chosen, progress, paying_processes(files) if processes is None else processes, limits)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
-    snapshots = judge_snapshots(found.snapshots, limits)
+    snapshots = judge_snapshots(found.snapshots, chosen, limits)
     memory = tuple(one for one in snapshots if isinstance(one, SnapshotFigures))
     unread = [one for one in snapshots if isinstance(one, InputError)]
     failures = [*(outcome for outcome in outcomes if isinstance(outcome, Exception)), *unread]

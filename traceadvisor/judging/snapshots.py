@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.errors import InputError
+from traceadvisor.judging.memory_advice import advise
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.parsing.snapshot.snapshot_file import EXPECTED, read_snapshot
+from traceadvisor.rules.base import Rule
 
 
-def judge_snapshots(paths: Iterable[Path], limits: Limits) -> list[SnapshotFigures | InputError]:
-    """The figures of each snapshot, one file at a time; an InputError if it cannot be read."""
-    return [_judged(path, limits) for path in paths]
+def judge_snapshots(paths: Iterable[Path], rules: Sequence[Rule], limits: Limits) -> list[SnapshotFigures | InputError]:
+    """The figures of each snapshot with advice, one file at a time; an InputError if it cannot be read."""
+    return [_judged(path, rules, limits) for path in paths]
 
 
-def _judged(path: Path, limits: Limits) -> SnapshotFigures | InputError:
+def _judged(path: Path, rules: Sequence[Rule], limits: Limits) -> SnapshotFigures | InputError:
     try:
-        return snapshot_figures(read_snapshot(path, limits))
+        snapshot = read_snapshot(path, limits)
+        facts = SnapshotFacts.of(snapshot)
+        return replace(snapshot_figures(snapshot, facts), advice=tuple(advise(one, rules) for one in facts))
     except InputError as error:
         return error
     except MemoryError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.memory_advice import DeviceAdvice
 
 
 class MemoryClass(Enum):
@@ -141,6 +142,29 @@ class ClassesOverTime:
     reserved_bytes: Int64
 
 
+@frozen
+class OutOfMemory:
+    """The last time that memory ran out."""
+
+    asked_bytes: int
+    free_bytes: int | None
+    """What the driver had left; None where it was not recorded."""
+
+    requested_bytes: int
+    """In use by tensors at that time."""
+
+    reserved_bytes: int
+    """Held by the allocator at that time."""
+
+    times: int
+    """How often memory ran out in the recording."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has to be freed at least, so that the same request is met."""
+        return max(self.asked_bytes - (self.free_bytes or 0), 0)
+
+
 @frozen(eq=False)
 class DeviceMemoryFigures:
     """The memory of one device. Requested bytes are exact."""
@@ -173,6 +197,7 @@ class DeviceMemoryFigures:
     """The largest allocations at the peak."""
 
     over_time: ClassesOverTime | None = field(default=None)
+    out_of_memory: OutOfMemory | None = None
 
 
 @frozen(eq=False)
@@ -188,3 +213,10 @@ class SnapshotFigures:
 
     notes: tuple[str, ...] = ()
     """What limits the figures."""
+
+    advice: tuple[DeviceAdvice, ...] = ()
+    """What would lower the peak, by device."""
+
+    def advice_on(self, device: int) -> DeviceAdvice | None:
+        """The advice on a device."""
+        return next((one for one in self.advice if one.device == device), None)

@@ -11,6 +11,7 @@ from tests.memory.programs import Training, convolutions, transformer
 from traceadvisor.analysis.memory.allocations import memory_history
 from traceadvisor.analysis.memory.call_stacks import call_stacks
 from traceadvisor.analysis.memory.classes import KINDS, classes
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.parsing.snapshot.snapshot_file import read_snapshot
@@ -19,7 +20,8 @@ MIB = 1 << 20
 
 
 def _figures(path: Path) -> DeviceMemoryFigures:
-    (device,) = snapshot_figures(read_snapshot(path)).devices
+    snapshot = read_snapshot(path)
+    (device,) = snapshot_figures(snapshot, SnapshotFacts.of(snapshot)).devices
     return device
 
 

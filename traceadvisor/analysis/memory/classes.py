@@ -154,7 +154,7 @@ class _Classifier:
         gradients, sizes = self._most_gradients(), self._rows.size_bytes
         first = self._rows.start[self._known & self._is_backward].min(initial=self._instants)
         kept = self._at_end & (self._is_old | (self._rows.start < first))
-        place = self._place_in_size(kept & (self._kind == NONE))
+        place = self._place_in_size(kept & np.isin(self._kind, (NONE, KINDS.index(Kind.PARAMETERS))))
         matching = np.array([gradients.get(size, 0) for size in sizes.tolist()], np.int64)
         state = Counter(sizes[self._kind == KINDS.index(Kind.OPTIMIZER_STATE)].tolist())
         has_state = np.array([state[size] > 0 for size in sizes.tolist()], np.bool_)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from traceadvisor.analysis.memory.allocations import MemoryHistory, held_bytes, memory_history
-from traceadvisor.analysis.memory.call_stacks import CallStacks, call_stacks
-from traceadvisor.analysis.memory.classes import EVIDENCE, KINDS, Classes, classes
+from traceadvisor.analysis.memory.allocations import MemoryHistory, held_bytes
+from traceadvisor.analysis.memory.call_stacks import CallStacks
+from traceadvisor.analysis.memory.classes import EVIDENCE, KINDS, Classes
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.memory_figures import (
@@ -20,9 +21,10 @@ from traceadvisor.model.memory_figures import (
     MemoryClass,
     MemoryEvidence,
     MemoryPlace,
+    OutOfMemory,
     SnapshotFigures,
 )
-from traceadvisor.model.memory_snapshot import MemorySnapshot
+from traceadvisor.model.memory_snapshot import Action, MemorySnapshot
 
 MOST_LINES = 25
 MOST_BLOCKS = 10
@@ -30,16 +32,16 @@ MOST_INSTANTS = 300
 """Two per slot, as many as a chart can show."""
 
 
-def snapshot_figures(snapshot: MemorySnapshot) -> SnapshotFigures:
+def snapshot_figures(snapshot: MemorySnapshot, facts: Sequence[SnapshotFacts]) -> SnapshotFigures:
     """Return the figures of all devices that held memory."""
-    stacks = call_stacks(snapshot)
-    histories = [memory_history(snapshot, device) for device in snapshot.devices]
-    devices = tuple(_device(snapshot, one, stacks) for one in histories if one.requested_bytes.any())
+    devices = tuple(_device(snapshot, one.history, one.stacks, one.found) for one in facts)
     return SnapshotFigures(snapshot.path, devices, len(snapshot.events), snapshot.has_times, snapshot.settings)
 
 
-def _device(snapshot: MemorySnapshot, history: MemoryHistory, stacks: CallStacks) -> DeviceMemoryFigures:
-    found, peak = classes(history, stacks), history.peak
+def _device(
+    snapshot: MemorySnapshot, history: MemoryHistory, stacks: CallStacks, found: Classes
+) -> DeviceMemoryFigures:
+    peak = history.peak
     alive = history.alive(peak)
     return DeviceMemoryFigures(
         device=history.device,
@@ -56,6 +58,25 @@ def _device(snapshot: MemorySnapshot, history: MemoryHistory, stacks: CallStacks
         lines=_by_line(history, found, stacks, alive),
         blocks=tuple(_largest(snapshot, history, found, stacks, alive)),
         over_time=_over_time(snapshot, history, found),
+        out_of_memory=_out_of_memory(snapshot, history),
+    )
+
+
+def _out_of_memory(snapshot: MemorySnapshot, history: MemoryHistory) -> OutOfMemory | None:
+    """The last time that memory ran out; an event of it has the free bytes in place of an address."""
+    events = snapshot.events
+    failed = np.flatnonzero(events.action[history.rows] == Action.OOM)
+    if not failed.size:
+        return None
+    at = int(failed[-1])
+    row = history.rows[at]
+    free = int(events.address[row])
+    return OutOfMemory(
+        int(events.size_bytes[row]),
+        free if free >= 0 else None,
+        int(history.requested_bytes[at]),
+        int(history.reserved_bytes[at]),
+        int(failed.size),
     )
 
 

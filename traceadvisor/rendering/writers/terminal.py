@@ -239,9 +239,8 @@ def _bars(chart: Chart, columns: int) -> Iterator[Line]:
         return
     yield _line(Piece(chart.title, Style.QUIET))
     width = max(width_of(entry.label) for entry in shown)
-    longest = min(
-        LONGEST_BAR, columns - width - max(width_of(entry.figure) for entry in shown if entry.share) - BETWEEN
-    )
+    figures = max((width_of(entry.figure) for entry in shown if entry.share), default=0)
+    longest = min(LONGEST_BAR, columns - width - figures - BETWEEN)
     for entry in shown:
         yield Line(
             (Piece(f"  {entry.label}{' ' * (width - width_of(entry.label))}  "), *_bar(entry, longest)), unbroken=True

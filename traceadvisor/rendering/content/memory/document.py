@@ -10,6 +10,7 @@ from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, M
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
+from traceadvisor.rendering.content.memory.advice import advice_blocks, first_blocks, out_of_memory_headline
 from traceadvisor.rendering.content.memory.words import ABOUT, CLASS, EVIDENCE, place_cell, place_words
 from traceadvisor.rendering.document.blocks import (
     Block,
@@ -60,7 +61,7 @@ class _Shown:
 def memory_document(report: Report) -> Document:
     """The document on snapshots alone."""
     shown = _shown(report)
-    largest = max(shown, key=lambda one: one.device.peak_bytes, default=None)
+    largest = max(shown, key=lambda one: (one.device.out_of_memory is not None, one.device.peak_bytes), default=None)
     title = report.memory[0].path.name if len(report.memory) == 1 else number_of(len(report.memory), "memory snapshot")
     details = (*_others(shown, largest), *_about(report))
     return Document(
@@ -71,7 +72,7 @@ def memory_document(report: Report) -> Document:
         headline=memory_headline(largest, several=len(shown) > 1),
         top=tuple(_top(report, largest)),
         sections=(
-            *(() if largest is None else (Section("What fills the peak", tuple(_tables(largest)), "peak"),)),
+            *(() if largest is None else _main_sections(largest)),
             Section("Details", details, "details"),
         ),
         footer=(
@@ -81,6 +82,12 @@ def memory_document(report: Report) -> Document:
         tool_version=report.tool_version,
         last_form=f"{number_of(len(report.memory), 'memory snapshot')}. The full report has the rest.",
     )
+
+
+def _main_sections(largest: _Shown) -> Iterator[Section]:
+    if advice := largest.snapshot.advice_on(largest.device.device):
+        yield Section("What would lower the peak", tuple(advice_blocks(advice)), "advice")
+    yield Section("What fills the peak", tuple(_tables(largest)), "peak")
 
 
 def memory_folds(report: Report) -> Iterator[Fold]:
@@ -101,6 +108,8 @@ def memory_headline(largest: _Shown | None, *, several: bool) -> str:
     peak = largest.device.peak_bytes
     parts = [one for one in _in_use(largest.device) if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:4]
     named = ", ".join(f"{whole_percent(one.requested_bytes / peak)} {CLASS[one.kind].lower()}" for one in parts)
+    if ran_out := largest.device.out_of_memory:
+        return out_of_memory_headline(ran_out, largest.device, named)
     where = f"{largest.name}: memory" if several else "Memory"
     return f"{where} peaks at {size(peak)}{f': {named}' if named else ''}."
 
@@ -128,6 +137,8 @@ def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
     yield Prose(" · ".join(_identity(largest)), Tone.IDENTITY, SUMMARY)
     yield from (Prose(note, Tone.NOTICE, SUMMARY) for note in _notes(report, largest))
     yield Figures(_figures(largest.device), SUMMARY)
+    if advice := largest.snapshot.advice_on(largest.device.device):
+        yield from first_blocks(advice, largest.device.out_of_memory)
     if line := next((one for one in largest.device.lines if one.place and one.place.line), None):
         caller = next((f", called from {location_words(one)}" for one in line.place.callers), "") if line.place else ""
         share = f"{size(line.requested_bytes)}, {percent(line.requested_bytes / largest.device.peak_bytes)} of the peak"
@@ -277,7 +288,9 @@ def _fold(shown: _Shown) -> Fold:
     chart = _chart(shown)
     figures = Figures(_figures(shown.device))
     headline = memory_headline(shown, several=False)
-    blocks = (figures, *((chart,) if chart else ()), *_tables(shown))
+    advice = shown.snapshot.advice_on(shown.device.device)
+    fixes = (Group("What would lower the peak", tuple(advice_blocks(advice))),) if advice else ()
+    blocks = (figures, *((chart,) if chart else ()), *fixes, *_tables(shown))
     return Fold(f"Memory snapshot {shown.name}", blocks, headline, shown.anchor, FoldLook.SECTION, Detail.COMMENT)
 
 
