@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from traceadvisor.comparing.inputs import compare_paths as compare
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
+    from traceadvisor.integrations.trace_handler import trace_handler
     from traceadvisor.judging.breakdown import breakdown
     from traceadvisor.model.limits import Limits
     from traceadvisor.model.report import Report
@@ -33,6 +34,7 @@ __all__ = [
     "read",
     "report",
     "to_frame",
+    "trace_handler",
 ]
 
 _HOME = {
@@ -43,6 +45,7 @@ _HOME = {
     "read": "traceadvisor.api",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",
+    "trace_handler": "traceadvisor.integrations.trace_handler",
     "Settings": "traceadvisor.config",
     "find_settings": "traceadvisor.config",
     "TraceAdvisorError": "traceadvisor.errors",

@@ -1,0 +1,1 @@
+"""What plugs into the tools that people already use."""
