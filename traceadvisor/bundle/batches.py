@@ -17,7 +17,7 @@ from typing import TextIO
 
 import msgspec
 
-from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, MOST_COLUMNS, whole_lines
+from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, MOST_COLUMNS, read_rows, whole_lines
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import TimedBatch
 
@@ -82,21 +82,8 @@ class BatchLog:
 
 def read_batches(path: Path) -> tuple[tuple[TimedBatch, ...], tuple[HealthNote, ...]]:
     """Read the rows that hold a batch, by their start; a note counts the others."""
-    batches: list[TimedBatch] = []
-    broken = 0
-    try:
-        if path.stat().st_size > LARGEST_BATCHES_BYTES:
-            message = f"{path.name} was not read: it is larger than a capture writes it."
-            return (), (HealthNote("batches-too-large", message),)
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for batch in batch_rows(file):
-                if batch is None:
-                    broken += 1
-                else:
-                    batches.append(batch)
-    except (OSError, ValueError, csv.Error):
-        broken += 1
-    notes = (HealthNote("batches-dropped", f"{broken} rows of {path.name} could not be read."),) if broken else ()
+    why = "it is larger than a capture writes it"
+    batches, notes = read_rows(path, batch_rows, "batches", LARGEST_BATCHES_BYTES, why)
     return tuple(sorted(batches, key=attrgetter("start_ns"))), notes
 
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence
 from dataclasses import fields
 from io import StringIO
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState, TimedStep
+
+T = TypeVar("T")
 
 MOST_STEPS = 10_000_000
 LARGEST_STEPS_BYTES = 1 << 30
@@ -112,22 +114,28 @@ class StepLog:
 
 def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...]]:
     """Read the rows that hold a step; a note counts the others. A last line without its end is left out."""
-    steps: list[TimedStep] = []
+    return read_rows(path, step_rows, "steps", LARGEST_STEPS_BYTES, "it is larger than the step times of any run")
+
+
+def read_rows(
+    path: Path, rows_of: Callable[[TextIO], Iterator[T | None]], kind: str, most_bytes: int, why: str
+) -> tuple[tuple[T, ...], tuple[HealthNote, ...]]:
+    """Read a file of rows; a note counts those that hold nothing possible, or says why a file is too large."""
+    read: list[T] = []
     broken = 0
     try:
-        if path.stat().st_size > LARGEST_STEPS_BYTES:
-            message = f"{path.name} was not read: it is larger than the step times of any run."
-            return (), (HealthNote("steps-too-large", message),)
+        if path.stat().st_size > most_bytes:
+            return (), (HealthNote(f"{kind}-too-large", f"{path.name} was not read: {why}."),)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for step in step_rows(file):
-                if step is None:
+            for row in rows_of(file):
+                if row is None:
                     broken += 1
                 else:
-                    steps.append(step)
+                    read.append(row)
     except (OSError, ValueError, csv.Error):
         broken += 1
-    notes = (HealthNote("steps-dropped", f"{broken} rows of {path.name} could not be read."),) if broken else ()
-    return tuple(steps), notes
+    notes = (HealthNote(f"{kind}-dropped", f"{broken} rows of {path.name} could not be read."),) if broken else ()
+    return tuple(read), notes
 
 
 def step_rows(file: TextIO) -> Iterator[TimedStep | None]:
