@@ -115,6 +115,11 @@ NEEDS = {
     "transformers": Need(f"needs Transformers: {_FRAMEWORKS}", lambda: _has_module("transformers")),
     "accelerate": Need(f"needs Accelerate: {_FRAMEWORKS}", lambda: _has_module("accelerate")),
     "webdataset": Need(f"needs webdataset: {_FRAMEWORKS}", lambda: _has_module("webdataset")),
+    "fastai": Need(f"needs fastai: {_FRAMEWORKS}", lambda: _has_module("fastai")),
+    "ignite": Need(f"needs Ignite: {_FRAMEWORKS}", lambda: _has_module("ignite")),
+    "skorch": Need(f"needs skorch: {_FRAMEWORKS}", lambda: _has_module("skorch")),
+    "geometric": Need(f"needs PyTorch Geometric: {_FRAMEWORKS}", lambda: _has_module("torch_geometric")),
+    "stable_baselines": Need(f"needs Stable-Baselines3: {_FRAMEWORKS}", lambda: _has_module("stable_baselines3")),
     "deepspeed": Need(f"needs DeepSpeed: {_FRAMEWORKS}", lambda: _has_module("deepspeed")),
     "hydra": Need(f"needs Hydra: {_FRAMEWORKS}", lambda: _has_module("hydra")),
     "jupyter": Need(

@@ -13,6 +13,9 @@ from types import ModuleType
 
 TORCH = "torch"
 
+BACKWARD = "_engine_run_backward"
+"""The function of ``torch.autograd`` by which ``backward`` and ``grad`` start the backward pass."""
+
 
 def _ignore(_error: BaseException) -> None:
     """Ignore a failed import: the program deals with it."""

@@ -410,7 +410,8 @@ class CaptureSession:
 
     @property
     def _training_steps(self) -> int:
-        return len(self._log) - self._log.count(StepState.OTHER)
+        timed = len(self._log) - self._log.count(StepState.OTHER)
+        return timed + self._loop.untimed_steps if self._loop else 0
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""

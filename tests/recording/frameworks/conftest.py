@@ -45,6 +45,31 @@ def webdataset() -> None:
 
 
 @pytest.fixture(scope="session")
+def fastai() -> None:
+    """fastai's Learner."""
+
+
+@pytest.fixture(scope="session")
+def ignite() -> None:
+    """Ignite's Engine."""
+
+
+@pytest.fixture(scope="session")
+def skorch() -> None:
+    """Training behind the interface of scikit-learn."""
+
+
+@pytest.fixture(scope="session")
+def geometric() -> None:
+    """Graph networks and their loader."""
+
+
+@pytest.fixture(scope="session")
+def stable_baselines() -> None:
+    """Agents."""
+
+
+@pytest.fixture(scope="session")
 def deepspeed() -> None:
     """DeepSpeed and its launcher."""
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.frameworks.comparing import Both, run_both, same_outcome, same_steps, whole_window
-from tests.recording.running import settings, steps
+from tests.recording.frameworks.comparing import (
+    Both,
+    own_steps,
+    run_both,
+    same_outcome,
+    same_steps,
+    timed_as,
+    whole_window,
+)
+from tests.recording.running import manifest, settings, steps
 from traceadvisor.model.run import StepState
 
 pytestmark = pytest.mark.slow
@@ -88,3 +96,54 @@ def test_webdataset(variant: str, tmp_path: Path) -> None:
 def test_hydra_that_changes_the_working_directory(tmp_path: Path) -> None:
     both = run_both(tmp_path, "with_hydra.py", "training.batches=20", "hydra.run.dir=outputs", "hydra.job.chdir=true")
     checked(both)
+
+
+@pytest.mark.parametrize("variant", ["loader", "workers", "functional"])
+def test_parameters_that_the_script_updates_itself(variant: str, tmp_path: Path) -> None:
+    both = run_both(tmp_path, "by_hand.py", variant)
+    checked(both)
+    assert passed_over(both) == 2 * 5
+
+
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "tests/recording/frameworks")
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("fastai")
+@pytest.mark.parametrize("variant", ["plain", "workers", "accumulating"])
+def test_fastai(variant: str, tmp_path: Path) -> None:
+    """Its optimizers and loaders are no classes of torch."""
+    both = run_both(tmp_path, "with_fastai.py", variant)
+    checked(both)
+    assert passed_over(both) == 2 * 20
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("ignite")
+def test_ignite(tmp_path: Path) -> None:
+    both = run_both(tmp_path, "with_ignite.py")
+    checked(both)
+    assert passed_over(both) == 2 * 5
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("skorch")
+def test_skorch(tmp_path: Path) -> None:
+    checked(run_both(tmp_path, "with_skorch.py"))
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("geometric")
+def test_torch_geometric(tmp_path: Path) -> None:
+    checked(run_both(tmp_path, "with_geometric.py"))
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("stable_baselines")
+def test_stable_baselines(tmp_path: Path) -> None:
+    """No loader feeds it: nothing shows where the first step begins, so it has no time, but counts."""
+    both = run_both(tmp_path, "with_stable_baselines.py")
+    same_outcome(both)
+    timed_as(own_steps(both.folder)[1:], steps(both.bundle))
+    assert manifest(both.bundle).endings[0].steps == 30
+    whole_window(both)

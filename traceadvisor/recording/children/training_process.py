@@ -1,7 +1,7 @@
 """Captures this process if it trains. Launchers, loader workers and helpers stay as they are.
 
-A process that creates an optimizer may train: from then on its loop is followed. Its first training step decides: only
-then it joins the bundle of its job, and it leaves no file otherwise.
+A process that creates an optimizer or runs a backward pass may train: from then on its loop is followed. Its first
+training step decides: only then it joins the bundle of its job, and it leaves no file otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from traceadvisor.bundle.layout import Ending
-from traceadvisor.recording.after_import import own_imports
+from traceadvisor.recording.after_import import BACKWARD, own_imports
 from traceadvisor.recording.capture import Ended
 from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
 from traceadvisor.recording.script.launch import Launch
@@ -28,27 +28,39 @@ from traceadvisor.recording.session import CaptureSession
 
 
 def follow(given: Plan | str | None) -> None:
-    """Wait until this process creates an optimizer; torch is imported.
+    """Wait until this process creates an optimizer or runs a backward pass; torch is imported.
 
     ``given``: what the processes of the command share, also as text.
     """
     plan = plan_of({VARIABLE: given}) if isinstance(given, str) else given
     if plan is None:
         return
-    from torch.optim import Optimizer  # noqa: PLC0415  # only in a process that imports torch
+    import torch  # noqa: PLC0415  # only in a process that imports torch
 
-    create = Optimizer.__init__
+    optimizer, autograd = torch.optim.Optimizer, torch.autograd
+    create, run_backward = optimizer.__init__, getattr(autograd, BACKWARD)
+
+    def capture() -> None:
+        optimizer.__init__ = create  # type: ignore[method-assign]
+        setattr(autograd, BACKWARD, run_backward)
+        if plan_of() == plan:
+            with suppress(Exception), own_imports():  # the program goes on after any error
+                _Process(plan)
 
     @functools.wraps(create)
     @unseen
     def create_and_capture(self: Any, *args: Any, **kwargs: Any) -> None:
-        Optimizer.__init__ = create  # type: ignore[method-assign]
-        if plan_of() == plan:
-            with suppress(Exception), own_imports():  # the program goes on after any error
-                _Process(plan)
+        capture()
         create(self, *args, **kwargs)
 
-    Optimizer.__init__ = create_and_capture  # type: ignore[method-assign]
+    @functools.wraps(run_backward)
+    @unseen
+    def capture_and_run(*args: Any, **kwargs: Any) -> Any:
+        capture()
+        return getattr(autograd, BACKWARD)(*args, **kwargs)
+
+    optimizer.__init__ = create_and_capture  # type: ignore[method-assign]
+    setattr(autograd, BACKWARD, capture_and_run)
 
 
 class _Process:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from traceadvisor.recording.after_import import after_import
+from traceadvisor.recording.after_import import BACKWARD, after_import
 from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, IteratorHooks, hooked_feed
@@ -51,6 +51,16 @@ _STARTS = (
     (torch.autograd.profiler_legacy, "_enable_profiler_legacy"),
 )
 """The functions by which all profilers of torch start, as their modules know them."""
+
+_OPTIMIZERS_OF_LIBRARIES = MappingProxyType({"fastai.optimizer": ("Optimizer",)})
+"""Optimizers that are no subclass of torch's, by module."""
+
+_BY_BACKWARD = 0
+"""In place of the id of an optimizer, for a step that only its backward pass shows."""
+
+_ACCUMULATED = 64
+"""Backward passes without an optimizer step, from which a program that has an optimizer updates its parameters itself.
+A program without one does so from the first."""
 
 _MOST_IN_BACKWARD = 4096
 """Optimizer steps of a backward pass to remember: in a loop without a loader, nothing asks for them."""
@@ -94,6 +104,10 @@ class LoopListener:
         """How long the feed took to start a loop over its ``DataLoader``."""
         self._in_backward: deque[tuple[Optimizer, int]] = deque(maxlen=_MOST_IN_BACKWARD)
         """Optimizers that stepped within a backward pass in another thread, and when; the tracker has yet to hear."""
+        self.has_optimizer = self._has_stepped = False
+        """Whether a class of optimizers is in use; whether an optimizer has stepped."""
+        self._backward_passes = 0
+        """Before the first optimizer step."""
         self.active = True
         self.is_fetching = False
         """Whether the training thread is getting a batch; the sampler of stacks reads it."""
@@ -169,6 +183,14 @@ class LoopListener:
             else:
                 self._all_stepped((optimizer,))
 
+    def backward_ended(self) -> None:
+        """A backward pass has returned. It shows a step if the script updates its parameters itself."""
+        if self._has_stepped or not self.active or self._depth or threading.get_ident() != self._thread:
+            return
+        self._backward_passes += 1
+        if not self.has_optimizer or self._backward_passes > _ACCUMULATED:
+            self._report_step(lambda: self._events.optimizer_stepped(_BY_BACKWARD))
+
     def stepped_elsewhere(self, optimizer: Optimizer) -> None:
         """An optimizer stepped in another thread: of the training if that is the thread of a GPU's backward pass."""
         if self.active and threading.get_ident() != self._thread and torch._C._current_autograd_node() is not None:
@@ -178,8 +200,7 @@ class LoopListener:
         """Tell the tracker of steps in the backward pass, in the training thread."""
         while self._in_backward:
             optimizer, at_ns = self._in_backward.popleft()
-            self._stepped(optimizer)
-            self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
+            self._tell_of(optimizer, at_ns)
 
     def replayed(self, graph: object) -> None:
         """A CUDA graph was launched."""
@@ -187,11 +208,24 @@ class LoopListener:
             self._all_stepped(optimizers)
 
     def _all_stepped(self, optimizers: Sequence[Optimizer]) -> None:
-        try:
+        def tell() -> None:
             self.hear_of_backward()
             for optimizer in optimizers:
-                self._stepped(optimizer)
-                self._events.optimizer_stepped(id(optimizer))
+                self._tell_of(optimizer)
+
+        self._report_step(tell)
+
+    def _tell_of(self, optimizer: Optimizer, at_ns: int | None = None) -> None:
+        if not self._has_stepped:
+            self._has_stepped = True
+            if self._backward_passes:
+                self._events.now(self._tracker.forget)
+        self._stepped(optimizer)
+        self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
+
+    def _report_step(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
         except Exception as error:  # noqa: BLE001  # as above
             self._fail(error)
         if self.after_event and self.active:
@@ -207,14 +241,13 @@ class LoopListener:
 
     def step(self) -> None:
         """The script marks the end of a step."""
+
+        def tell() -> None:
+            self.hear_of_backward()
+            self._events.now(self._tracker.step)
+
         if self.active and threading.get_ident() == self._thread:
-            try:
-                self.hear_of_backward()
-                self._events.now(self._tracker.step)
-            except Exception as error:  # noqa: BLE001  # as above
-                self._fail(error)
-            if self.after_event and self.active:
-                self.after_event()
+            self._report_step(tell)
 
     def _fail(self, error: Exception) -> None:
         self.active = False
@@ -275,16 +308,23 @@ class Hooks:
         hook_step = Optimizer.profile_hook_step
 
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+            listener.has_optimizer = True
             return _hooked_step(hook_step(function), listener)
 
         self._replace(Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
         for kind in _hooked_already(Optimizer):
+            listener.has_optimizer = True
             self._replace(kind, "step", _hooked_step(kind.__dict__["step"], listener))
+        self._replace(torch.autograd, BACKWARD, _hooked_backward(getattr(torch.autograd, BACKWARD), listener))
         for base in (DataLoader, IterableDataset):
             self._hook_feeds(base)
         self._waiting = [
-            after_import(module, partial(self._hook_library, module, names))
-            for module, names in FEEDS_OF_LIBRARIES.items()
+            after_import(module, partial(self._hook_library, module, names, hook))
+            for libraries, hook in (
+                (FEEDS_OF_LIBRARIES, self._hook_feed),
+                (_OPTIMIZERS_OF_LIBRARIES, self._hook_optimizer),
+            )
+            for module, names in libraries.items()
         ]
 
     def remove(self) -> None:
@@ -317,12 +357,24 @@ class Hooks:
         if "__init_subclass__" not in base.__dict__:
             self._replace(base, "__init_subclass__", classmethod(init_subclass))
 
-    def _hook_library(self, module: str, names: Sequence[str]) -> None:
+    def _hook_library(self, module: str, names: Sequence[str], hook: Callable[[type], None]) -> None:
         """Hook the classes of a library; those that this version lacks are left out."""
         for name in names:
             kind = getattr(sys.modules[module], name, None)
             if isinstance(kind, type):
-                self._hook_feed(kind)
+                hook(kind)
+
+    def _hook_optimizer(self, kind: type) -> None:
+        """Hook a class that is no subclass of torch's, and mark its steps in recordings as torch marks those."""
+        self._listener.has_optimizer = True
+        original = kind.__dict__["step"]
+
+        @functools.wraps(original)
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            with torch.autograd.profiler.record_function(f"Optimizer.step#{type(optimizer).__name__}.step"):
+                return original(optimizer, *args, **kwargs)
+
+        self._replace(kind, "step", _hooked_step(step, self._listener))
 
     def _hook_feed(self, kind: type) -> None:
         """Hook the methods that a class defines itself; a class that refuses works as it did."""
@@ -408,6 +460,18 @@ def _hooked_step(original: Callable[..., Any], listener: LoopListener) -> Callab
         return result
 
     return step
+
+
+def _hooked_backward(original: Callable[..., Any], listener: LoopListener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    @unseen
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if torch._C._current_autograd_node() is None:  # else within another one
+            listener.backward_ended()
+        return result
+
+    return backward
 
 
 def _hooked_scaler_step(original: Callable[..., Any], listener: LoopListener, seen: SettingsSeen) -> Callable[..., Any]:

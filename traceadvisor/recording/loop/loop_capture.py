@@ -149,6 +149,11 @@ class LoopCapture:
         return self._window.saved_steps
 
     @property
+    def untimed_steps(self) -> int:
+        """Training steps that no row of the log holds."""
+        return self._tracker.untimed_steps
+
+    @property
     def stopped(self) -> bool:
         """Whether the script was ended because its recordings are saved."""
         return self._stopper is not None and self._stopper.stopped

@@ -84,6 +84,8 @@ class LoopTracker:
         self._is_uncertain = False
         self._saves: list[tuple[int, int]] = []
         """Checkpoints since the last step: when each was saved, and how long it took."""
+        self.untimed_steps = 0
+        """The first step of a loop without a loader: nothing shows where it began, so the log lacks it."""
         self.notes: list[Note] = []
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
@@ -159,6 +161,15 @@ class LoopTracker:
             if is_end:
                 self._turn_over(now, suspected=False)
 
+    def forget(self) -> None:
+        """What was taken for optimizer steps so far was none: no step so far counts."""
+        self._reject_steps(0)
+        if self._period:
+            self._period.stepped.clear()
+            self._period.done_ns, self._period.is_mixed = None, self._is_unfed
+        self._pattern, self._is_unfed, self._is_uncertain = None, False, False
+        self._training.clear()
+
     def saved(self, took_ns: int) -> None:
         """The training thread saved a checkpoint."""
         if self._period:
@@ -217,6 +228,7 @@ class LoopTracker:
 
     def _close(self, period: Period, end_ns: int) -> None:
         if not period.is_start_known:
+            self.untimed_steps = int(period.done_ns is not None)
             return
         if self._has_trained(period):
             if self._window.plan is None:
@@ -391,6 +403,8 @@ class LoopTracker:
     def _reject_steps(self, first: int) -> None:
         """The steps from the first on were not steps: they do not count, and what was recorded of them neither."""
         self._log.reject(first)
+        if not first:
+            self.untimed_steps = 0
         self._window.restart()
         if self._period and self._period.state is not StepState.PLAIN:
             self._period.state = StepState.STALLED

@@ -459,8 +459,8 @@ class Window:
         steps = self.training_steps
         if not steps:
             return (
-                "No training step was found: no optimizer stepped in the main thread. Mark the steps with "
-                "traceadvisor.capture() and step()."
+                "No training step was found: no optimizer stepped and no backward pass ran in the main thread. Mark "
+                "the steps with traceadvisor.capture() and step()."
             )
         return f"The script ended after {steps} training steps, before any was recorded. {self._remedy()}"
 
