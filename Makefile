@@ -15,6 +15,7 @@ install: ## make a virtual environment (.venv) with the tool and all that its te
 
 frameworks: ## install real frameworks and launchers too (half a gigabyte), which the slow tests capture
 	pip install -c constraints.txt -e '.[dev,frameworks]'
+	pip install --no-deps -c constraints.txt fastai fasttransform fastdownload plum-dispatch beartype  # torchvision breaks a torch for CPUs
 
 test: ## run the tests
 	pytest

@@ -60,12 +60,19 @@ def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
 
 def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
     assert run_time_sentence(RUN) == (
-        "71% of the loop is not training (recording included). The whole run takes 10.0 s, of which "
+        "71% of the loop is not training. The whole run takes 10.0 s, of which "
         "50.0% validation, 20.0% start-up and 10.0% after the last step."
     )
     part = run_time_sentence(replace(RUN, is_whole=False))
     assert part is not None
     assert "The run from the first step to the last takes 10.0 s" in part
+
+
+def test_the_recording_is_no_part_of_the_loop() -> None:
+    parts = {RunPart.TRAINING: 6, RunPart.RECORDING: 28, RunPart.PAUSED: 10, RunPart.VALIDATION: 2}
+    assert (run_time_sentence(RunTime(46, parts, 9, is_whole=False)) or "").startswith(
+        "25% of the loop is not training."
+    )
 
 
 def test_an_empty_run_has_no_sentence_and_no_bar() -> None:

@@ -86,6 +86,7 @@ def without_tables(facts: Facts) -> Recording:
         mean_step_ns=facts.mean.duration_ns if facts.mean else None,
         median_step_ns=float(median(durations)) if durations else None,
         undisturbed_median_step_ns=facts.run.timing.undisturbed_ns,
+        undisturbed_mean_step_ns=facts.run.timing.mean_undisturbed_ns,
         samples_per_s=facts.run.samples_per_s,
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,

@@ -234,6 +234,8 @@ class Recording:
     """Median over the steps of the run that were not profiled."""
 
     samples_per_s: float | None
+    """At that median."""
+
     mean_breakdown: MeanBreakdown | None
     """Mean over the kept steps; empty where there are none."""
 
@@ -253,6 +255,9 @@ class Recording:
 
     modules: tuple[ModuleRow, ...] = ()
     """The tree of modules with the most CPU time; empty where calls of modules were not recorded."""
+
+    undisturbed_mean_step_ns: float | None = None
+    """Mean over the same steps, epoch starts included."""
 
     captured: Run | None = None
     """The captured run; None where the recording was not made by a capture."""

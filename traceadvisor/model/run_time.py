@@ -51,13 +51,9 @@ class RunTime:
 
     @property
     def loop_ns(self) -> int:
-        """The training loop: the run without start-up and what follows the last step."""
-        return self.total_ns - self.parts_ns.get(RunPart.START_UP, 0) - self.parts_ns.get(RunPart.AFTER, 0)
-
-    @property
-    def own_loop_ns(self) -> int:
-        """The training loop without what only this run has: the profiler, and pauses of the machine."""
-        return self.loop_ns - self.parts_ns.get(RunPart.RECORDING, 0) - self.parts_ns.get(RunPart.PAUSED, 0)
+        """The training loop: the run without start-up, pauses, the profiler and what follows the last step."""
+        beside = (RunPart.START_UP, RunPart.PAUSED, RunPart.RECORDING, RunPart.AFTER)
+        return self.total_ns - sum(self.parts_ns.get(part, 0) for part in beside)
 
     @property
     def training_share_of_loop(self) -> float | None:

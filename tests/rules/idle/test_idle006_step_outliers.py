@@ -125,7 +125,7 @@ def test_a_recorded_outlier_is_found_at_any_position_in_the_recording(tmp_path: 
 
 def test_with_every_third_step_slow_step_times_vary_in_general(tmp_path: Path) -> None:
     outcome = _captured([100.0, 100.0, 1000.0] * 20, tmp_path).clear(StepOutliers())
-    assert (outcome.label, outcome.remark) == ("share of slow steps", "steps vary throughout; no outliers")
+    assert (outcome.label, outcome.remark) == ("steps far above the median", "steps vary throughout; no outliers")
 
 
 def test_the_first_step_of_an_epoch_is_no_outlier(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class StepOutliers(Rule):
         odd_share = len(found.indices) / found.step_count
         if len(found.indices) > 1 and odd_share > self.max_steps_share and not found.period:
             return Clear(
-                "share of slow steps",
+                "steps far above the median",
                 odd_share,
                 self.max_steps_share,
                 Unit.SHARE,

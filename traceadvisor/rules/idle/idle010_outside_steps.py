@@ -39,7 +39,7 @@ class OutsideSteps(Rule):
             return Skipped(facts.unknown_without(NOT_TIMED, Option.CAPTURE))
         if found.training_steps < self.least_steps:
             return Skipped(f"Fewer than {self.least_steps} training steps were timed: train for longer.")
-        loop_ns = found.own_loop_ns
+        loop_ns = found.loop_ns
         validation_ns = found.parts_ns.get(RunPart.VALIDATION, 0)
         checkpoints_ns = min(facts.run.checkpoints_between_epochs_ns, found.parts_ns.get(RunPart.CHECKPOINTS, 0))
         share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)

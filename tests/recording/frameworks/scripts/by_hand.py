@@ -30,6 +30,7 @@ def main() -> None:
                 weights = (weights - 0.1 * gradient).detach().requires_grad_()
             else:
                 loss.backward()
+                assert weights.grad is not None
                 with torch.no_grad():
                     weights -= 0.1 * weights.grad
                 weights.grad = None

@@ -23,7 +23,8 @@ def outcome_folds(report: Report) -> Iterator[Fold]:
         yield _fold("fine", table, f"{len(table.rows)}", Detail.EXTRA)
     if table := _unfinished(report, Skipped, "Skipped checks"):
         why = Prose("These checks do not apply to this run, or their input was not measured.", Tone.QUIET)
-        yield _fold("not-measured", table, "what was not recorded, and how to record it", Detail.EXTRA, why)
+        count = number_of(len(passed_and_skipped(report)[1]), "check")
+        yield _fold("not-measured", table, f"{count}: what was not recorded, and how to record it", Detail.EXTRA, why)
     if table := silenced_table(report):
         why = Prose("A law that often takes something from a check shows that the check needs a change.", Tone.QUIET)
         yield _fold("silenced", table, "so that no finding promises what cannot be", Detail.EXTRA, why)
@@ -116,7 +117,7 @@ def _clear(report: Report) -> Table | None:
         Column("Passes if", numeric=False),
         *((Column("Kernel time judged", detail=Detail.PAGE),) if partly else ()),
     )
-    return Table("Passed checks", columns, rows, detail=Detail.SUMMARY) if rows else None
+    return Table("Passed checks", columns, rows, detail=Detail.SUMMARY, noun="check") if rows else None
 
 
 def _passes_if(clear: Clear) -> str:
@@ -160,7 +161,7 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
         *_recording_column(several=several),
         Column("Why", numeric=False),
     )
-    return Table(caption, columns, rows, layout=Layout.REASONS, detail=Detail.SUMMARY) if rows else None
+    return Table(caption, columns, rows, layout=Layout.REASONS, detail=Detail.SUMMARY, noun="reason") if rows else None
 
 
 def silenced_table(report: Report) -> Table | None:

@@ -59,6 +59,9 @@ from traceadvisor.rendering.units import (
 )
 from traceadvisor.rendering.words import CATEGORY, INFERENCE_SIGN, STEP_SOURCE
 
+UNEVEN = 1.25
+"""Mean step over the median step from which both are shown."""
+
 
 def recording_fold(report: Report, recording: Recording, number: int, *, with_origins: bool) -> Fold:
     """One of several recordings, folded."""
@@ -206,11 +209,26 @@ def is_silent(recording: Recording) -> bool:
     return recording.captured is not None and not recording.steps
 
 
+def _mean_apart(recording: Recording) -> float | None:
+    """The mean undisturbed step where it is far above the median, which then says little about the whole run."""
+    mean, middle = recording.undisturbed_mean_step_ns, recording.undisturbed_median_step_ns
+    return mean if mean and middle and mean >= UNEVEN * middle else None
+
+
+def samples_figure(recording: Recording) -> Figure:
+    """The training speed of the median step, and that of the mean where steps vary much."""
+    rate, mean, rank = recording.samples_per_s, None, "this rank" if recording.distributed else None
+    if rate and (mean_ns := _mean_apart(recording)):
+        mean = f"{count(rate * (recording.undisturbed_median_step_ns or 0) / mean_ns)} on average"
+    return Figure("Samples/s", count(rate), "; ".join(filter(None, (rank, mean))) or None)
+
+
 def step_figure(recording: Recording) -> Figure:
     """The step time, with how it was measured."""
     time = step_time(recording)
     if recording.undisturbed_median_step_ns is not None:
-        return Figure("Step", duration(time.ns), time.kind)
+        mean = _mean_apart(recording)
+        return Figure("Step", duration(time.ns), f"{time.kind}; mean {duration(mean)}" if mean else time.kind)
     remark = "; ".join(filter(None, (time.kind, time.beside)))
     return Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
 
@@ -234,7 +252,7 @@ def recording_figures(report: Report, recording: Recording) -> Iterator[Figure]:
         beside = "; ".join(filter(None, ("median" if mean else None, mean, times)))
         yield Figure("Recorded step", duration(recording.median_step_ns), beside or None)
     if recording.samples_per_s is not None:
-        yield Figure("Samples/s", count(recording.samples_per_s), "this rank" if recording.distributed else None)
+        yield samples_figure(recording)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from money_and_energy(recording)

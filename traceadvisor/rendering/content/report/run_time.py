@@ -83,8 +83,9 @@ def run_time_sentence(found: RunTime) -> str | None:
     whole = "The whole run" if found.is_whole else "The run from the first step to the last"
     parts = [f"{shares[part]} {RUN_PART[part].lower()}" for part in named]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-    sentence = f"{whole_percent(1 - share)} of the loop is not training (recording included)."
-    return f"{sentence} {whole} takes {duration(found.total_ns)}, of which {listed}." if named else sentence
+    other = whole_percent(1 - share)
+    sentence = f"{whole} takes {duration(found.total_ns)}{f', of which {listed}' if named else ''}."
+    return sentence if other == "0%" else f"{other} of the loop is not training. {sentence}"
 
 
 def run_bar(found: RunTime, chart_id: str) -> Chart | None:
