@@ -76,9 +76,9 @@ class Loop:
         self.trained_by.append(loader)
         self.window.settle_for(*self._queue)
 
-    def fetch(self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True) -> Loop:
+    def fetch(self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True, took_ns: int = 10) -> Loop:
         self.events.fetch_begins(loader, grad=grad)
-        self.now += 10
+        self.now += took_ns
         self.events.fetch_ended(loader, got_batch=batch)
         return self
 

@@ -91,10 +91,10 @@ class StepLog:
         return self._columns["state"].count(state)
 
     def undisturbed_ns(self) -> dict[int, int]:
-        """The durations of undisturbed steps, by their number among the training steps."""
-        both = zip(self._columns["state"], self._columns["duration_ns"], strict=True)
-        trained = enumerate((state, duration) for state, duration in both if state is not StepState.OTHER)
-        return {number: duration for number, (state, duration) in trained if state is StepState.PLAIN}
+        """Undisturbed steps without their time in the loader, by their number among the training steps."""
+        columns = (self._columns[name] for name in ("state", "duration_ns", "loader_ns", "loader_start_ns"))
+        trained = enumerate(row for row in zip(*columns, strict=True) if row[0] is not StepState.OTHER)
+        return {number: row[1] - row[2] - row[3] for number, row in trained if row[0] is StepState.PLAIN}
 
     def reject(self, first: int) -> None:
         """The steps from a place on proved to be no training steps."""

@@ -216,3 +216,11 @@ def test_an_optimizer_that_joins_leaves_the_steps_where_they_were() -> None:
     rows = run.finish()
     assert [row.duration_ns for row in rows] == [4] * 19 + [10] * 20
     assert states(rows) == ["plain"] * 39
+
+
+def test_workers_that_deliver_in_pairs_make_no_iterations_of_two_steps() -> None:
+    loop = Loop(workers=2)
+    for number in range(60):
+        loop.fetch(took_ns=1000 if number % 2 else 10).work(5).optimize()
+    loop.finish()
+    assert loop.tracker.notes == []
