@@ -62,6 +62,16 @@ def test_standard_output_takes_one_format_only(recording: Path) -> None:
     assert "one format" in result.output
 
 
+def test_a_folder_named_as_a_file_is_wrong_usage_with_the_right_one(recording: Path, tmp_path: Path) -> None:
+    output = tmp_path / "x.json"
+    result = _run(recording, "-o", output)
+    assert result.exit_code == 2
+    assert f"--format json -o - > {output}" in " ".join(result.output.split())
+    assert not output.exists()
+    output.mkdir()
+    assert _run(recording, "-o", output).exit_code == 0
+
+
 def test_an_unknown_format_is_wrong_usage(recording: Path) -> None:
     result = _run(recording, "--format", "docx")
     assert result.exit_code == 2

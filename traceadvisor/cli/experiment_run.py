@@ -64,7 +64,7 @@ def run(  # it connects the parts
     processes: bool = False,
 ) -> None:
     """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
-    names = chosen_formats(asked.formats, EXPERIMENT_FORMATS)
+    names = chosen_formats(asked.formats, EXPERIMENT_FORMATS, str(asked.output or ""))
     is_module, script = asked.runs_module, asked.words
     _check_script(script, is_module=is_module)
     folder = _folder(asked.output, Path(script[0]).stem, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -149,7 +150,8 @@ def chosen_formats(formats: str, known: Collection[str], output: str = "") -> li
     """The names of formats in the value of an option, each once.
 
     Raises:
-        UsageError: a name is unknown, there is none, or standard output would take several.
+        UsageError: a name is unknown, there is none, standard output would take several, or the folder is named as a
+            file of a format.
     """
     names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
     unknown = [name for name in names if name not in known]
@@ -158,4 +160,6 @@ def chosen_formats(formats: str, known: Collection[str], output: str = "") -> li
         raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}.{near} Known formats: {', '.join(known)}.")
     if output == STANDARD_OUTPUT and len(names) != 1:
         raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
+    if (suffix := Path(output).suffix[1:]) in known and not Path(output).is_dir():
+        raise UsageError(f"-o takes a folder. For a single file: --format {suffix} -o - > {shlex.quote(output)}")
     return names
