@@ -104,7 +104,7 @@ def test_the_step_time_of_a_capture_is_the_median_of_undisturbed_steps() -> None
     assert "Step 168.0 ms (median of 270 undisturbed steps), Samples/s 190, GPU busy 55.5%" in lines_of(captured())
 
 
-def test_a_mean_step_far_above_the_median_is_said_with_its_speed() -> None:
+def test_a_mean_step_far_above_the_median_stands_beside_it_with_its_speed() -> None:
     report = captured()
     uneven = replace(report.recordings[0], undisturbed_mean_step_ns=4 * 168e6)
     shown = " ".join(lines_of(replace(report, recordings=(uneven,))))

@@ -64,10 +64,15 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def _without_bounds(schema: Any) -> Any:
-    """The schema without the limits of 64 bits, which every integer has."""
+    """The schema without the limits of 64 bits, which every integer has; plain types in one order, null last."""
     if isinstance(schema, dict):
         return {key: _without_bounds(part) for key, part in schema.items() if key not in _INT64 or part != _INT64[key]}
-    return [_without_bounds(part) for part in schema] if isinstance(schema, list) else schema
+    if not isinstance(schema, list):
+        return schema
+    parts = [_without_bounds(part) for part in schema]
+    if all(isinstance(part, dict) and part.keys() == {"type"} for part in parts):  # Python caches `int | str` as either
+        parts.sort(key=lambda part: (part["type"] == "null", part["type"]))
+    return parts
 
 
 def _with_null(text: str) -> str:
