@@ -132,7 +132,7 @@ def memory_history(snapshot: MemorySnapshot, device: int) -> MemoryHistory:
     shrunk = np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))
     changed = np.where(grown, 1, np.where(shrunk, -1, 0)) * events.size_bytes[rows]
     reserved = np.cumsum(np.append(0, changed))
-    time_ns = events.time_ns[rows]
+    time_ns = np.maximum.accumulate(events.time_ns[rows])
     return MemoryHistory(
         device,
         rows,

@@ -26,6 +26,15 @@ from traceadvisor.model.memory_figures import (
 )
 from traceadvisor.model.memory_snapshot import Action, MemorySnapshot
 
+NO_HISTORY = (
+    "The snapshot has no history, so it shows the memory in use at the end only. Call "
+    "`torch.cuda.memory._record_memory_history()` before the step that you ask about."
+)
+NO_STACKS = (
+    "The snapshot has no call stacks, so most memory stays unknown. Record with "
+    "`torch.cuda.memory._record_memory_history(context='all', stacks='all')`."
+)
+
 MOST_LINES = 25
 MOST_BLOCKS = 10
 MOST_INSTANTS = 300

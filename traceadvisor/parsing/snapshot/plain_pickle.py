@@ -281,9 +281,9 @@ class Dicts:
             raise NotPlainError("something else where a list of dicts belongs")
         self._table = table
         rows = np.fromiter((one if type(one) is int else NONE for one in items), np.int64, len(items))
-        if (rows >= table.size).any():
-            raise NotPlainError("a number where a dict belongs")
         self._whole = [(place, items[place]) for place in np.flatnonzero(rows < 0).tolist()]
+        if (rows >= table.size).any() or any(type(one) is int for _, one in self._whole):
+            raise NotPlainError("a number where a dict belongs")
         self._rows = rows
 
     def __len__(self) -> int:

@@ -106,6 +106,14 @@ def _joined(arrays: Iterable[Int64]) -> Int64:
     return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
+_MOST_BYTES = 1 << 50
+"""Of one allocation: sums of a million stay exact."""
+
+
+def _sizes(arrays: Iterable[Int64]) -> Int64:
+    return np.clip(_joined(arrays), 0, _MOST_BYTES)
+
+
 def _events(devices: Sequence[tuple[int, Dicts]], times_us: Int64, start_us: int) -> MemoryEvents:
     addresses = _joined(one.numbers("addr") for _, one in devices)
     free = _joined(one.numbers("device_free") for _, one in devices)
@@ -114,7 +122,7 @@ def _events(devices: Sequence[tuple[int, Dicts]], times_us: Int64, start_us: int
         _joined(one.words("action", _ACTIONS, int(Action.OTHER)) for _, one in devices),
         np.where(times_us == NONE, NONE, (times_us - start_us) * 1000),
         np.where(addresses == NONE, free, addresses),
-        _joined(one.numbers("size") for _, one in devices),
+        _sizes(one.numbers("size") for _, one in devices),
         _joined(one.numbers("stream") for _, one in devices),
         _joined(one.lists("frames") for _, one in devices),
     )
@@ -125,14 +133,15 @@ def _whole(value: object, otherwise: int = NONE) -> int:
 
 
 def _column(segments: Sequence[dict[str, Any]], key: str) -> Int64:
-    return np.array([_whole(one.get(key), 0) for one in segments], np.int64)
+    values = np.array([_whole(one.get(key), 0) for one in segments], np.int64)
+    return np.clip(values, 0, _MOST_BYTES) if key == "total_size" else values
 
 
 def _blocks(segments: Sequence[dict[str, Any]], plain: Plain) -> Blocks:
     """The blocks of all segments. torch before 2.1 gives no address, and the rest in a list of the block's past."""
     lists = [plain.dicts(one.get("blocks") or []) for one in segments]
     segment = np.repeat(np.arange(len(segments)), [len(one) for one in lists])
-    sizes, addresses = (_joined(one.numbers(key) for one in lists) for key in ("size", "address"))
+    sizes, addresses = _sizes(one.numbers("size") for one in lists), _joined(one.numbers("address") for one in lists)
     starts, devices = (_column(segments, key)[segment] for key in ("address", "device"))
     before = np.cumsum(sizes) - sizes
     inside = before - before[np.searchsorted(segment, segment)]
@@ -147,7 +156,7 @@ def _blocks(segments: Sequence[dict[str, Any]], plain: Plain) -> Blocks:
         segment,
         np.where(addresses == NONE, starts + inside, addresses),
         sizes,
-        requested,
+        requested.clip(NONE, _MOST_BYTES),
         _joined(one.words("state", _STATES, int(BlockState.INACTIVE)) for one in lists),
         stack,
     )
