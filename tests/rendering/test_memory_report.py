@@ -131,3 +131,19 @@ def test_one_damaged_snapshot_costs_only_itself(tmp_path: Path) -> None:
     assert "bad.pickle.gz" in report.health.notes[0].message
     with pytest.raises(InputError, match="cut off"):
         traceadvisor.load(bad)
+
+
+def test_a_snapshot_without_history_or_call_stacks_says_how_to_record_them(tmp_path: Path) -> None:
+    snapshot = transformer().build().steps(1).snapshot()
+    path = tmp_path / "snapshot.pickle"
+    for event in snapshot["device_traces"][0]:
+        event["frames"] = []
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            block["frames"] = []
+    path.write_bytes(pickle.dumps(snapshot))
+    assert "has no call stacks" in page(traceadvisor.load(path))
+    path.write_bytes(pickle.dumps(snapshot | {"device_traces": [[]]}))
+    report = traceadvisor.load(path)
+    assert "has no history" in page(report)
+    assert report.memory[0].devices[0].peak_bytes == 4 * 4 * 24 * (1 << 20)

@@ -211,8 +211,8 @@ class SnapshotFigures:
     settings: Mapping[str, str | int | float | bool] | None = None
     """Settings of the allocator; None in old files."""
 
-    notes: tuple[str, ...] = ()
-    """What limits the figures."""
+    has_stacks: bool = True
+    """Whether any call stack was recorded; if not, most classes are unknown."""
 
     advice: tuple[DeviceAdvice, ...] = ()
     """What would lower the peak, by device."""

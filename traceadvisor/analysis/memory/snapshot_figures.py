@@ -26,15 +26,6 @@ from traceadvisor.model.memory_figures import (
 )
 from traceadvisor.model.memory_snapshot import Action, MemorySnapshot
 
-NO_HISTORY = (
-    "The snapshot has no history, so it shows the memory in use at the end only. Call "
-    "`torch.cuda.memory._record_memory_history()` before the step that you ask about."
-)
-NO_STACKS = (
-    "The snapshot has no call stacks, so most memory stays unknown. Record with "
-    "`torch.cuda.memory._record_memory_history(context='all', stacks='all')`."
-)
-
 MOST_LINES = 25
 MOST_BLOCKS = 10
 MOST_INSTANTS = 300
@@ -44,7 +35,14 @@ MOST_INSTANTS = 300
 def snapshot_figures(snapshot: MemorySnapshot, facts: Sequence[SnapshotFacts]) -> SnapshotFigures:
     """Return the figures of all devices that held memory."""
     devices = tuple(_device(snapshot, one.history, one.stacks, one.found) for one in facts)
-    return SnapshotFigures(snapshot.path, devices, len(snapshot.events), snapshot.has_times, snapshot.settings)
+    return SnapshotFigures(
+        snapshot.path,
+        devices,
+        len(snapshot.events),
+        snapshot.has_times,
+        snapshot.settings,
+        has_stacks=any(snapshot.stacks),
+    )
 
 
 def _device(

@@ -11,7 +11,15 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
 from traceadvisor.rendering.content.memory.advice import advice_blocks, first_blocks, out_of_memory_headline
-from traceadvisor.rendering.content.memory.words import ABOUT, CLASS, EVIDENCE, place_cell, place_words
+from traceadvisor.rendering.content.memory.words import (
+    ABOUT,
+    CLASS,
+    EVIDENCE,
+    NO_HISTORY,
+    NO_STACKS,
+    place_cell,
+    place_words,
+)
 from traceadvisor.rendering.document.blocks import (
     Block,
     Document,
@@ -159,7 +167,10 @@ def _identity(shown: _Shown) -> Iterator[str]:
 
 
 def _notes(report: Report, shown: _Shown) -> Iterator[str]:
-    yield from shown.snapshot.notes
+    if not shown.snapshot.events:
+        yield NO_HISTORY
+    elif not shown.snapshot.has_stacks:
+        yield NO_STACKS
     if shown.device.unmatched:
         yield (
             f"{number_of(shown.device.unmatched, 'block')} at the end and the recorded allocations do not agree. "

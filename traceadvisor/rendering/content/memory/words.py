@@ -54,6 +54,14 @@ EVIDENCE: Mapping[MemoryEvidence, str] = {
     MemoryEvidence.NONE: "no evidence for any class",
 }
 
+NO_HISTORY = (
+    "The snapshot has no history: it shows only the memory in use at the end. Call "
+    "`torch.cuda.memory._record_memory_history()` before the step that you ask about."
+)
+NO_STACKS = (
+    "The snapshot has no call stacks, so most memory stays unknown. Record with "
+    "`torch.cuda.memory._record_memory_history(context='all')`."
+)
 NO_STACK = "no call stack: allocated before the recording"
 NO_USER_CODE = "no user code on the call stack"
 
