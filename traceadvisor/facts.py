@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -78,6 +79,8 @@ from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+    from traceadvisor.analysis.idle.places import Place
+    from traceadvisor.analysis.operators.call_sites import CallSite
     from traceadvisor.analysis.origins.attribution import Attribution
     from traceadvisor.model.origins import Origins
     from traceadvisor.replay.replay import Replay
@@ -479,6 +482,10 @@ class Facts:
     def time_per_step(self, label: str, spans: SpanSet) -> Evidence:
         """Mean time per typical step, as evidence."""
         return Evidence(label, self.per_step_ns(spans), Unit.NS_PER_STEP)
+
+    def times_at(self, places: Iterable[CallSite | Place], most: int = 5) -> tuple[Evidence, ...]:
+        """The time at the first of some places in code, as evidence."""
+        return tuple(self.time_per_step(place.label, place.spans) for place in islice(places, most))
 
     def count_per_step(self, label: str, count: float) -> Evidence:
         """A count over all typical steps, as evidence per step."""

@@ -6,9 +6,6 @@ from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, core_caveats, cost_evidence, loading_limit
 
-MOST_SITES = 3
-"""Maximum number of user functions that are named as evidence."""
-
 
 @frozen
 class SynchronousLoader(Rule):
@@ -54,7 +51,6 @@ class SynchronousLoader(Rule):
             return Clear("data wait", share, self.min_share, Unit.SHARE, WITHOUT_WORKERS.get(limit.kind))
         then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
-        sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
         return facts.finding(
             claims=wait,
             fix=limit.proposal.fix,
@@ -69,7 +65,7 @@ class SynchronousLoader(Rule):
                 Evidence("workers needed", then.workers, Unit.COUNT),
                 Evidence("predicted share of the step spent waiting", then.wait_share, Unit.SHARE),
                 *cost_evidence(facts),
-                *(facts.time_per_step(site.label, site.spans) for site in sites),
+                *facts.times_at(loading_sites(facts.observation, facts.tree, wait), most=3),
             ),
             locations=facts.loading_locations,
             caveats=core_caveats(facts, then.workers),

@@ -50,7 +50,7 @@ class CollateInMain(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 facts.time_per_step("data wait in user functions", claims),
-                *(facts.time_per_step(site.label, site.spans) for site in costly),
+                *facts.times_at(costly),
             ),
             locations=tuple(dict.fromkeys(location for site in costly for location in site.locations)),
             caveats=("These functions take less time without the profiler: recording call stacks slows down Python.",),
