@@ -67,7 +67,6 @@ class RecordedSettings(RunSettings):
     cpu_affinity: int | None = None
     """CPUs that the process may run on. As recorded, ``cpu_quota`` is the control group's alone."""
 
-    parameter_count: int | None = None
     parameter_bytes: int | None = None
 
 

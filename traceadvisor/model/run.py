@@ -172,6 +172,9 @@ class RunSettings:
     """As passed to it, like the next; None also where torch chose."""
 
     optimizer_foreach: bool | None = None
+    parameter_count: int | None = None
+    """Elements of the optimizer's parameters."""
+
     autocast_dtype: str | None = None
     """None also where autocast was not used."""
 

@@ -20,8 +20,9 @@ T = TypeVar("T", bound=Hashable)
 FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
-_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm")
-"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise; extra matches do no harm."""
+_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm|dense_backward")
+"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise, and gradients of embeddings.
+Extra matches do no harm."""
 
 _NEXT_SHAPE = ";\\r\\n"
 _SHAPES_IN_TEXT = re.compile(r'"(?:[\d,-]|;\\r\\n)*"')

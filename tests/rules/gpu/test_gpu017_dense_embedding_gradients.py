@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import DenseEmbeddingGradients
+
+BAG, EMBEDDING = "aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"
+
+
+def _step(
+    rows: int = 1000, *, name: str = EMBEDDING, used: int = 50, fill_us: float = 20, on_gpu: bool = False
+) -> TraceBuilder:
+    """A step of 100 us: 20 fill the gradient of a table of so many rows with 8 columns, then the optimizer steps."""
+    values = ["", "", "", "", "", str(rows)] if name == BAG else ["", "", str(rows)]
+    builder = TraceBuilder().step(0, 0, 100)
+    builder.op("autograd::engine::evaluate_function: EmbeddingBackward0", 30, 30 + fill_us)
+    builder.op(name, 30, 30 + fill_us, dims=[[used, 8], [used]], values=values)
+    builder.optimizer(50, 90).op("aten::_fused_adam_", 50, 90)
+    if on_gpu:
+        builder.launch(31, 33, kernel=(34, 54)).launch(52, 54, kernel=(56, 96))
+    return builder
+
+
+def _captured(folder: Path, builder: TraceBuilder, parameters: int = 16_000) -> Captured:
+    return Captured(builder, folder).with_settings(optimizer="Adam", parameter_count=parameters)
+
+
+@pytest.mark.parametrize("name", [BAG, EMBEDDING])
+def test_the_gradient_and_the_tables_part_of_the_optimizer_are_saved_for_unused_rows(name: str, tmp_path: Path) -> None:
+    found = _captured(tmp_path, _step(name=name)).finding(DenseEmbeddingGradients())
+    # Half of the parameters are the table: 20 us of its gradient and half of 40 us, without a twentieth of the rows.
+    assert found.saving.high_ns == pytest.approx(0.95 * 40_000)
+    assert found.claims.total_ns == 60_000
+    assert evidence(found, "the tables' part of its parameters") == 0.5
+    module = "EmbeddingBag" if name == BAG else "Embedding"
+    assert f"torch.nn.{module}(1000, 8, sparse=True)" in (found.fix.change or "")
+
+
+def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
+    found = _captured(tmp_path, _step(on_gpu=True)).finding(DenseEmbeddingGradients())
+    assert found.saving.high_ns == pytest.approx(0.95 * 40_000)
+
+
+def test_without_a_capture_the_optimizer_has_no_known_part(tmp_path: Path) -> None:
+    found = finding(DenseEmbeddingGradients(), _step(), tmp_path)
+    assert found.saving.high_ns == pytest.approx(0.95 * 20_000)
+
+
+def test_a_batch_that_uses_many_rows_is_clear(tmp_path: Path) -> None:
+    assert clear(DenseEmbeddingGradients(), _step(used=201), tmp_path).value == 0.201
+
+
+def test_less_than_ten_percent_of_the_step_is_clear(tmp_path: Path) -> None:
+    assert clear(DenseEmbeddingGradients(), _step(fill_us=10), tmp_path).value == pytest.approx(0.095)
+
+
+def test_without_embeddings_the_rule_is_clear(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("autograd::engine::evaluate_function: MmBackward0", 0, 90)
+    assert clear(DenseEmbeddingGradients(), builder, tmp_path).value == 0
+
+
+def test_without_shapes_the_rule_is_skipped(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op(EMBEDDING, 0, 50)
+    builder.op("autograd::engine::evaluate_function: EmbeddingBackward0", 0, 50)
+    assert "record_shapes=True" in skipped(DenseEmbeddingGradients(), builder, tmp_path)
