@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.judging.run_rule import ONLY_FOR_TRAINING
+from traceadvisor.rules.gpu.gpu018_indexing_in_loops import IndexingInLoops
+
+NODE = "autograd::engine::evaluate_function: {}Backward0"
+
+
+def _step(count: int = 40, *, kind: str = "Index", node_us: float = 1, on_gpu: bool = False) -> TraceBuilder:
+    """A step of 100 us with so many nodes, one after the other."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10)
+    for number in range(count):
+        start = 20 + number * node_us
+        builder.op(NODE.format(kind), start, start + node_us)
+        if on_gpu:
+            builder.launch(start + 0.1, start + 0.2, kernel=(start + 0.5, start + 1))
+    return builder
+
+
+@pytest.mark.parametrize("kind", ["Index", "Select", "Slice", "Gather", "IndexSelect"])
+def test_a_loop_that_indexes_may_save_all_time_of_its_gradients(kind: str, tmp_path: Path) -> None:
+    found = finding(IndexingInLoops(), _step(kind=kind), tmp_path)
+    assert found.saving.high_ns == 40_000
+    assert evidence(found, "backward passes of indexing") == 40
+
+
+def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
+    assert finding(IndexingInLoops(), _step(on_gpu=True), tmp_path).claims.total_ns == 20_000
+
+
+def test_unbind_and_split_are_clear(tmp_path: Path) -> None:
+    assert clear(IndexingInLoops(), _step(kind="Unbind"), tmp_path).value == 0
+
+
+def test_a_few_large_gradients_are_no_loop(tmp_path: Path) -> None:
+    assert clear(IndexingInLoops(), _step(29), tmp_path).value == 29
+    assert evidence(finding(IndexingInLoops(), _step(30), tmp_path), "backward passes of indexing") == 30
+
+
+def test_less_than_ten_percent_of_the_step_is_clear(tmp_path: Path) -> None:
+    assert clear(IndexingInLoops(), _step(39, node_us=0.25), tmp_path).value == pytest.approx(0.0975)
+
+
+def test_for_inference_the_rule_is_skipped(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::_native_multi_head_attention", 10, 40)
+    assert skipped(IndexingInLoops(), builder.launch(11, 12, kernel=(13, 90)), tmp_path) == ONLY_FOR_TRAINING

@@ -1,0 +1,76 @@
+"""GPU018: many small parts of a tensor are taken one by one, and each has a gradient as large as the tensor."""
+
+from __future__ import annotations
+
+import re
+
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
+from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+
+_TAKES_A_PART = re.compile(rf"{BACKWARD_PREFIX}: (?:Index|IndexSelect|Select|Slice|Gather)Backward0$")
+
+AT_ONCE = """\
+parts = x.unbind(0)  # instead of x[0], x[1], ...; split() for slices, one index with all positions for rows"""
+
+
+@frozen
+class IndexingInLoops(Rule):
+    """Backward fills a gradient as large as a whole tensor for each of many parts of it.
+
+    What it finds: Many nodes of the backward pass that go back through indexing: ``x[i]``, ``x[:, t]``,
+        ``x[positions]``, ``narrow`` or ``gather``. A loop over rows, nodes of a graph or steps of a sequence makes
+        them.
+    Why it costs time: The gradient of a part has the size of the whole tensor: zeros, and the part. A loop over n parts
+        fills and adds n such tensors, so its time grows with the square of n.
+    How to fix it: Take all parts at once. ``unbind`` and ``split`` put their gradients side by side. Gather rows with
+        one index that has all positions, and sum groups with ``index_add`` or ``scatter_reduce``.
+    How the saving is estimated: Upper limit: all of this time.
+    When it may be wrong: One operator for all parts remains. Each part may depend on the one before it, as in a
+        recurrent decoder: then ``unbind`` its input before the loop.
+    """
+
+    meta = RuleMeta("GPU018", "indexing-in-loops", "Parts of a tensor are indexed one by one")
+    needs = frozenset({Input.STEPS})
+    training_only = True
+    refines = frozenset({"IDLE002"})
+    claims = frozenset({Category.KERNEL, Category.BACKWARD})
+
+    min_share: float = 0.1
+    """Share of the step. Usual models index a few tensors, in less than 1%."""
+
+    fewest: int = 30
+    """Such nodes per step. A loop makes more."""
+
+    def check(self, facts: Facts) -> Outcome:
+        events, windows = facts.trace.events, facts.steps.typical_windows
+        rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: _TAKES_A_PART.match(name) is not None)
+        rows = rows[windows.contains(events.start_ns[rows])]
+        if facts.observation.has_device:
+            work = work_within(events, facts.launches, rows, windows).work_rows
+            claims = facts.exposed(work, Category.KERNEL)
+        else:
+            claims = facts.exposed(rows, Category.BACKWARD)
+        share, count = facts.share(claims), rows.size / max(facts.step_count, 1)
+        if share < self.min_share:
+            return Clear("time in gradients of indexing", share, self.min_share, Unit.SHARE)
+        if count < self.fewest:
+            return Clear("backward passes of indexing", count, self.fewest, Unit.PER_STEP)
+        return facts.finding(
+            claims=claims,
+            fix=Fix(
+                "Take all parts of the tensor at once: each index has a gradient as large as the whole tensor",
+                AT_ONCE,
+                not_replayed="the time of one operator for all parts is unknown",
+                needs=frozenset({Part.BACKWARD}),
+            ),
+            effort=Effort.REFACTOR,
+            evidence=(
+                facts.count_per_step("backward passes of indexing", rows.size),
+                facts.time_per_step("time in gradients of indexing", claims),
+                Evidence("share of the step", share, Unit.SHARE),
+            ),
+            locations=facts.locations(rows),
+        )
