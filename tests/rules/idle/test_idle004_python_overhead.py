@@ -15,9 +15,10 @@ from tests.rules.judging import clear, evidence, facts_of, finding, is_found, sk
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
+from traceadvisor.model.samples import SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
+from traceadvisor.rules.idle.idle004_python_overhead import WAIT_LESS, PythonOverhead
 
 FORWARD = ("torch/nn/modules/module.py(1751): _call_impl", "train.py(27): train", "train.py(80): main")
 LATER = ("torch/optim/sgd.py(30): step", "train.py(31): train", "train.py(80): main")
@@ -393,6 +394,19 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
 
 def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:
     assert not is_found(PythonOverhead(), _with_average(in_module=True), tmp_path)
+
+
+def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> None:
+    # In each step of 1 ms, the module sleeps for 100 us in its function.
+    builder = _with_average(in_module=True)
+    for start in range(0, 4000, 1000):
+        builder.python("train.py(70): forward", start + 510, start + 640)
+        builder.python("<built-in function sleep>", start + 520, start + 620)
+    train = (user("<module>", 80), user("train", 20), library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(40, *train, user("forward", 71), SampledFrame("sleep")).add(60, *train).build()
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert found.fix.summary == WAIT_LESS
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.4)
 
 
 def test_operators_may_update_the_model_if_no_step_of_an_optimizer_was_recorded(tmp_path: Path) -> None:

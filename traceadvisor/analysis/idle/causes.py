@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.innermost import overlapping
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
+from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import among
@@ -113,7 +113,7 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
 
     It needs those in modules, in the backward pass and in the optimizer, and those that the backward pass goes back
     through. Without a recorded module, backward pass or step of an optimizer, no operators are in the spans: some may
-    update the model.
+    update the model. Nor does it need a module that waits.
 
     ``least_ns``: length of the shortest span.
     """
@@ -131,8 +131,20 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     needed |= in_backward[trace.events.name_id[tree.rows]]
     rows = np.append(tree.rows[needed], trace.events.rows(Kind.RUNTIME))
     busy = _on_training_threads(observation, ThreadSpans.of(trace.events, rows)) | updates.own
-    busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules])
+    busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules]) - waiting_calls(observation)
     return _outside(observation, busy, least_ns)
+
+
+def waiting_calls(observation: Observation) -> SpanSet:
+    """Return the spans in which the training thread is in a call that only waits; empty without Python calls."""
+    calls = observation.trace.python_calls
+    waits = name_mask(observation.trace.names, _waits)
+    mine = np.flatnonzero(waits[calls.name_id] & (calls.thread == observation.thread))
+    return SpanSet.union_of(calls.start_ns[mine], calls.end_ns[mine])
+
+
+def _waits(name: str) -> bool:
+    return name.startswith("<built-in ") and frame_of(name).function.rpartition(".")[2] in WAITS
 
 
 def backward_outside_modules(observation: Observation, tree: OperatorTree) -> float:

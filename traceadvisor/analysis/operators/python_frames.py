@@ -18,6 +18,9 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame
 from traceadvisor.model.trace import PythonCalls, Trace
 
+WAITS = frozenset({"sleep", "select", "waitpid", "acquire", "poll", "recv", "recv_into", "recvmsg", "accept"})
+"""Functions written in C that only wait: for a time, a lock, a process, a network."""
+
 MODULE_PREFIX = "nn.Module: "
 
 _DISPATCHER = "torch/_ops.py"

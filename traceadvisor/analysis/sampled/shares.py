@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.operators.python_frames import WAITS, frame_of
 from traceadvisor.analysis.sampled.exact_lines import sure_place
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
@@ -135,8 +135,9 @@ def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[F
 
 
 def _beside(frames: Frames) -> SampledFrame | None:
-    """Return the user's innermost line of a stack outside the training passes; None inside them."""
-    if any((frame.file or "").startswith(_PASSES) for frame in frames):
+    """Return the user's innermost line of a stack outside the training passes; None inside them, unless it waits."""
+    waits = bool(frames) and frames[-1].file is None and frames[-1].function in WAITS
+    if not waits and any((frame.file or "").startswith(_PASSES) for frame in frames):
         return None
     return next((frame for frame in reversed(frames) if frame.is_user), None)
 

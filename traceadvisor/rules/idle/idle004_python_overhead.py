@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python
+from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python, waiting_calls
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.sampled.shares import SampledShare, in_backward, share_of_lines, share_of_steps
@@ -24,6 +24,11 @@ from traceadvisor.rules.idle.small_operators import (
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 LESS_OFTEN = "Run this code less often than every step, on whole tensors instead of in loops, or in another process"
+
+WAIT_LESS = "Remove this wait, or do what it waits for ahead of the step: in other threads, tasks or processes"
+
+WAITING_SHARE = 0.5
+"""Share of the Python time in calls that only wait, from which waiting is what to fix."""
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
@@ -52,6 +57,7 @@ class PythonOverhead(Rule):
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
+        If the code waits, do what it waits for ahead of the step.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
         the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
         if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
@@ -119,13 +125,14 @@ class PythonOverhead(Rule):
         sites = [site for site in own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost)
+        is_waiting = (waiting_calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
         if is_usual and sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
         return facts.finding(
             claims=lost,
             fix=Fix(
-                LESS_OFTEN,
+                WAIT_LESS if is_waiting else LESS_OFTEN,
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
