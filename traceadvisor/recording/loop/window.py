@@ -462,7 +462,9 @@ class Window:
                 "No training step was found: no optimizer stepped and no backward pass ran in the main thread. Mark "
                 "the steps with traceadvisor.capture() and step()."
             )
-        return f"The script ended after {steps} training steps, before any was recorded. {self._remedy()}"
+        return (
+            f"The script ended after {steps} training steps: they were timed, but none was recorded. {self._remedy()}"
+        )
 
     def _remedy(self) -> str:
         if not self.plan:

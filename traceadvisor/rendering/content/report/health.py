@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote, HealthStatus
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import RecordingNote, Report
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span, Words
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.lists import listed
@@ -25,12 +25,14 @@ ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
 QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed"})
 
+NOTHING, TOO_SHORT = "nothing-recorded", "window-not-reached"
+
 DAMAGE = frozenset(
     {
         "cut-before-device",
         "fault",
         "no-kernels",
-        "nothing-recorded",
+        NOTHING,
         "packing-damaged",
         "truncated",
         "unreadable",
@@ -105,8 +107,14 @@ def is_damaged(report: Report) -> bool:
     return (
         health.status is HealthStatus.UNUSABLE
         or lost > LOST_EVENTS_SHARE * (health.events_read + health.events_dropped)
-        or any(row.note.code in DAMAGE and row.note.degrades for row in report.health_notes)
+        or any(row.note.code in DAMAGE and row.note.degrades for row in _health_notes(report))
     )
+
+
+def _health_notes(report: Report) -> Iterator[RecordingNote]:
+    """The notes. Where a run was too short to be recorded, nothing is damaged: one note says so."""
+    is_short = any(row.note.code == TOO_SHORT for row in report.health_notes)
+    return (row for row in report.health_notes if not (is_short and row.note.code == NOTHING))
 
 
 def without_step_notes(report: Report, drawn: Container[str]) -> Report:
@@ -153,7 +161,7 @@ def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[_Note,
     """One view per message, with the recordings that it concerns."""
     one = len(report.recordings) < 2
     about: dict[str, dict[str, None]] = {}
-    for row in report.health_notes:
+    for row in _health_notes(report):
         if wanted(row.note) and not (one and row.note.code == COUNTED):
             ids = about.setdefault(row.note.message, {})
             if row.recording_id is not None:
