@@ -206,6 +206,7 @@ def test_optimizers_show_the_steps_of_a_loop_whose_batches_come_from_elsewhere(
             own.around(lambda batch=batch: models[-1].learn(batch))  # type: ignore[misc]
 
     own.checks_returns(captured(tmp_path, train))
+    assert manifest(tmp_path / "bundle").endings[0].steps == STEPS, "the first one has no time, but counts"
 
 
 @pytest.mark.parametrize(
@@ -322,6 +323,17 @@ def test_optimizers_without_a_stable_pattern_are_named(tmp_path: Path) -> None:
             model.learn()
     (note,) = [note for note in manifest(tmp_path / "bundle").notes if note.code == "steps-uncertain"]
     assert "no stable pattern" in note.message
+
+
+def test_an_optimizer_forgets_the_backward_passes_before_it(tmp_path: Path) -> None:
+    """More than it may accumulate: they were taken for steps of a script that updates its parameters itself."""
+    model = Model()
+    with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):
+        for _ in range(100):
+            model.loss().backward()  # type: ignore[no-untyped-call]
+        for _ in range(STEPS):
+            model.learn()
+    assert manifest(tmp_path / "bundle").endings[0].steps == STEPS
 
 
 def test_optimizers_that_step_in_the_backward_pass_of_a_gpu_make_steps(tmp_path: Path) -> None:

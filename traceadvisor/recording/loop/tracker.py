@@ -166,7 +166,7 @@ class LoopTracker:
         self._reject_steps(0)
         if self._period:
             self._period.stepped.clear()
-            self._period.done_ns, self._period.is_mixed = None, self._is_unfed
+            self._period.done_ns, self._period.is_start_known = None, not self._is_unfed
         self._pattern, self._is_unfed, self._is_uncertain = None, False, False
         self._training.clear()
 
