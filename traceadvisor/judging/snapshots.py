@@ -10,21 +10,35 @@ from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.errors import InputError
 from traceadvisor.judging.memory_advice import advise
+from traceadvisor.judging.memory_growth import growths
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.parsing.snapshot.snapshot_file import EXPECTED, read_snapshot
 from traceadvisor.rules.base import Rule
 
+MOST_COMPARED = 8
+"""Snapshots with one device that are held in memory to compare them."""
+
 
 def judge_snapshots(paths: Iterable[Path], rules: Sequence[Rule], limits: Limits) -> list[SnapshotFigures | InputError]:
     """The figures of each snapshot with advice, one file at a time; an InputError if it cannot be read."""
-    return [_judged(path, rules, limits) for path in paths]
+    facts: dict[int, SnapshotFacts] = {}
+    judged = [_judged(path, rules, limits, facts, number) for number, path in enumerate(paths)]
+    for number, growth in growths(facts):
+        found = judged[number]
+        if isinstance(found, SnapshotFigures):
+            judged[number] = replace(found, growth=growth)
+    return judged
 
 
-def _judged(path: Path, rules: Sequence[Rule], limits: Limits) -> SnapshotFigures | InputError:
+def _judged(
+    path: Path, rules: Sequence[Rule], limits: Limits, kept: dict[int, SnapshotFacts], number: int
+) -> SnapshotFigures | InputError:
     try:
         snapshot = read_snapshot(path, limits)
         facts = SnapshotFacts.of(snapshot)
+        if len(facts) == 1 and len(kept) < MOST_COMPARED:
+            kept[number] = facts[0]
         return replace(snapshot_figures(snapshot, facts), advice=tuple(advise(one, rules) for one in facts))
     except InputError as error:
         return error

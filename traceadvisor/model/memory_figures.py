@@ -200,6 +200,53 @@ class DeviceMemoryFigures:
     out_of_memory: OutOfMemory | None = None
 
 
+@frozen
+class MemoryForecast:
+    """A predicted peak, or the largest batch or length that fits, with its interval."""
+
+    capacity_bytes: int | None
+    """The memory of the device; None for a prediction of the peak."""
+
+    low_factor: float
+    """Times the batch or length of the snapshot; of a device, those that fit surely ..."""
+
+    factor: float
+    """... and as expected ..."""
+
+    high_factor: float
+    """... and at best."""
+
+    low_bytes: int = 0
+    peak_bytes: int = 0
+    """Predicted requested bytes at :attr:`factor`, with the interval around it."""
+
+    high_bytes: int = 0
+
+
+@frozen
+class MemoryGrowth:
+    """How the memory of a snapshot grows with its batch or length."""
+
+    of: tuple[str, ...]
+    """Names of the snapshots that it comes from, the largest last; a single one makes a guess."""
+
+    ratios: tuple[float, ...]
+    """Growth of the batch or length from each to the next."""
+
+    paired_share: float
+    """Share of the growing bytes with a partner in another snapshot, 0..1."""
+
+    differs: bool
+    """Whether some run under autocast and others do not."""
+
+    bytes_by_power: tuple[int, int, int]
+    """Bytes at the peak that stay, that grow in proportion, and with the square."""
+
+    twice: MemoryForecast
+    fitting: tuple[MemoryForecast, ...]
+    """For common sizes of devices."""
+
+
 @frozen(eq=False)
 class SnapshotFigures:
     """One memory snapshot."""
@@ -216,6 +263,9 @@ class SnapshotFigures:
 
     advice: tuple[DeviceAdvice, ...] = ()
     """What would lower the peak, by device."""
+
+    growth: MemoryGrowth | None = None
+    """What would fit; None where nothing grows, or another snapshot of the same program tells."""
 
     def advice_on(self, device: int) -> DeviceAdvice | None:
         """The advice on a device."""

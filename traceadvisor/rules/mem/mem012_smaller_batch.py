@@ -6,10 +6,9 @@ import numpy as np
 
 from traceadvisor.analysis.memory.call_stacks import Phase
 from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.scaling import grows_with_batch
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
-from traceadvisor.model.arrays import Int64
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
-from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
 
 
@@ -53,14 +52,3 @@ class SmallerBatch(SnapshotRule):
             evidence=(Evidence("grows with the batch, at the peak", memory.bytes_of(at_peak), Unit.BYTES),),
             price="A smaller batch uses the GPU less well.",
         )
-
-
-def grows_with_batch(memory: SnapshotFacts) -> Int64:
-    """Allocations whose size is proportional to the batch."""
-    weights = np.unique(memory.rows.size_bytes[memory.is_of(MemoryClass.PARAMETERS, MemoryClass.GRADIENTS)])
-    weight_sizes = np.concatenate((weights, weights // 2))
-    passing = memory.is_of(MemoryClass.TEMPORARIES) & ~memory.in_phase(Phase.OPTIMIZER)
-    unlike_weights = ~np.isin(memory.rows.size_bytes, weight_sizes)
-    copies = memory.with_frame(lambda frame: "cached_cast" in frame.function) & ~unlike_weights
-    kept = memory.is_saved | memory.is_of(MemoryClass.INPUTS)
-    return np.flatnonzero((kept & ~copies) | (passing & unlike_weights & (memory.rows.start > 0)))

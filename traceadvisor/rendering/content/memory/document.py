@@ -11,6 +11,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
 from traceadvisor.rendering.content.memory.advice import advice_blocks, first_blocks, out_of_memory_headline
+from traceadvisor.rendering.content.memory.growth import growth_blocks
 from traceadvisor.rendering.content.memory.words import (
     ABOUT,
     CLASS,
@@ -80,7 +81,7 @@ def memory_document(report: Report) -> Document:
         headline=memory_headline(largest, several=len(shown) > 1),
         top=tuple(_top(report, largest)),
         sections=(
-            *(() if largest is None else _main_sections(largest)),
+            *(() if largest is None else _main_sections(largest, report.memory)),
             Section("Details", details, "details"),
         ),
         footer=(
@@ -92,9 +93,11 @@ def memory_document(report: Report) -> Document:
     )
 
 
-def _main_sections(largest: _Shown) -> Iterator[Section]:
+def _main_sections(largest: _Shown, others: Sequence[SnapshotFigures]) -> Iterator[Section]:
     if advice := largest.snapshot.advice_on(largest.device.device):
         yield Section("What would lower the peak", tuple(advice_blocks(advice)), "advice")
+    if growth := next((one.growth for one in (largest.snapshot, *others) if one.growth), None):
+        yield Section("What would fit", tuple(growth_blocks(growth)), "fits")
     yield Section("What fills the peak", tuple(_tables(largest)), "peak")
 
 
@@ -301,7 +304,9 @@ def _fold(shown: _Shown) -> Fold:
     headline = memory_headline(shown, several=False)
     advice = shown.snapshot.advice_on(shown.device.device)
     fixes = (Group("What would lower the peak", tuple(advice_blocks(advice))),) if advice else ()
-    blocks = (figures, *((chart,) if chart else ()), *fixes, *_tables(shown))
+    growth = shown.snapshot.growth
+    fits = (Group("What would fit", tuple(growth_blocks(growth))),) if growth else ()
+    blocks = (figures, *((chart,) if chart else ()), *fixes, *fits, *_tables(shown))
     return Fold(f"Memory snapshot {shown.name}", blocks, headline, shown.anchor, FoldLook.SECTION, Detail.COMMENT)
 
 
