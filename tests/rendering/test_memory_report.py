@@ -11,6 +11,7 @@ import pytest
 
 import traceadvisor
 from tests.build import TraceBuilder
+from tests.memory.allocator import snapshot
 from tests.memory.programs import convolutions, transformer
 from tests.rendering.formatted import comment, in_report, page, paper, summary
 from traceadvisor import api
@@ -102,13 +103,13 @@ def test_a_snapshot_is_drawn_on_paper(tmp_path: Path) -> None:
 
 
 def test_names_on_call_stacks_are_cleaned(tmp_path: Path) -> None:
-    snapshot = transformer().build().steps(1).snapshot()
-    for event in snapshot["device_traces"][0]:
+    taken = transformer().build().steps(1).snapshot()
+    for event in taken["device_traces"][0]:
         for frame in event["frames"]:
             if frame["name"] == "softmax":
                 frame["name"] = "<script>\x1b[31m token=ghp_0123456789abcdefghijABCDEFGHIJ012345"
     path = tmp_path / "snapshot.pickle"
-    path.write_bytes(pickle.dumps(snapshot))
+    path.write_bytes(pickle.dumps(taken))
     shown = page(traceadvisor.load(path))
     assert "<script>\x1b" not in shown
     assert "ghp_0123" not in shown
@@ -134,16 +135,26 @@ def test_one_damaged_snapshot_costs_only_itself(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_without_history_or_call_stacks_says_how_to_record_them(tmp_path: Path) -> None:
-    snapshot = transformer().build().steps(1).snapshot()
+    taken = transformer().build().steps(1).snapshot()
     path = tmp_path / "snapshot.pickle"
-    for event in snapshot["device_traces"][0]:
+    for event in taken["device_traces"][0]:
         event["frames"] = []
-    for segment in snapshot["segments"]:
+    for segment in taken["segments"]:
         for block in segment["blocks"]:
             block["frames"] = []
-    path.write_bytes(pickle.dumps(snapshot))
+    path.write_bytes(pickle.dumps(taken))
     assert "has no call stacks" in page(traceadvisor.load(path))
-    path.write_bytes(pickle.dumps(snapshot | {"device_traces": [[]]}))
+    path.write_bytes(pickle.dumps(taken | {"device_traces": [[]]}))
     report = traceadvisor.load(path)
     assert "has no history" in page(report)
     assert report.memory[0].devices[0].peak_bytes == 4 * 4 * 24 * (1 << 20)
+
+
+def test_each_device_of_a_snapshot_has_its_own_part(tmp_path: Path) -> None:
+    first, second = transformer().build().steps(1), convolutions().build().steps(1)
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot(first.device, second.device)))
+    report = traceadvisor.load(path)
+    assert [one.device for one in report.memory[0].devices] == [0, 1]
+    table = next(one for one in in_report(Table, report) if one.caption == "Snapshots compared")
+    assert [row[0].text for row in table.rows] == ["snapshot.pickle, GPU 0", "snapshot.pickle, GPU 1"]

@@ -90,7 +90,7 @@ def _table(advice: DeviceAdvice) -> Table:
     ]
     left = size(advice.peak_bytes - advice.together_bytes)
     total = (Cell("All of them"), Cell(size(advice.together_bytes)), Cell(f"{left} left"), Cell(""))
-    return Table("Fixes", columns, (*rows, total), layout=Layout.REASONS, detail=Detail.SUMMARY)
+    return Table("Fixes", columns, (*rows, total), layout=Layout.WIDE, detail=Detail.SUMMARY)
 
 
 def _reserve(one: MemoryAdvice) -> str:
