@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, user
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
@@ -121,6 +122,19 @@ def test_a_recorded_outlier_is_found_at_any_position_in_the_recording(tmp_path: 
     assert run is not None
     captured = Captured(_steps(1000, 100, 100, 100), tmp_path).with_run(steps=run.steps)
     assert captured.finding(StepOutliers()).claims.total_ns == 900_000
+
+
+@pytest.mark.parametrize(("rollout", "lines"), [(60, [14]), (30, [])])
+def test_a_line_with_more_time_than_all_usual_steps_is_that_of_the_slow_ones(
+    rollout: int, lines: list[int], tmp_path: Path
+) -> None:
+    # Of 1,700 us in eight steps, the slow one takes 900 beyond the median: 0.53 of the time.
+    samples = Samples().add(rollout, user("<module>", 14), user("play", 5))
+    for line in (40, 41):
+        samples.add((100 - rollout) // 2, user("<module>", line))
+    captured = _captured(([100.0] * 7 + [1000.0]) * 9, tmp_path)
+    found = captured.with_run(stacks=samples.build()).finding(StepOutliers())
+    assert [one.line for one in found.locations] == lines
 
 
 def test_with_every_third_step_slow_step_times_vary_in_general(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from traceadvisor.rules.idle.step_outliers import (
     SlowContent,
     are_updates,
     find_outliers,
+    line_of_slow_steps,
     periodic_outliers,
     recorded_lengths,
     slow_content,
@@ -31,7 +32,8 @@ class StepOutliers(Rule):
         count, and the finding shows n. For slow steps that were recorded, the finding shows the category that grew. It
         also shows operators, calls and functions that only these steps contain. Without a GPU, slow steps at random
         without such contents do not count: other programs delay them. Neither do the steps that update the parameters,
-        if the others only accumulate gradients.
+        if the others only accumulate gradients. If no slow step was recorded, the finding names a line only if samples
+        show that it takes more time than all usual steps together.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
         every hundred steps, adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
@@ -115,7 +117,7 @@ class StepOutliers(Rule):
                 *content.evidence,
             ),
             most_share=share,
-            locations=content.locations,
+            locations=content.locations or line_of_slow_steps(facts, share),
             caveats=(
                 "Other programs on the machine slow down random steps.",
                 *(() if odd else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),

@@ -81,6 +81,17 @@ class Outliers:
         return round(usual) if regular else None
 
 
+def line_of_slow_steps(facts: Facts, excess_share: float) -> tuple[Location, ...]:
+    """The script's line that takes more time of training steps, by samples, than all but the excess of slow steps."""
+    lines, by_line = facts.run.lines, Counter[Location]()
+    for row in lines.rows if lines else ():
+        if row.line:
+            by_line[row.line] += row.time.step_ns
+    return tuple(
+        line for line, time_ns in by_line.most_common(1) if lines and time_ns > (1 - excess_share) * lines.whole.step_ns
+    )
+
+
 def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
     """Steps longer than ``ratio`` times the median.
 
