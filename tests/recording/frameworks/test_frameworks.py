@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run
 from tests.recording.frameworks.comparing import (
     Both,
     own_steps,
@@ -16,6 +18,8 @@ from tests.recording.frameworks.comparing import (
     whole_window,
 )
 from tests.recording.running import manifest, settings, steps
+from traceadvisor.judging.line_edits import IN_LIBRARIES
+from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 
 pytestmark = pytest.mark.slow
@@ -34,6 +38,13 @@ def passed_over(both: Both) -> int:
     return sum(row.fetches for row in steps(both.bundle) if row.state is StepState.OTHER)
 
 
+def constructed(both: Both, file: str, through: str | None = None) -> dict[Role, str]:
+    """The recorded lines that construct, of those objects that a library constructs, or none."""
+    every = [one for one in settings(both.bundle).constructed if one.through == through]
+    assert {one.place.file for one in every} == {file}
+    return {one.role: (one.source or "").strip() for one in every}
+
+
 @pytest.mark.usefixtures("lightning")
 @pytest.mark.parametrize("variant", ["automatic", "accumulating", "manual", "stream"])
 def test_lightning(variant: str, tmp_path: Path) -> None:
@@ -44,6 +55,10 @@ def test_lightning(variant: str, tmp_path: Path) -> None:
     loader = settings(both.bundle).loader
     assert loader
     assert (loader.batch_size, loader.worker_count) == (4, 2 if variant == "automatic" else 0)
+    calls = constructed(both, "with_lightning.py")
+    assert calls[Role.LOADER].startswith("train = DataLoader(")
+    assert calls[Role.MODEL].startswith("module = Manual(clock)")
+    assert "torch.optim." in calls[Role.OPTIMIZER]
 
 
 @pytest.mark.usefixtures("lightning")
@@ -65,6 +80,17 @@ def test_trainer_of_hugging_face(variant: str, tmp_path: Path) -> None:
     assert loader
     assert (loader.batch_size, loader.worker_count) == (2, 2 if variant == "workers" else 0)
     assert [row.fetches for row in same_steps(both)][:2] == [2, 2]
+    calls = constructed(both, "with_trainer.py", through="transformers")
+    assert calls[Role.LOADER] == calls[Role.OPTIMIZER] == "trainer.train(resume_from_checkpoint=resume)"
+    assert constructed(both, "with_trainer.py")[Role.MODEL].startswith("model, clock = GPT2LMHeadModel(config)")
+
+
+@pytest.mark.usefixtures("transformers")
+def test_the_trainer_of_hugging_face_takes_the_settings_that_a_report_names() -> None:
+    done = run(sys.executable, "-c", "import transformers as t; print(*t.TrainingArguments.__dataclass_fields__)")
+    takes, names = IN_LIBRARIES["transformers"]
+    assert takes == "TrainingArguments"
+    assert set(names.values()) <= set(done.stdout.split())
 
 
 @pytest.mark.usefixtures("accelerate")
@@ -73,6 +99,10 @@ def test_accelerate(variant: str, tmp_path: Path) -> None:
     both = run_both(tmp_path, "with_accelerate.py", variant)
     checked(both)
     trained = same_steps(both)
+    calls = constructed(both, "with_accelerate.py")
+    assert calls[Role.LOADER].startswith("loader: DataLoader[Any] = DataLoader(data")
+    assert calls[Role.OPTIMIZER].startswith("optimizer = torch.optim.AdamW(")
+    assert calls[Role.MODEL] == "model = nn.Linear(8, 8)"
     batches = {"plain": 3 * 17, "accumulating": 6 * 17, "skipping": 13 + 2 * 17}[variant]
     assert sum(row.fetches for row in trained) == batches, "one batch ahead of the loop does not count twice"
     assert sum(bool(row.loader_start_ns) for row in trained) == (6 if variant == "accumulating" else 3)

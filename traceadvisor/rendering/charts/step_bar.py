@@ -59,10 +59,10 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         return None
     parts = list(_parts(mean, mean.duration_ns))
     title = f"{shown_step(recording).capitalize()} by category"
-    found = recording.distortion
-    if found and abs(found.ratio - 1) > SCALED_SHARE:
+    if (found := recording.distortion) and is_changed(recording):
         lengths = f"{duration(mean.duration_ns)}; an undisturbed one takes {duration(found.undisturbed_step_ns)}"
-        title = f"{title}: recorded, {lengths}"
+        doubt = ": treat the shares as rough" if found.is_strong else ""
+        title = f"{title}: recorded, {lengths}{doubt}"
     return Chart(
         id=chart_id,
         title=title,
@@ -75,6 +75,12 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         legend=legend(mean),
         data=_table(mean, title),
     )
+
+
+def is_changed(recording: Recording) -> bool:
+    """Whether the title of the chart says that recorded steps took longer, or less time, than undisturbed ones."""
+    found = recording.distortion
+    return recording.breakdown is not None and found is not None and abs(found.ratio - 1) > SCALED_SHARE
 
 
 def comparison_bars(recordings: Sequence[Recording], chart_id: str, *, more: int = 0) -> Chart | None:

@@ -10,6 +10,7 @@ from typing import assert_never
 from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import RecordingNote, Report
+from traceadvisor.rendering.charts.step_bar import is_changed
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span, Words
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.lists import listed
@@ -55,7 +56,7 @@ def health_fold(report: Report) -> Fold | None:
         *_notes(report, lambda note: note.degrades and note.code in DAMAGE),
         *_counts(report),
         *_notes(report, lambda note: note.degrades and note.code not in DAMAGE),
-        *_notes(report, lambda note: note.code in QUIET),
+        *_notes(report, lambda note: note.code in QUIET - _in_title(report)),
     )
     if not problems and report.health.status is HealthStatus.OK:
         return None
@@ -77,11 +78,18 @@ def secrets_fold(report: Report) -> Fold | None:
 
 def remarks_fold(report: Report) -> Fold | None:
     """Notes that leave the figures as certain as they are; None without any."""
-    wanted = _notes(report, lambda note: not (note.degrades or note.code in QUIET or _is_secret(note)))
+    quiet = QUIET - _in_title(report)
+    wanted = _notes(report, lambda note: not (note.degrades or note.code in quiet or _is_secret(note)))
     if not wanted:
         return None
     items = Items(tuple(map(_item, wanted)), Detail.SUMMARY, "note")
     return Fold("Notes", (items,), f"{len(wanted)}", "notes", FoldLook.SECTION, Detail.COMMENT)
+
+
+def _in_title(report: Report) -> frozenset[str]:
+    """The code of the note on slowed steps, if the title of the only chart of a step says it."""
+    is_said = len(report.recordings) == 1 and is_changed(report.recordings[0])
+    return frozenset({"disturbed"} if is_said else ())
 
 
 @frozen
