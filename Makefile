@@ -92,19 +92,8 @@ sample-traces: ## capture sample_traces/ anew, on an otherwise idle machine
 	python sample_traces/record.py
 	pytest -q tests/test_sample_traces.py --golden
 
-CHROMIUM = chromium --headless --no-sandbox --disable-gpu --hide-scrollbars
-
-report-pictures: ## draw docs/images/ (needs Chromium, pdftoppm and the public recordings in ../shared/traces)
-	set -e; folder=$$(mktemp -d); page=file://$$folder; to=--screenshot=docs/images; mkdir -p docs/images; \
-	traceadvisor report sample_traces/loader-bound -o $$folder/capture; \
-	traceadvisor report ../shared/traces/tensorboard-logs -o $$folder/resnet50 --format html,pdf; \
-	$(CHROMIUM) --window-size=1280,1400 $$to/report-desktop.png $$page/capture/report.html; \
-	$(CHROMIUM) --window-size=1280,1500 $$to/resnet50-desktop.png $$page/resnet50/report.html; \
-	$(CHROMIUM) --window-size=390,1500 $$to/resnet50-phone.png $$page/resnet50/report.html; \
-	$(CHROMIUM) --window-size=1280,1500 --blink-settings=preferredColorScheme=0 \
-	  $$to/resnet50-dark.png $$page/resnet50/report.html; \
-	pdftoppm -png -r 55 -f 2 -singlefile $$folder/resnet50/report.pdf docs/images/resnet50-pdf; \
-	rm -r $$folder
+report-pictures: ## draw those of docs/images/ that show an older page (needs Chromium, pdftoppm, and ../shared/traces)
+	pytest -q tests/rendering/test_pictures.py --golden
 
 benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
 	python -m benchmarks.reading --into docs/performance.md
