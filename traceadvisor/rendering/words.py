@@ -146,7 +146,7 @@ VERDICT_CERTAINTY = {
 
 METHOD = {
     Method.REPLAY: "Simulated: the recorded step without this cost.",
-    Method.BOUND: "Upper limit: other work may take its place.",
+    Method.BOUND: "At most: other work may take its place.",
     Method.MODEL: "Calculated with a documented formula.",
 }
 

@@ -174,7 +174,7 @@ def test_an_upper_limit_has_its_reason() -> None:
     report = one_recording()
     finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
-    assert "\nUpper limit: other work may take its place. Not simulated: nobody ran it.\n" in text
+    assert "\nAt most: other work may take its place. Not simulated: nobody ran it.\n" in text
 
 
 @pytest.mark.parametrize("build", ALL)

@@ -242,7 +242,7 @@ def test_an_upper_limit_is_not_shown_as_a_prediction() -> None:
     text = read(three_recordings()).text
 
     assert "up to 27.8 ms per step" in text
-    assert "Upper limit: other work may take its place." in text
+    assert "At most: other work may take its place." in text
 
 
 @pytest.mark.parametrize(("build", "drawn"), [(one_recording, 4), (captured, 4 + 1 + 5), (captured_on_host, 4 + 1 + 3)])

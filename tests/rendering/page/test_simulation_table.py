@@ -74,7 +74,7 @@ def test_one_recording_that_is_not_reproduced_does_not_speak_for_all() -> None:
 
 def test_a_page_says_why_gpu_savings_are_upper_limits() -> None:
     page = _page(HOST_ONLY)
-    assert "CPU savings simulated GPU savings upper limits only: the host alone explains it" in page
+    assert "CPU savings simulated GPU savings limits, no predictions: the host alone explains it" in page
 
 
 def test_without_a_simulation_there_is_no_table() -> None:

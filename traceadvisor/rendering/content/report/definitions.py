@@ -38,7 +38,7 @@ FIGURES = (
         "The time that the fix removes from the step: from the undisturbed step if the run was timed, otherwise from "
         "the recorded step. The range covers our assumptions. The finding with the largest expected saving comes "
         "first, then the one that adds most to those above it, and so on. A fix that adds less than 1% of the step is "
-        "named in the finding that takes its saving. Upper limits have no prediction: they are ranked by half of "
+        "named in the finding that takes its saving. Limits have no prediction: they are ranked by half of "
         "their limit, below simulated savings with the same maximum. Among savings within 10% of each other, the most "
         "certain and easiest fix comes first.",
     ),
@@ -53,7 +53,7 @@ FIGURES = (
         "such predictions with measured steps.",
     ),
     (
-        "Upper limit",
+        "At most",
         "The time that the cost takes. The real saving may be smaller, because other work may take its place.",
     ),
     (

@@ -235,4 +235,4 @@ def _error(share: float) -> str:
 
 
 def _trust(doubt: str | None) -> str:
-    return "simulated" if doubt is None else f"upper limits only: {doubt}"
+    return "simulated" if doubt is None else f"limits, no predictions: {doubt}"

@@ -140,6 +140,7 @@ def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> EventsLin
             if longest is None:
                 return None
             start_ns, end_ns = (instant - timeline.start_ns for instant in longest)
-            words = f"step {timeline.step_index}, {duration(start_ns) if start_ns else '0'} to {duration(end_ns)}"
+            times = dict.fromkeys((duration(start_ns) if start_ns else "0", duration(end_ns)))
+            words = f"step {timeline.step_index}, {'' if len(times) > 1 else 'at '}{' to '.join(times)}"
             return EventsLink("Show it in the trace", words, f"recording-{place}-trace", start_ns, end_ns)
     return None

@@ -45,7 +45,7 @@ def trust_fold(report: Report) -> Fold | None:
 
 
 def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
-    """How closely the simulation reproduces the step, and which savings are only upper limits."""
+    """How closely the simulation reproduces the step, and which savings are only limits."""
     errors = [abs(one.replay.baseline_error_share) for one in simulated if one.replay]
     close = [abs(one.replay.baseline_error_share) for one in simulated if one.replay and not one.replay.doubt] or errors
     worst = max(close)
@@ -61,4 +61,4 @@ def _limits(simulated: Sequence[Recording]) -> str:
     if not on_cpu and not on_gpu:
         return "Savings are simulated."
     which = "Savings" if on_cpu else "GPU savings"
-    return f"{which} are only upper limits{' in some recordings' if len(simulated) > 1 else ''}."
+    return f"{which} are limits, not predictions{' in some recordings' if len(simulated) > 1 else ''}."
