@@ -219,11 +219,13 @@ def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
     report = one_recording()
     figures = ReplayFigures(4, 177.6 * MS, 0.0, -0.1, 0.0, None, None, joint_step_ns=100 * MS)
     recording = replace(report.recordings[0], replay=figures)
-    shown = replace(report, recordings=(recording,), findings=report.findings[:1])
+    shown = replace(report, recordings=(recording,), findings=report.findings[:2])
     sentence = "With the simulated fix, the step takes 100.0 ms, now 177.6 ms (43.7% less)."
     assert joint_sentences(shown) == (sentence,)
     text = FORMATS[kind].render(shown).decode()
-    assert text.index(shown.findings[0].finding.fix.summary) < text.index(sentence)
+    assert text.index(shown.findings[1].finding.fix.summary) < text.index(sentence)
+    alone = FORMATS[kind].render(replace(shown, findings=shown.findings[:1])).decode()
+    assert sentence not in alone, "the finding has the predicted step"
 
 
 def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
 
-from traceadvisor.model.findings import Fix
+from traceadvisor.model.findings import Fix, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
@@ -189,9 +189,13 @@ def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
 
 
 def _joint(report: Report) -> tuple[str, ...]:
-    """The step with all fixes: of the diagnosed recording, if there are several. The others show theirs below."""
+    """The step with all fixes: of the diagnosed recording, if there are several. The others show theirs below.
+
+    A single simulated fix has its step in the finding.
+    """
     if len(report.recordings) < 2:
-        return joint_sentences(report)
+        only = report.findings[0].finding.saving if len(report.findings) == 1 else None
+        return () if only and only.method is Method.REPLAY else joint_sentences(report)
     judged = recording_of_verdict(report)
     rows = (case for row in report.findings for case in row.by_recording or (row,))
     own = (case for case in rows if judged.id in case.recording_ids)

@@ -193,7 +193,7 @@ class _Saving:
             across(low),
             across(high - low),
             None if is_limit else across(expected),
-            f"now -> after this fix: {words}" if is_limit else "bar: the step now; mark: after this fix",
+            f"with this fix alone: {words}" if is_limit else "bar: the step now; mark: after this fix",
         )
 
     def more(self) -> Iterator[Prose]:
