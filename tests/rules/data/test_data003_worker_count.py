@@ -42,6 +42,15 @@ def test_workers_that_wait_may_be_more_than_the_cores(cores: int, tmp_path: Path
     assert _proposed(captured.finding(WorkerCount())) == 4
 
 
+@pytest.mark.parametrize(("free", "fits"), [(300, True), (299, False)])
+def test_workers_that_may_not_fit_into_free_memory_have_a_caveat(free: int, tmp_path: Path, *, fits: bool) -> None:
+    # Three processes take 450 bytes, and two workers more are proposed.
+    captured = Captured(_step(50), tmp_path).loader(workers=2).cores(2).made(5, 195, workers=[0, 1])
+    captured = captured.with_node(least_available_memory_bytes=free)
+    found = captured.with_processes(peak_rss_bytes=450, peak_process_count=3).finding(WorkerCount())
+    assert any("need more memory than was free" in caveat for caveat in found.caveats) is not fits
+
+
 def test_batches_that_wait_long_get_no_more_than_16_workers(tmp_path: Path) -> None:
     # The rest of the step takes 10 us, and a batch 320 us: 32 workers.
     captured = Captured(_step(90), tmp_path).loader(workers=2).cores(2).made(5, 315, workers=[0, 1])

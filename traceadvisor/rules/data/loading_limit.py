@@ -288,6 +288,8 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
     """Return what to know before using this many workers."""
     curve = facts.worker_curve
     memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
+    if _needs_more_than_free(facts, workers):
+        memory += f" If each grows as large as the processes of this run, {workers} need more memory than was free."
     if curve is None or not curve.cost.is_split:
         unknown = "It was not recorded whether loading uses the CPU or waits. Workers that compute need a core each."
         return (unknown, memory)
@@ -298,6 +300,16 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
         return (waits, "A disk or server may answer more slowly when more workers ask.", memory)
     few = "With few CPU cores the gain is smaller: workers and the training thread share them."
     return (*_beside_others(facts), few, memory)
+
+
+def _needs_more_than_free(facts: Facts, workers: int) -> bool:
+    """Return whether further workers as large as the processes of the run would not fit into its free memory."""
+    telemetry = facts.run.telemetry
+    if telemetry is None or not telemetry.processes.peak_rss_bytes or not telemetry.processes.peak_process_count:
+        return False
+    each = telemetry.processes.peak_rss_bytes / telemetry.processes.peak_process_count
+    free = telemetry.node.least_available_memory_bytes
+    return free is not None and (workers - (facts.run.worker_count or 0)) * each > free
 
 
 def _beside_others(facts: Facts) -> tuple[str, ...]:
