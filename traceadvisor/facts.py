@@ -397,6 +397,7 @@ class Facts:
             step_ns,
             min(exposed_share, 1.0) * loader_ns,
             loader_ns,
+            step_ns - loader_ns if timing.least_rest_ns is None else timing.least_rest_ns,
             float(timing.fetches_per_step or fetched),
             0 if loader.in_training_process else run.worker_count,
             self.device is not None,

@@ -12,6 +12,10 @@ MODULE = "<module>"
 """The function of code outside of functions, as Python names it."""
 
 
+EXPRESSIONS = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+"""Functions that are an expression, most often of one line."""
+
+
 class PlaceKind(Enum):
     """How exact the line of a place is."""
 
@@ -57,7 +61,8 @@ class Location:
     @classmethod
     def of_function(cls, file: str, line: int, function: str) -> Self:
         """The place of a recorded Python call. Outside of functions, its line is where the loop stood at first."""
-        return cls(file, 1 if function == MODULE else line, function, PlaceKind.FUNCTION_START)
+        kind = PlaceKind.EXACT if function in EXPRESSIONS else PlaceKind.FUNCTION_START
+        return cls(file, 1 if function == MODULE else line, function, kind)
 
     @property
     def is_line(self) -> bool:
@@ -97,6 +102,9 @@ class Role(Enum):
 
     UNTRAINED = "untrained"
     """The largest module whose gradients no optimizer uses."""
+
+    ANOMALY = "anomaly_detection"
+    """What turns on anomaly detection."""
 
 
 @frozen

@@ -121,9 +121,11 @@ class SettingsSeen:
         """Autocast became active."""
         self._autocast_dtype = dtype
 
-    def anomaly_detection_enabled(self) -> None:
-        """Anomaly detection was enabled."""
+    def anomaly_detection_enabled(self, mode: object) -> None:
+        """Anomaly detection was enabled, by an object of torch."""
         self._detect_anomaly = True
+        if Role.ANOMALY not in self._constructed:
+            self.constructed(self.constructors.of_anomaly_mode(mode))
 
     def stepped(self, optimizer: Optimizer, *, own_profiler: bool) -> None:
         """An optimizer stepped, perhaps while the script's own profiler was running; the first is described."""

@@ -50,9 +50,9 @@ def _curve(
     )
     step_ns = batch_ns + 10 * MS if not workers else batch_ns
     loading = Loading(
-        step_ns=step_ns, wait_ns=step_ns - 10 * MS, loader_ns=step_ns - 10 * MS, fetches=1, workers=workers,
-        has_device=False, settings=RunSettings(), telemetry=telemetry, batches=batches, undisturbed=SpanSet.empty(),
-        host_cores=2,
+        step_ns=step_ns, wait_ns=step_ns - 10 * MS, loader_ns=step_ns - 10 * MS, least_rest_ns=10 * MS,
+        fetches=1, workers=workers, has_device=False, settings=RunSettings(), telemetry=telemetry, batches=batches,
+        undisturbed=SpanSet.empty(), host_cores=2,
     )  # fmt: skip
     found = worker_curve(loading)
     assert found is not None

@@ -13,11 +13,14 @@ ITEM = replace(TRAIN, owner=Frame("Tensor.item"))
 C_ITEM = SampledFrame("item")
 
 
-def lines(*stacks: tuple[int, tuple[SampledFrame, ...]], state: StepState | None = StepState.PLAIN) -> ExactLines:
+def lines(
+    *stacks: tuple[int, tuple[SampledFrame, ...]], state: StepState | None = StepState.PLAIN, late_by_ns: int = 0
+) -> ExactLines:
     samples = Samples()
     for count, frames in stacks:
         samples.add(count, MAIN, *frames, state=state)
-    return ExactLines(samples.build())
+    made = samples.build()
+    return ExactLines(replace(made, late_ns=made.time_ns if late_by_ns else 0, late_by_ns=late_by_ns))
 
 
 def test_the_line_of_a_call_is_that_of_the_samples_in_it() -> None:
@@ -52,6 +55,30 @@ def test_code_outside_of_functions_begins_in_line_1_wherever_the_loop_stood() ->
 
 def test_two_lines_alike_leave_the_function() -> None:
     assert lines((50, (user("train", 25), C_ITEM)), (45, (user("train", 27), C_ITEM))).exact(ITEM) == ITEM
+
+
+TABLE = Location("train.py", 40, "table", kind=PlaceKind.FUNCTION_START)
+REST = (60, (user("train", 30), library("backward")))
+
+
+def test_a_function_whose_lines_share_its_time_is_known_by_the_line_that_calls_it() -> None:
+    call = user("train", 25)
+    known = lines((8, (call, user("table", 42))), (7, (call, user("table", 43))), REST)
+    assert known.exact(TABLE) == Location("train.py", 25, "train")
+    assert known.exact(TABLE).samples == 15
+    other = lines((8, (call, user("table", 42))), (7, (user("train", 28), user("table", 43))), REST)
+    assert other.exact(TABLE) == TABLE, "called by two lines"
+
+
+def test_who_calls_the_training_loop_is_nothing_to_fix() -> None:
+    assert lines((50, (user("train", 25),)), (45, (user("train", 27),))).exact(TRAIN) == TRAIN
+
+
+def test_on_a_busy_machine_the_line_after_a_loop_gets_its_samples() -> None:
+    call = user("train", 25)
+    stacks = (25, (call, user("table", 46))), (11, (call, user("table", 43))), REST
+    assert lines(*stacks).exact(TABLE).line == 46
+    assert lines(*stacks, late_by_ns=10_000_000).exact(TABLE).line == 25
 
 
 def test_three_samples_are_too_few_and_four_are_enough() -> None:

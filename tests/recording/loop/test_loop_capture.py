@@ -22,6 +22,7 @@ from tests.recording.running import manifest, settings, steps, traces
 from traceadvisor.bundle.layout import FileKind, Schedule
 from traceadvisor.bundle.settings import RECORDED_ENV
 from traceadvisor.errors import UsageError
+from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
@@ -272,7 +273,10 @@ def test_anomaly_detection_is_recorded_even_if_it_is_off_again(mode: Any, tmp_pa
             with mode(True):  # noqa: FBT003  # as people write it
                 training.learn(batch)
             training.optimizer.step()
-    assert settings(tmp_path / "bundle").detect_anomaly is True
+    found = settings(tmp_path / "bundle")
+    assert found.detect_anomaly is True
+    (place,) = (one.place for one in found.constructed if one.role is Role.ANOMALY)
+    assert "with mode(True)" in Path(__file__).read_text().splitlines()[place.line - 1]
 
 
 def test_anomaly_detection_is_recorded_as_off_if_never_enabled(tmp_path: Path) -> None:

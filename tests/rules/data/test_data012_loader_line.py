@@ -11,6 +11,7 @@ from tests.rules.judging import evidence
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Method, Skipped
 from traceadvisor.model.location import Location
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import SampledFrame, StackSamples
 from traceadvisor.rules.data.data012_loader_line import LoaderLineCost
 
@@ -141,3 +142,14 @@ def test_beside_other_programs_a_line_saves_at_most_the_loading_in_process(tmp_p
     assert beside.method is Method.MODEL
     assert beside.expected_ns == pytest.approx(0.9 * 0.8 * 60_000_000)
     assert beside.expected_ns < beside.high_ns <= 60_000_000
+
+
+def test_the_limit_has_the_rest_of_the_step_as_where_other_programs_let_it_run(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 0, _loading(80, ITEM, rest=0))
+    steps = tuple(
+        TimedStep(number, 10**18 + number * 10**8, (60 + rest_ms) * 10**6, 60 * 10**6, 1, StepState.PLAIN, 0)
+        for number, rest_ms in enumerate([5, 40, 40, 40, 40] * 6)
+    )
+    saving = captured.with_run(steps=steps).finding(LoaderLineCost()).saving
+    assert saving.expected_ns == pytest.approx(0.9 * 60_000_000)
+    assert saving.high_ns == pytest.approx(95_000_000), "of a step of 100 ms, whose rest took 5 ms in a tenth of them"

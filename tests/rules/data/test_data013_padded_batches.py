@@ -40,6 +40,11 @@ def test_padding_takes_its_share_of_the_time_of_the_model_at_most(tmp_path: Path
     assert found.fix.change is not None
 
 
+def test_attention_on_padding_grows_with_the_square_of_the_length(tmp_path: Path) -> None:
+    builder = _step().op("aten::scaled_dot_product_attention", 20, 21)
+    assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns == 1.5 * 35_000
+
+
 def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tmp_path: Path) -> None:
     fixes = [_captured(tmp_path, surplus=surplus).finding(PaddedBatches()).fix for surplus in (0.24, 0.25)]
     assert [fix.summary for fix in fixes] == [

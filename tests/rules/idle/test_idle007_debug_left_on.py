@@ -12,6 +12,7 @@ from tests.rules.judging import clear, evidence, finding, is_found
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Finding, Found, Method, Skipped
+from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import nothing_recorded
@@ -63,6 +64,14 @@ def test_nan_checks_are_found_in_any_recording_with_their_time(tmp_path: Path) -
     assert _left_on(found) == ["autograd anomaly detection"]
     assert (found.saving.low_ns, found.saving.expected_ns) == (80_000, 80_000)
     assert (found.saving.high_ns, found.saving.method) == (81_000, Method.MODEL)  # and the forward pass
+
+
+def test_the_line_that_turns_on_anomaly_detection_is_named(tmp_path: Path) -> None:
+    place = Location("train.py", 12, "<module>", PlaceKind.CONSTRUCTED)
+    on = Captured(_step(), tmp_path).with_settings(
+        detect_anomaly=True, constructed=(Constructed(Role.ANOMALY, "set_detect_anomaly", place),)
+    )
+    assert on.finding(DebugLeftOn()).locations == (place,)
 
 
 @pytest.mark.parametrize(

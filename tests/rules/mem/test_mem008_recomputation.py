@@ -63,6 +63,14 @@ def test_forward_operators_inside_the_backward_pass_are_found_with_their_time(tm
     assert found.claims.total_ns == 4 * 20_000
 
 
+def test_a_small_block_is_found_by_the_function_that_computes_it_again(tmp_path: Path) -> None:
+    assert not is_found(Recomputation(), _training(("aten::addmm", "aten::gelu")), tmp_path)
+    small = _training(("aten::addmm", "aten::gelu"), each=10)
+    for at in range(0, 400, 100):
+        small.python("torch/utils/checkpoint.py(1657): recompute_fn", at + 21, at + 45)
+    assert finding(Recomputation(), small, tmp_path).claims.total_ns == 4 * 20_000
+
+
 def test_on_a_cpu_the_saving_is_an_upper_limit_because_its_memory_is_unknown(tmp_path: Path) -> None:
     found = finding(Recomputation(), _training(), tmp_path)
     assert (found.saving.method, found.fix.change) == (Method.BOUND, FEWER)

@@ -47,6 +47,9 @@ class Loading:
     loader_ns: float
     """Time in the data loader in it."""
 
+    least_rest_ns: float
+    """Shortest usual time of the step outside the loader."""
+
     fetches: float
     """Batches per step."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceadvisor.analysis.operators.forward import backward_rows
@@ -18,6 +20,8 @@ LEAST_OPERATORS = 4
 LEAST_KNOWN_SHARE = 0.9
 """Share of neighbouring operators in a block that are neighbours in the forward pass too. A block may begin and end in
 the middle, and torch saves and restores the state of random numbers in between."""
+
+_AGAIN = re.compile(r".*torch/utils/checkpoint\.py\(\d+\): recompute_fn$")
 
 REENTRANT = "CheckpointFunctionBackward"
 """Node of ``checkpoint(use_reentrant=True)``, which does nothing but recompute."""
@@ -77,7 +81,7 @@ def recomputed(trace: Trace, tree: OperatorTree) -> Recomputed:
         known = _known_share(trace, tree, node == NONE, chosen)
         names = np.array([REENTRANT in name for name in trace.names], dtype=np.bool_)
         is_block = (numbers >= LEAST_OPERATORS) & (known >= LEAST_KNOWN_SHARE)
-        is_block |= (numbers > 0) & names[trace.events.name_id[tree.rows]]
+        is_block |= (numbers > 0) & (names[trace.events.name_id[tree.rows]] | _holds_checkpoint(trace, tree))
         chosen = chosen[is_block[node[chosen]]]
     blocks, block = np.unique(node[chosen], return_inverse=True)
     return Recomputed(
@@ -87,6 +91,16 @@ def recomputed(trace: Trace, tree: OperatorTree) -> Recomputed:
         tree.end_ns[last[blocks]],
         tree.thread[blocks],
     )
+
+
+def _holds_checkpoint(trace: Trace, tree: OperatorTree) -> Mask:
+    """Return whether torch's checkpointing computes a block again within each operator, by recorded Python calls."""
+    calls = trace.python_calls
+    is_again = np.array([bool(_AGAIN.match(name)) for name in trace.names], dtype=np.bool_)
+    found = np.flatnonzero(is_again[calls.name_id]) if calls.name_id.size else calls.name_id
+    starts_ns = np.sort(calls.start_ns[found])
+    holds: Mask = np.searchsorted(starts_ns, tree.start_ns) < np.searchsorted(starts_ns, tree.end_ns)
+    return holds
 
 
 def _known_share(trace: Trace, tree: OperatorTree, is_forward: Mask, chosen: Int64) -> Float64:

@@ -17,6 +17,15 @@ LEAST_SURE_SHARE = 0.5
 """A line is exact if the lower end of its interval exceeds this share of the samples that may show the call. Then no
 other line has as many. Four samples are the fewest that can show this."""
 
+LATE_SHARE = 0.8
+"""The same if most samples came late: a late one shows where the thread next let other threads run, such as in a large
+call behind the loop that delayed it. Below it, the line is that of the call of this function."""
+
+LATE_NS = 2_000_000
+
+LOOP_SHARE = 0.8
+"""Share of the samples in training steps that a function and its calls have, if it holds the training loop."""
+
 _T = TypeVar("_T")
 _Place = tuple[SampledFrame, Frame | None]
 
@@ -27,10 +36,20 @@ class ExactLines:
     def __init__(self, samples: StackSamples | None) -> None:
         self._by_function: dict[str, dict[_Place, int]] = defaultdict(lambda: defaultdict(int))
         """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
+        self._callers: dict[str, dict[SampledFrame | None, int]] = defaultdict(lambda: defaultdict(int))
+        """The same by the frame of the user that calls the function."""
+        within, whole = defaultdict[str, int](int), 0
         for stack in samples.stacks if samples else ():
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
             if path and path.inner and count:
                 self._by_function[path.inner.function][path.inner, path.owner] += count
+                self._callers[path.inner.function][path.users[-2] if len(path.users) > 1 else None] += count
+                for function in {frame.function for frame in path.users}:
+                    within[function] += count
+            whole += count
+        self._are_late = samples is not None and _are_late(samples)
+        self._loops = {function for function, count in within.items() if count > LOOP_SHARE * whole}
+        """Functions that hold the training loop: who calls them is nothing to fix."""
 
     def exact(self, location: Location) -> Location:
         """The same place with the line of the call; unchanged where the samples do not show it.
@@ -47,10 +66,18 @@ class ExactLines:
         if location.owner is not None:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
         lines = [(frame.line or 0, count) for frame, _, count in places]
-        if (line := sure(lines)) is None:
-            return location
-        samples = sum(count for one, count in lines if one == line)
+        line, samples = sure(lines), 0
+        if line is not None:
+            samples = sum(count for one, count in lines if one == line)
+        if line is None or (self._are_late and samples < LATE_SHARE * sum(count for _, count in lines)):
+            return self._call_of(location)
         return replace(location, line=line, kind=PlaceKind.EXACT, samples=samples)
+
+    def _call_of(self, location: Location) -> Location:
+        """The line that calls the function of a place, where its own lines share the time; else the same place."""
+        callers = self._callers[location.function or ""]
+        caller = None if location.function in self._loops or location.owner else sure(callers.items())
+        return replace(place_of(caller), samples=callers[caller]) if caller else location
 
     def calling(self, names: Iterable[str]) -> Location | None:
         """The user's line that calls functions written in C of these names; None if there may be several."""
@@ -60,6 +87,11 @@ class ExactLines:
                 if owner and owner.file is None and owner.function in wanted:
                     counts[place_of(frame)] += count
         return sure_place(counts.items())
+
+
+def _are_late(samples: StackSamples) -> bool:
+    """Whether most samples waited long for the interpreter, as on a machine without a free core."""
+    return samples.late_by_ns > LATE_NS and 2 * samples.late_ns > samples.time_ns
 
 
 def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:

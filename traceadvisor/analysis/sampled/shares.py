@@ -87,6 +87,18 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
     return sure_place(found) or function
 
 
+def line_calling(samples: StackSamples | None, file: str, function: str) -> Location | None:
+    """Return the user's line that calls a function of a library; None if it is unknown, or one of several."""
+    found: list[tuple[Location, int]] = []
+    for stack in samples.stacks if samples else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        called = next((at for at, one in enumerate(frames) if (one.file, one.function) == (file, function)), 0)
+        users = [frame for frame in frames[:called] if frame.is_user]
+        if users:
+            found.append((place_of(users[-1]), in_training(stack).count))
+    return sure_place(found)
+
+
 def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
     """Return the line of the training loop's function with most of the time between its steps; None if unknown.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import exp, log
-from statistics import fmean, median
+from statistics import fmean, median, quantiles
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
@@ -59,6 +59,10 @@ class RunTiming:
 
     mean_undisturbed_ns: float | None = None
     """Mean undisturbed step, epoch starts and other long steps included: the training time per step."""
+
+    least_rest_ns: float | None = None
+    """Undisturbed step without its loader, of the tenth of the steps in which that took least: other programs only
+    lengthen it."""
 
     error_share: float | None = None
     """Half the width of the 95% interval of the undisturbed step time within this run, as a share; None with too few
@@ -133,6 +137,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
         median_of_bursts([step.fetches for step in plain or recorded], 1),
         _spread(plain, len(recorded), burst),
         fmean(step.duration_ns for step in plain) if plain else None,
+        _least([step.duration_ns - step.loader_ns for step in plain]),
         _error(plain, burst),
     )
 
@@ -154,6 +159,11 @@ def _error(plain: Sequence[TimedStep], burst: int) -> float | None:
     length = max(burst, SHORTEST_STRETCH, len(plain) // MOST_STRETCHES)
     medians = [median_of_bursts(stretch, burst) for stretch in _stretches(plain, length)]
     return error_of_middle([log(each) for each in medians if each])
+
+
+def _least(values: Sequence[int]) -> float | None:
+    """Return the value that a tenth of them does not exceed."""
+    return quantiles(values, n=10, method="inclusive")[0] if len(values) > 1 else None
 
 
 def _stretches(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:

@@ -105,6 +105,11 @@ class Constructors:
         """Where a gradient scaler is constructed."""
         return self._described(Role.SCALER, self._site(scaler))
 
+    def of_anomaly_mode(self, mode: object) -> Constructed | None:
+        """Where anomaly detection is turned on, while it is."""
+        self._made(mode)
+        return self._described(Role.ANOMALY, self._site(mode))
+
     def _made(self, made: object, *, is_module: bool = False) -> None:
         with suppress(Exception):  # the script goes on after any error
             if id(made) not in self._sites:

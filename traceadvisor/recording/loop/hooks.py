@@ -510,7 +510,7 @@ def _hooked_anomaly(original: Callable[..., None], seen: SettingsSeen) -> Callab
     def set_mode(*args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
         if torch.is_anomaly_enabled():
-            seen.anomaly_detection_enabled()
+            seen.anomaly_detection_enabled(args[0])
 
     return set_mode
 

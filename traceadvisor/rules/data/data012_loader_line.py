@@ -40,9 +40,10 @@ class LoaderLineCost(Rule):
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
     How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
         is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
-        and where the simulation is not trusted, the saving is that part of the undisturbed time in the loader, or of
-        the whole step if the loop waits for workers. It is at most the wait. Only the high estimate without a GPU may
-        exceed it: workers that compute less leave more of the cores to the training.
+        without a GPU, and where the simulation is not trusted, the saving is that part of the undisturbed time in the
+        loader, or of the whole step if the loop waits for workers. It is at most the wait. Only the high estimate
+        without a GPU may exceed it: workers that compute less leave more of the cores to the training, and the rest of
+        the step takes as long as in its least disturbed steps.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -104,7 +105,8 @@ def _summary(line: LoaderLine) -> str:
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
-    return facts.run.worker_count == 0 and not is_beside_others(facts) and not facts.doubt(edit)
+    is_beside = not facts.observation.has_device or is_beside_others(facts)
+    return facts.run.worker_count == 0 and not is_beside and not facts.doubt(edit)
 
 
 def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
@@ -117,7 +119,9 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
         min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns)
         for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share))
     )
-    most_ns = loading.wait_ns if facts.observation.has_device or not loading.workers else pace_ns
-    high_ns = max(min(line.high * pace_ns, most_ns), expected_ns)
+    most_ns = min(line.high * pace_ns, loading.wait_ns)
+    if not facts.observation.has_device:
+        most_ns = line.high * (loading.step_ns - (0 if loading.workers else loading.least_rest_ns))
+    high_ns = max(most_ns, expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)

@@ -16,6 +16,8 @@ BY_LENGTH = "Put samples of similar length into one batch"
 _UNPADDED = re.compile(r"_pack_padded_sequence|^aten::_nested|varlen")
 """Operators and kernels that leave out padding."""
 
+_ATTENTION = re.compile(r"attention|^aten::(?:_?softmax|bmm|baddbmm)$")
+
 _SIZE = re.compile(r"\d+")
 
 
@@ -31,7 +33,8 @@ class PaddedBatches(Rule):
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
         (``group_by_length=True`` of the Trainer), or several short samples into one row.
     How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the forward and backward pass,
-        times the share of padding. Attention can save more than that, which is not counted.
+        times the share of padding. If the model has attention, whose time grows with the square of the length, the
+        limit is the share of pairs of positions with padding.
     When it may be wrong: Work that does not grow with the length stays. The model may leave out padding itself in a
         way that no operator shows. Later batches may have other lengths. Where each new length compiles or
         captures a CUDA graph, pad to a few lengths.
@@ -80,11 +83,16 @@ class PaddedBatches(Rule):
                 Evidence("batches measured, the first of the run", padding.batch_count, Unit.COUNT),
                 facts.time_per_step("time of the model", claims),
             ),
-            most_ns=padding.padded_share * facts.per_step_ns(claims),
+            most_ns=_removed(facts, padding.padded_share) * facts.per_step_ns(claims),
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a CUDA graph, pad to a few lengths instead.",),
         )
+
+
+def _removed(facts: Facts, padded: float) -> float:
+    """Return the largest share of the time that goes with the padding: of attention, as its square."""
+    return 1 - (1 - padded) ** (2 if any(map(_ATTENTION.search, facts.trace.names)) else 1)
 
 
 def _has_size(facts: Facts, length: int) -> bool:

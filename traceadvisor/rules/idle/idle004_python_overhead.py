@@ -62,7 +62,8 @@ class PythonOverhead(Rule):
         the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
         if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
         them counts, too. Without samples, if only some steps run this code, the saving is an upper limit: all of this
-        time. For small operators, it is an upper limit as well.
+        time. For small operators, it is an upper limit as well: the Python between operators, and of each operator up
+        to the time in which Python calls one.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
         recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be

@@ -6,6 +6,7 @@ from dataclasses import field
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, check_spans, checked_node_share
 from traceadvisor.analysis.sampled.shares import in_backward, keeps_traceback, share_of_steps
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, MissingInput, Unit
+from traceadvisor.model.location import Role
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
@@ -93,6 +94,7 @@ class DebugLeftOn(Rule):
                 else None,
             ),
             saving=self._sampled(facts) or _saving(facts, claims, fix),
+            locations=tuple(one.place for one in facts.settings.constructed if one.role is Role.ANOMALY),
             caveats=() if claims else ("The option may have been on only in other steps than the recorded ones.",),
         )
 

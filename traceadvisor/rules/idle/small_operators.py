@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
 from traceadvisor.analysis.sampled.shares import line_of_call
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
-from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Unit
+from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, frozen
 
@@ -39,7 +39,10 @@ class SmallOperators:
         claims = passes if self._are_small(facts, passes) else between
         if facts.share(claims) < max(self.min_between_share, facts.share(beside)):
             return None
-        return _of_small_operators(facts, between, claims)
+        most = passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD))
+        calling_ns = self.max_small_us * 1000 / _undisturbed(facts)
+        left_ns = min(_remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
+        return _of_small_operators(facts, between, claims, facts.share(most) * (1 - left_ns / most.total_ns))
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
@@ -47,8 +50,22 @@ class SmallOperators:
         count = int(passes.contains(events.start_ns[rows]).sum())
         if not count or facts.share(passes) < self.min_small_share or facts.typical is None:
             return False
-        undisturbed = (facts.step_ns or facts.typical.duration_ns) / facts.typical.duration_ns
-        return passes.total_ns * min(undisturbed, 1.0) / count < self.max_small_us * 1000
+        return passes.total_ns * _undisturbed(facts) / count < self.max_small_us * 1000
+
+
+def _undisturbed(facts: Facts) -> float:
+    """Undisturbed step over a recorded one; at most 1."""
+    recorded_ns = facts.typical.duration_ns if facts.typical else 1.0
+    return min((facts.step_ns or recorded_ns) / recorded_ns, 1.0)
+
+
+def _remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
+    """Time of operators beyond that of calling them, by the usual one of each name: one may have waited for a core."""
+    events, rows = facts.trace.events, _outermost(facts)
+    rows = rows[passes.contains(events.start_ns[rows])]
+    names, of_name = np.unique(events.name_id[rows], return_inverse=True)
+    durations_ns = [events.duration_ns[rows[of_name == place]] for place in range(names.size)]
+    return float(sum(one.size * max(float(np.median(one)) - calling_ns, 0.0) for one in durations_ns))
 
 
 def _outermost(facts: Facts) -> Int64:
@@ -59,15 +76,17 @@ def _outermost(facts: Facts) -> Int64:
     return chosen
 
 
-def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome:
+def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_share: float) -> Outcome:
     """A finding on many small operators, and the Python between them."""
     events, rows = facts.trace.events, _outermost(facts)
     sites = own_sites(facts, between)[:MOST_SITES]
     places = [] if sites else python_places(facts, between, 0)
+    step_ns = facts.step_ns or 0.0
+    expected_ns, most_ns = facts.share(claims) * step_ns / 2, most_share * step_ns
     return facts.finding(
         claims=claims,
         fix=BETWEEN,
-        saving=Estimate.bound(facts.share(claims) * (facts.step_ns or 0.0), BETWEEN.not_replayed or ""),
+        saving=Estimate(0.0, expected_ns, most_ns, Method.BOUND, BETWEEN.not_replayed),
         effort=Effort.REFACTOR,
         evidence=(
             facts.time_per_step("Python code between operators", between),

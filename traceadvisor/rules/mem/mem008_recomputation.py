@@ -4,6 +4,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.recomputed import Recomputed, recomputed
+from traceadvisor.analysis.sampled.shares import line_calling
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.spared_work import WithoutRecomputation
@@ -69,6 +70,7 @@ class Recomputation(Rule):
         if avoidable < self.min_share:
             remark = None if avoidable == share else "the free GPU memory holds no more activations"
             return Clear("recomputation that memory could avoid", avoidable, self.min_share, Unit.SHARE, remark)
+        line = line_calling(facts.run.stack_samples, "torch/utils/checkpoint.py", "checkpoint")
         longest = np.argsort(-events.duration_ns[found.operators], kind="stable")
         in_steps = facts.steps.typical_marks.contains(found.starts_ns)
         edit: Edit = WithoutRecomputation(rows, found.spans) if rows.size else WithoutHostWork(found.spans)
@@ -84,7 +86,7 @@ class Recomputation(Rule):
                 facts.known("free GPU memory up to four fifths", free_bytes, Unit.BYTES),
             ),
             most_ns=facts.per_step_ns(claims) * avoidable / share,
-            locations=facts.locations(found.operators[longest], MOST_LOCATIONS),
+            locations=(line,) if line else facts.locations(found.operators[longest], MOST_LOCATIONS),
             caveats=(
                 *(() if more_bytes is not None else (_unknown(facts),)),
                 SELECTIVE,
