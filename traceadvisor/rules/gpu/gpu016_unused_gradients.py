@@ -39,7 +39,9 @@ class UnusedGradients(Rule):
         found = facts.settings.unused_gradients
         if found is None:
             if facts.run.captured:
-                return Skipped("The capture measured no gradients: too few steps, several ranks or compiled code.")
+                return Skipped(
+                    "The capture measured no gradients: an earlier version, few steps, several ranks or compiled code."
+                )
             return Skipped(facts.unknown_without("Which gradients are used is unknown", Option.CAPTURE))
         share = found.step_share
         if share < self.min_share:
