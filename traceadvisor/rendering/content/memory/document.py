@@ -47,6 +47,9 @@ OPEN_LINES = 12
 WORTH_NAMING_SHARE = 0.1
 """Smaller classes are not in the headline."""
 
+LEAST_LINE_SHARE = 0.05
+"""A line with less is not named first: most of the memory is not from any recorded line."""
+
 MOST_DRAWN = 6
 """Snapshots with a chart and tables; the comparison and the JSON report have all."""
 
@@ -150,7 +153,9 @@ def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
     yield Figures(_figures(largest.device), SUMMARY)
     if advice := largest.snapshot.advice_on(largest.device.device):
         yield from first_blocks(advice, largest.device.out_of_memory)
-    if line := next((one for one in largest.device.lines if one.place and one.place.line), None):
+    least = LEAST_LINE_SHARE * largest.device.peak_bytes
+    lines = (one for one in largest.device.lines if one.place and one.place.line and one.requested_bytes >= least)
+    if line := next(lines, None):
         caller = next((f", called from {location_words(one)}" for one in line.place.callers), "") if line.place else ""
         share = f"{size(line.requested_bytes)}, {percent(line.requested_bytes / largest.device.peak_bytes)} of the peak"
         yield Prose(
@@ -266,15 +271,15 @@ def _lines(device: DeviceMemoryFigures) -> Table:
 def _blocks(shown: _Shown) -> Table:
     rows = tuple(
         (
-            Cell(size(one.requested_bytes)),
-            Cell(CLASS[one.kind]),
             place_cell(one.place),
+            Cell(CLASS[one.kind]),
+            Cell(size(one.requested_bytes)),
             Cell(NOT_MEASURED if one.allocated_ns is None else duration(one.allocated_ns)),
             Cell(NOT_MEASURED if one.freed_ns is None else duration(one.freed_ns)),
         )
         for one in shown.device.blocks
     )
-    columns = titled("Requested", "Class", "Line", "Allocated at", "Freed at", words=("Class", "Line"))
+    columns = titled("Line", "Class", "Requested", "Allocated at", "Freed at", words=("Class",))
     return Table("Largest blocks at the peak", columns, rows, layout=Layout.WIDE)
 
 
