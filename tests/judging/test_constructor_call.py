@@ -157,6 +157,12 @@ def test_a_hostile_source_is_refused(source: str) -> None:
             changed_call(Constructed(Role.LOADER, "DataLoader", place, source=source, start=start, end=end), WORKERS)
 
 
+def test_a_source_of_which_a_report_redacts_something_is_not_changed() -> None:
+    token = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
+    with pytest.raises(Unchanged, match="its source was not recorded"):
+        changed_call(recorded(f"x = DataLoader(Remote('{token}'))"), WORKERS)
+
+
 def test_without_a_recorded_source_the_reason_says_so() -> None:
     place = Location("train.py", 7, "main", PlaceKind.CONSTRUCTED)
     with pytest.raises(Unchanged, match="its source was not recorded"):

@@ -21,6 +21,7 @@ import msgspec
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, PlaceKind
 from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.text.cleaning import clean
 from traceadvisor.text.documents import cleaned_document
 
 RECORDED_ENV = (
@@ -84,6 +85,8 @@ def encode_settings(settings: RecordedSettings) -> bytes:
     for one in content["constructed"]:
         place = one.pop("place")
         one |= {key: place[key] for key in _PLACE}
+        if one["source"] and clean(one["source"]) != one["source"]:
+            one["source"] = None
     return msgspec.json.format(msgspec.json.encode(cleaned_document(content)), indent=2)
 
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.setting_value import SettingValue
+from traceadvisor.text.cleaning import clean
 
 LOADER_ORDER = (
     "dataset",
@@ -59,7 +60,7 @@ def changed_call(found: Constructed, keywords: Mapping[str, SettingValue]) -> Ch
     Raises:
         Unchanged: other code has a say in the arguments, or the source is not known.
     """
-    if found.source is None or len(found.source) > LONGEST_SOURCE:
+    if found.source is None or len(found.source) > LONGEST_SOURCE or clean(found.source) != found.source:
         raise Unchanged("its source was not recorded")
     try:
         call = _Call(found)

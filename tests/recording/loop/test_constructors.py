@@ -18,9 +18,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tests.recording.running import settings
 from traceadvisor.bundle.layout import Schedule
-from traceadvisor.model.location import Constructed, PlaceKind, Role
+from traceadvisor.bundle.settings import RecordedSettings, decode_settings, encode_settings
+from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.text.cleaning import withholding
 
 SHORT = Schedule(skip_first=1, wait=1, warmup=1, active=4, repeat=1)
 DATA = TensorDataset(torch.randn(60, 8), torch.randn(60, 1))
@@ -164,6 +166,14 @@ def test_a_call_with_a_secret_is_recorded_without_its_source(tmp_path: Path) -> 
     )
     assert found[Role.LOADER].source is None
     assert b"ghp_" not in (tmp_path / "bundle" / "settings.0.json").read_bytes()
+
+
+def test_a_call_with_a_secret_of_the_command_is_written_without_its_source() -> None:
+    place = Location("train.py", 3, "main", PlaceKind.CONSTRUCTED)
+    found = Constructed(Role.LOADER, "DataLoader", place, source="DataLoader(Opened('plainsecret'))", end=33)
+    with withholding(["plainsecret"]):
+        written = encode_settings(RecordedSettings(constructed=(found,)))
+    assert decode_settings(written).constructed == (Constructed(Role.LOADER, "DataLoader", place, end=33),)
 
 
 def test_a_file_that_changed_since_the_start_is_not_read(tmp_path: Path) -> None:

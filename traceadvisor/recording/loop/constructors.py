@@ -25,7 +25,6 @@ from torch.utils.data import DataLoader
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
-from traceadvisor.text.cleaning import clean
 
 T = TypeVar("T")
 
@@ -163,7 +162,7 @@ class Constructors:
 
 
 def _with_source(found: Constructed, file: str, position: list[int | None], started_ns: int) -> Constructed:
-    """The same with its source, if the file is as old as the script's start, and no secret stands in these lines."""
+    """The same with its source, if the file is as old as the script's start."""
     last, start, end = position
     path, first = Path(file), found.place.line
     status = path.stat()
@@ -177,7 +176,7 @@ def _with_source(found: Constructed, file: str, position: list[int | None], star
     with tokenize.open(file) as content:
         lines = [line.rstrip("\n") for line in islice(content, first - 1, last)]
     source = "\n".join(lines)
-    if len(source) > LONGEST_SOURCE or len(lines) <= last - first or clean(source) != source:
+    if len(source) > LONGEST_SOURCE or len(lines) <= last - first:
         return found
     return Constructed(
         found.role,
