@@ -49,6 +49,7 @@ PARTS = {
     "memory": Entry("8. Memory of larger batches: predicted and measured", "memory", "run", 3.5),
     "pictures": Entry("9a. ResNet on JPEGs under several settings", "levers", "pictures", 6.0),
     "text": Entry("9b. Small GPT under several settings", "levers", "text", 3.5),
+    "exhausted": Entry("11. Memory that runs out; classes of memory; cost of the history", "exhausted", "run", 3.0),
     "special": Entry("10. Graphs, streams, shared devices, ranks, waits", "special", "run", 4.5),
 }
 

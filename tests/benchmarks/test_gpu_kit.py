@@ -49,6 +49,7 @@ SKIPPED = {
     "pictures": {"channels_last"},
     "text": set(),
     "memory": {"memory of pictures", "memory of text"},
+    "exhausted": {"memory that runs out", "classes beside torch's counts", "cost of the history"},
     "special": {
         *("the source line of .item()", "graphs", "streams", "HW003 on a shared device", "ddp over NCCL"),
         "fsdp over NCCL",

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+import traceadvisor
 from tests.memory.programs import transformer
 from tests.recording.running import capture, manifest
 from traceadvisor.bundle.layout import FileKind, Note
 from traceadvisor.recording import memory_history
+from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.document.blocks import Prose
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +66,13 @@ def test_memory_that_runs_out_leaves_a_snapshot_with_what_was_asked(tmp_path: Pa
     }
     assert "Device memory ran out once, last for 12 MiB." in {note.message for note in notes}
     assert "Device memory ran out" in said.splitlines()[-1]
+
+
+def test_the_report_of_a_capture_whose_memory_ran_out_begins_with_it(tmp_path: Path) -> None:
+    _captured(tmp_path, "train(30, 12 << 20, keep=True)", exit_code=1)
+    report = traceadvisor.load(tmp_path / "bundle")
+    first = next(block for block in report_document(report).top if isinstance(block, Prose))
+    assert str(first.words).startswith("GPU 0 ran out of memory: 12 MiB were asked for")
 
 
 def test_memory_that_runs_out_in_the_first_step_leaves_a_snapshot(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from traceadvisor.model.findings import Clear
 from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
-from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory
+from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory, SnapshotFigures
 from traceadvisor.rendering.document.blocks import Block, Code, Fact, Facts, FactsLook, Group, Items, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
@@ -39,6 +39,18 @@ def first_blocks(advice: DeviceAdvice, ran_out: OutOfMemory | None) -> Iterator[
     if advice.advice and advice.advice[0].saved_bytes:
         first = advice.advice[0]
         yield Prose(f"First fix: {first.fix.summary} ({_saved(first, advice)}).", Tone.ACTION, Detail.SUMMARY)
+
+
+def ran_out_blocks(snapshots: Sequence[SnapshotFigures]) -> Iterator[Block]:
+    """The beginning of a report about a run whose memory ran out: what was asked for, and the cheapest ways to fit."""
+    for snapshot in snapshots:
+        for device in snapshot.devices:
+            if device.out_of_memory:
+                headline = out_of_memory_headline(device.out_of_memory, device, "")
+                yield Prose(headline, Tone.ACTION, Detail.SUMMARY)
+                if advice := snapshot.advice_on(device.device):
+                    yield from first_blocks(advice, device.out_of_memory)
+                return
 
 
 def advice_blocks(advice: DeviceAdvice) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from traceadvisor.model.findings import Fix, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold
+from traceadvisor.rendering.content.memory.advice import ran_out_blocks
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
 from traceadvisor.rendering.content.report.compared import comparison_table, rank_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold
@@ -146,6 +147,7 @@ def _title(report: Report) -> str:
 
 def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
     """The first screen below the verdict."""
+    yield from ran_out_blocks(report.memory)
     if line := identity(report):
         yield Prose(line, Tone.IDENTITY, SUMMARY)
     if scope := verdict_scope(report):
