@@ -158,3 +158,9 @@ def test_each_device_of_a_snapshot_has_its_own_part(tmp_path: Path) -> None:
     assert [one.device for one in report.memory[0].devices] == [0, 1]
     table = next(one for one in in_report(Table, report) if one.caption == "Snapshots compared")
     assert [row[0].text for row in table.rows] == ["snapshot.pickle, GPU 0", "snapshot.pickle, GPU 1"]
+
+
+def test_a_comment_on_many_snapshots_stays_short(shared_traces: Path) -> None:
+    report = traceadvisor.load(shared_traces / "memory-snapshots")
+    assert len(comment(report)) <= 12_000
+    assert repr(report).startswith("<Report: 8 memory snapshots, 0 recordings")

@@ -549,6 +549,8 @@ class Report:
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""
         parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
+        if self.memory:
+            parts.insert(0, _counted(len(self.memory), "memory snapshot"))
         if self.findings:
             first = self.findings[0]
             parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")

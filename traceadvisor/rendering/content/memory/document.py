@@ -50,6 +50,9 @@ WORTH_NAMING_SHARE = 0.1
 LEAST_LINE_SHARE = 0.05
 """A line with less is not named first: most of the memory is not from any recorded line."""
 
+MOST_BYTES = 12_000
+"""Of a comment, as for ten recordings; a longer one is not read."""
+
 MOST_DRAWN = 6
 """Snapshots with a chart and tables; the comparison and the JSON report have all."""
 
@@ -92,6 +95,7 @@ def memory_document(report: Report) -> Document:
             Prose("This page is self-contained: it loads nothing, and everything on it can be read without scripts."),
         ),
         tool_version=report.tool_version,
+        most_bytes=MOST_BYTES,
         last_form=f"{number_of(len(report.memory), 'memory snapshot')}. The full report has the rest.",
     )
 
