@@ -172,7 +172,7 @@ def test_what_was_recorded_before_a_signal_is_saved(
         assert process.stdout
         process.stdout.readline()
         process.send_signal(number)
-        assert process.wait(timeout=20) == -number
+        assert process.wait(timeout=20) in ((1, -number) if number == signal.SIGINT else (-number,)), "Python decides"
     bundle = tmp_path / "bundle"
     assert [entry.ending for entry in manifest(bundle).endings] == ([ending] if ending else [])
     assert len(traces(bundle)) == recordings
