@@ -52,6 +52,7 @@ class LoaderLineCost(Rule):
     needs = frozenset({Input.STEPS, Input.LOADER})
     refines = frozenset({"DATA001", "DATA004", "DATA008"})
     claims = frozenset({Category.DATA_WAIT})
+    also_saves = "the rest of the step, if workers leave it more of the cores"
 
     min_share: float = 0.05
     """Share of the step spent waiting for data, as for DATA001."""
