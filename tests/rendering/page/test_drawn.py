@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.build_report import one_recording, three_recordings
+from tests.rendering.formatted import in_report
 from traceadvisor.model.breakdown import MeanBreakdown, Totals
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.report.compared import comparison_table
 from traceadvisor.rendering.content.report.drawn import MOST_DRAWN, anchors, drawn_recordings, not_drawn
+from traceadvisor.rendering.document.blocks import Fold
+from traceadvisor.rendering.headline import recording_of_verdict
 
 
 def _many(of_first: int, of_second: int) -> Report:
@@ -61,3 +64,10 @@ def test_a_few_recordings_all_have_details() -> None:
     report = three_recordings()
     assert drawn_recordings(report) == report.recordings
     assert not_drawn(report) is None
+
+
+def test_the_trace_of_the_diagnosed_recording_is_open_at_first() -> None:
+    report = three_recordings()
+    anchor = anchors(report)[recording_of_verdict(report).id]
+    opened = [fold.anchor for fold in in_report(Fold, report) if fold.is_open]
+    assert opened == [anchor, f"{anchor}-trace"]

@@ -42,6 +42,7 @@ from traceadvisor.rendering.headline import (
     StepTime,
     first_of,
     missing_device,
+    recording_of_verdict,
     recording_verdict,
     step_time,
     step_word,
@@ -71,7 +72,8 @@ def recording_fold(report: Report, recording: Recording, number: int, *, with_or
     blocks = recording_blocks(report, recording, number, with_origins=with_origins)
     anchor = f"recording-{number}"
     inside = (Prose(verdict, Tone.VERDICT), figures, *blocks)
-    return Fold(recording.id, inside, _remark(recording), anchor, FoldLook.SECTION)
+    is_open = recording.id == recording_of_verdict(report).id
+    return Fold(recording.id, inside, _remark(recording), anchor, FoldLook.SECTION, is_open=is_open)
 
 
 def recording_blocks(report: Report, recording: Recording, number: int, *, with_origins: bool) -> Iterator[Block]:
@@ -112,7 +114,10 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
     for name, title, about, blocks in parts:
         if inside := tuple(blocks):
             detail = {"whole": Detail.COMMENT, "origin": Detail.EXTRA}.get(name, Detail.PAGE)
-            anchor, is_open = f"recording-{number}-{name}", name == "trace" and number == 1
+            anchor, is_open = (
+                f"recording-{number}-{name}",
+                name == "trace" and recording.id == recording_of_verdict(report).id,
+            )
             yield Fold(title, inside, about, anchor, FoldLook.SECTION, detail, is_open=is_open)
 
 
