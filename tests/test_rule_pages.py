@@ -32,9 +32,9 @@ SYNTHETIC = "synthetic traces only"
 _INTRODUCTION = """\
 # Rules
 
-TraceAdvisor runs these rules on every recording. Each page is the documentation of one rule;
-`traceadvisor rules explain ID` prints the same text. [Settings](../settings.md) change thresholds. You can also
-[write your own rules](../writing-a-rule.md).
+TraceAdvisor runs these rules on every recording, and MEM009 to MEM020 on [memory snapshots](../memory.md) instead. Each
+page is the documentation of one rule; `traceadvisor rules explain ID` prints the same text. [Settings](../settings.md)
+change thresholds. You can also [write your own rules](../writing-a-rule.md).
 
 A rule is proven when it found something in a real recording: one of the [samples](../../sample_traces/README.md) or
 a public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
