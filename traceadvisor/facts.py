@@ -33,8 +33,8 @@ from traceadvisor.analysis.recording_health import (
 )
 from traceadvisor.analysis.steps.breakdown import Partition, SharedTime, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.clocks import clock_notes
-from traceadvisor.analysis.steps.inference import has_training, inference_sign, is_served
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
+from traceadvisor.analysis.steps.inference_workload import has_training, inference_sign, is_served
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical

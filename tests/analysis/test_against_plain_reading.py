@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests import plain_reading
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, MAIN, Generation, TraceBuilder
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.facts import Facts
 from traceadvisor.model.spans import SpanSet
 

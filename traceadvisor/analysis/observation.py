@@ -13,7 +13,7 @@ from traceadvisor.analysis.operators.innermost import backward_passes
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
-from traceadvisor.analysis.steps.inference import serving_rows
+from traceadvisor.analysis.steps.inference_workload import serving_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind

@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.analysing import breakdown_us, facts_of, windows_us
 from tests.build import MAIN, TraceBuilder
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Trace
 

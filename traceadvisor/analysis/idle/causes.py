@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.model.arrays import among
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.analysis.steps.marks import position_at
+from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE

@@ -19,7 +19,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.lost_launches import capture_spans, expected_launches
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, profiler_stop_rows, synchronise_rows
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind

@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.accelerators import runtime_calls
 from traceadvisor.model.arrays import Int64, Mask, among

@@ -19,7 +19,7 @@ from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
 from traceadvisor.analysis.origins.labels import OperatorLabels, Places
 from traceadvisor.analysis.origins.pieces import IDLE, PieceFinder, Pieces
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
 from traceadvisor.model.events import NONE, Kind

@@ -13,7 +13,7 @@ from traceadvisor.analysis.idle.unknown import Unknown
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, without
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown

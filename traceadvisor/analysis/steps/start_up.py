@@ -11,7 +11,7 @@ from traceadvisor.analysis.operators.compilation import compiling_rows, searchin
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
-from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.model.arrays import Int32, Int64, either, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
 from traceadvisor.model.spans import SpanSet

@@ -13,7 +13,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.analysis.steps.marks import is_step_mark
+from traceadvisor.analysis.steps.detection import is_step_mark
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.breakdown import Category

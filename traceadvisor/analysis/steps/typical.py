@@ -12,7 +12,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.analysis.steps.marks import position_at, serving_kinds
+from traceadvisor.analysis.steps.detection import position_at, serving_kinds
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category

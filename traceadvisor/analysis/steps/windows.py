@@ -13,7 +13,7 @@ import numpy as np
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
-from traceadvisor.analysis.steps.marks import Mark, find_marks, position_at, steps_of_another_kind
+from traceadvisor.analysis.steps.detection import Mark, find_marks, position_at, steps_of_another_kind
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.events import NONE

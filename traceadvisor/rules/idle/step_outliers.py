@@ -14,7 +14,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.steps.marks import position_at
+from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.findings import Evidence, Location, Unit
 from traceadvisor.model.report import StepRow

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from traceadvisor.analysis.steps.marks import find_marks
+from traceadvisor.analysis.steps.detection import find_marks
 from traceadvisor.model.steps import StepSource
 
 Found = tuple[StepSource, list[tuple[int, float, float]]]

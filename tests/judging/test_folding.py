@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from traceadvisor.judging import marginal
-from traceadvisor.judging.marginal import Joint, Placement, in_order
+from traceadvisor.judging.folding import MOST_SIMULATIONS, Joint, Placement, in_order
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
 from traceadvisor.model.setting_value import SettingValue
@@ -277,7 +276,7 @@ def test_the_number_of_simulations_is_limited(monkeypatch: pytest.MonkeyPatch) -
     names = "abcdefghijklmnopqrst"
     joint = Written(**{name: 2 + place / 10 for place, name in enumerate(names)})
     placement = _order(*(_simulated(name, 2 + place / 10) for place, name in enumerate(names)), joint=joint)
-    assert joint.runs <= marginal.MOST_SIMULATIONS
+    assert joint.runs <= MOST_SIMULATIONS
     assert sorted(_names(placement)) == sorted(names)
     methods = {row.further_saving.certainty for row in placement.rows}
     assert methods <= {Certainty.SIMULATED, Certainty.UNSURE, Certainty.LIMIT}

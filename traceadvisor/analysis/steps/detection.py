@@ -1,4 +1,4 @@
-"""Step marks on the host: where one training step ends and the next begins."""
+"""Detects the training steps: where one ends on the host and the next begins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.steps.inference import inference_sign, is_prefill, iteration_spans, serving_rows
+from traceadvisor.analysis.steps.inference_workload import inference_sign, is_prefill, iteration_spans, serving_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind

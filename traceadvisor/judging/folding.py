@@ -1,4 +1,4 @@
-"""Orders the findings of one recording: first the largest saving, then always the one that adds most to those above."""
+"""Orders findings by what each adds to those above, and folds those that explain the same time."""
 
 from __future__ import annotations
 
