@@ -38,7 +38,7 @@ def test_the_first_advice_on_public_snapshots(shared_traces: Path) -> None:
     found = {
         name: [one.rule.id for one in advise(facts(folder / f"{name}.pickle"), all_rules()).advice] for name in PUBLIC
     }
-    assert found["lm-train-context-512"] == ["MEM009", "MEM010", "MEM013", "MEM012"]
+    assert found["lm-train-context-512"] == ["MEM009", "MEM010", "MEM013"]
     assert found["lm-inference-context-1024"] == ["MEM009"]
     assert found["lm-large-step-from-start"][0] == "MEM013"
     assert "MEM011" not in found["lm-forward-mixed"]

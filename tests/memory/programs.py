@@ -52,6 +52,9 @@ class Training:
     """Bytes kept by accident per step."""
 
     logits: int = 0
+    passes: int = 1
+    """Forward and backward passes per step."""
+
     cpp: bool = True
     """Whether stacks have C++ frames. Without, the backward pass has no frames: it runs in a thread of its own."""
 
@@ -130,8 +133,13 @@ class Training:
         return kept
 
     def _step(self) -> None:
-        device = self.device
         self._zero_grad()
+        for _ in range(self.passes):
+            self._pass()
+        self._optimize()
+
+    def _pass(self) -> None:
+        device = self.device
         kept = self.forward()
         logits = [device.alloc(self.logits, (frame("cross_entropy", "project/loss.py", 17), *self._main(21)))]
         if not self.logits:
@@ -154,7 +162,6 @@ class Training:
             device.free(passed)
             while logits:
                 device.free(logits.pop())
-        self._optimize()
 
     def _backward(self, name: str) -> Stack:
         if not self.cpp:

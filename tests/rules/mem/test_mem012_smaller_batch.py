@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.memory.programs import convolutions, transformer
+from tests.memory.allocator import MIB
+from tests.memory.programs import Layer, Training, convolutions, transformer
 from tests.rules.mem.snapshots import clear, facts, finding, skipped
 from traceadvisor.rules.mem.mem012_smaller_batch import SmallerBatch
 
+LINEAR = (Layer(24 * MIB, {"linear": 128 * MIB}),) * 4
 
-def test_the_saving_is_what_half_the_tokens_need_less() -> None:
-    memory = facts(convolutions().build().steps(2))
-    found = finding(SmallerBatch(), memory)
-    assert memory.saved(found.change) == pytest.approx(124 * 2**20, rel=0.02)  # half of 248 MiB of activations
+
+@pytest.mark.parametrize("layers", [LINEAR, convolutions().layers], ids=["linear", "convolutions"])
+def test_the_peak_is_that_of_two_passes_with_half_the_batch(layers: tuple[Layer, ...]) -> None:
+    halves = (replace(one, saved={name: size // 2 for name, size in one.saved.items()}) for one in layers)
+    accumulated = facts(Training(tuple(halves), passes=2).build().steps(3))
+    memory = facts(Training(layers).build().steps(3))
+
+    left_bytes = memory.history.peak_bytes - memory.saved(finding(SmallerBatch(), memory).change)
+    assert left_bytes == pytest.approx(accumulated.history.peak_bytes, rel=0.02)
 
 
 def test_a_large_model_with_a_small_batch_is_clear() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, MemoryClass, SnapshotFigures
+from traceadvisor.model.location import Location
+from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, LineBytes, MemoryClass, SnapshotFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
@@ -39,6 +40,7 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.formats import MARKER
+from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
 
@@ -157,16 +159,25 @@ def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
     yield Figures(_figures(largest.device), SUMMARY)
     if advice := largest.snapshot.advice_on(largest.device.device):
         yield from first_blocks(advice, largest.device.out_of_memory)
-    least = LEAST_LINE_SHARE * largest.device.peak_bytes
-    lines = (one for one in largest.device.lines if one.place and one.place.line and one.requested_bytes >= least)
-    if line := next(lines, None):
-        caller = next((f", called from {location_words(one)}" for one in line.place.callers), "") if line.place else ""
-        share = f"{size(line.requested_bytes)}, {percent(line.requested_bytes / largest.device.peak_bytes)} of the peak"
-        yield Prose(
-            f"The line with the most memory: {place_words(line.place)}{caller} ({share}).", Tone.ACTION, SUMMARY
-        )
+    yield from _largest_line(largest.device)
     if chart := _chart(largest):
         yield replace(chart, detail=SUMMARY)
+
+
+def _largest_line(device: DeviceMemoryFigures) -> Iterator[Block]:
+    """The user's line with the most memory at the peak, whoever calls it."""
+    of_line: dict[Location, list[LineBytes]] = {}
+    for one in device.lines:
+        if one.place and one.place.line:
+            of_line.setdefault(one.place.line, []).append(one)
+    rows = max(of_line.values(), key=lambda rows: sum(one.requested_bytes for one in rows), default=[])
+    total = sum(one.requested_bytes for one in rows)
+    if not rows or total < LEAST_LINE_SHARE * device.peak_bytes:
+        return
+    callers = {location_words(one.place.callers[0]) for one in rows if one.place and one.place.callers}
+    called = f", called from {listed(sorted(callers), 2)}" if callers else ""
+    share = f"{size(total)}, {percent(total / device.peak_bytes)} of the peak"
+    yield Prose(f"The line with the most memory: {place_words(rows[0].place)}{called} ({share}).", Tone.ACTION, SUMMARY)
 
 
 def _identity(shown: _Shown) -> Iterator[str]:
