@@ -11,8 +11,9 @@ import pytest
 import traceadvisor
 from tests.memory.allocator import Device, DeviceFullError
 from tests.memory.programs import transformer
-from tests.rendering.formatted import comment, page, summary
+from tests.rendering.formatted import comment, in_report, page, summary
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.document.table import Table
 
 MIB = 1 << 20
 
@@ -55,8 +56,34 @@ def test_the_request_of_a_public_event_of_memory_that_ran_out_is_read_back(tmp_p
 def test_the_page_of_a_training_says_what_to_change_and_what_it_saves(shared_traces: Path) -> None:
     report = _real(shared_traces, "lm-train-context-512")
     for shown in (page(report), comment(report).decode()):
-        assert "First fix: Compute attention with the fused function of torch, which keeps no scores (2.2 GiB" in shown
+        assert (
+            "First fix: Use torch&#39;s fused attention, which does not store the score matrix, project/nn_utils.py:6 "
+            "(2.2 GiB, 19.4% of the peak)." in shown.replace("torch's", "torch&#39;s")
+        )
+        assert "Largest saving: Recompute the activations of each block in the backward pass, project/model.py" in shown
         assert "What would lower the peak" in shown
+        assert re.search(r"All \d together save [\d.]+ GiB: the peak falls from 11.6 GiB to [\d.]+ GiB\.", shown)
+        assert "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)" in shown
+
+
+def test_the_peak_after_each_fix_ends_at_that_with_all_fixes(shared_traces: Path) -> None:
+    report = _real(shared_traces, "lm-train-context-512")
+    table = next(one for one in in_report(Table, report) if one.caption == "Fixes")
+    assert [column.title for column in table.columns] == [
+        "Fix",
+        "Saves alone",
+        "Adds to the fixes above",
+        "Peak then",
+        "Price",
+    ]
+    peaks = [row[3].text for row in table.rows]
+    assert peaks[0] == "9.3 GiB"
+    assert f"the peak falls from 11.6 GiB to {peaks[-1]}." in page(report)
+
+
+def test_each_figure_of_a_fix_has_its_label_on_a_narrow_screen(shared_traces: Path) -> None:
+    shown = page(_real(shared_traces, "lm-train-context-512"))
+    assert '<td class="n" data-label="Peak then">9.3 GiB</td>' in shown
 
 
 def test_a_page_says_why_16_bits_gain_nothing(shared_traces: Path) -> None:

@@ -65,6 +65,9 @@ class Layout(Enum):
     PROSE = "prose"
     NARROW = "narrow"
     WIDE = "wide"
+    STACKED = "wide stacked"
+    """Wide, and on a narrow screen each row is a block with a line for each cell."""
+
     DATA = "data"
     COMPARISON = "comparison"
     REASONS = "reasons"

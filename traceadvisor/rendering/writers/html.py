@@ -36,7 +36,7 @@ from traceadvisor.rendering.document.blocks import (
     Words,
     plain,
 )
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
 from traceadvisor.rendering.writers.elements import Child, element, joined, prose, unbroken
 from traceadvisor.rendering.writers.svg import cell_bar, drawing, range_bar
 from traceadvisor.rendering.writers.templates import DEEPEST, environment, script, style
@@ -250,18 +250,19 @@ class _Page:
 
     def _box(self, table: Table, label: str, rows: Iterable[tuple[Cell, ...]]) -> Markup:
         titles = (element("th", column.title, scope="col", class_=_side(column)) for column in table.columns)
-        body = joined((self._row(table.columns, row) for row in rows), "\n")
+        body = joined((self._row(table, row) for row in rows), "\n")
         layout = f"{table.layout.value} sortable" if table.is_sortable else table.layout.value
         whole = element("table", element("thead", element("tr", *titles)), "\n", element("tbody", body))
         return element("div", whole, class_=f"table {layout}", role="group", aria_label=label, tabindex="0")
 
-    def _row(self, columns: tuple[Column, ...], row: tuple[Cell, ...]) -> Markup:
-        return element("tr", *(self._cell(column, cell) for column, cell in zip(columns, row, strict=True)))
+    def _row(self, table: Table, row: tuple[Cell, ...]) -> Markup:
+        labels = [column.title if table.layout is Layout.STACKED else None for column in table.columns]
+        return element("tr", *map(self._cell, table.columns, row, labels))
 
-    def _cell(self, column: Column, cell: Cell) -> Markup:
+    def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
         looks = f"{_side(column)} missing" if cell.missing else _side(column)
         content = joined((self._cell_text(cell), _more(cell), _remark(cell), _bar(cell)))
-        return element("td", content, class_=looks, data_v=cell.value)
+        return element("td", content, class_=looks, data_v=cell.value, data_label=label)
 
     def _cell_text(self, cell: Cell) -> Markup:
         if cell.href:

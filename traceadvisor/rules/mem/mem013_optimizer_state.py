@@ -16,8 +16,6 @@ BLOCK_VALUES = 256
 SMALLEST_BYTES = 4 * 4096
 """Tensors with fewer than 4,096 values stay in 32 bits there."""
 
-RANKS = 8
-
 
 @frozen
 class OptimizerState(SnapshotRule):
@@ -51,7 +49,6 @@ class OptimizerState(SnapshotRule):
         if share < self.min_share:
             return Clear("saving by a state of 8 bits", share, self.min_share, Unit.SHARE)
         held = memory.bytes_of(memory.at_peak(is_state))
-        sharded = memory.saved(MemoryChange(np.flatnonzero(is_state), 1 / RANKS))
         return MemoryFinding(
             change=change,
             fix=Fix(
@@ -59,10 +56,8 @@ class OptimizerState(SnapshotRule):
                 change="optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=...)",
             ),
             effort=Effort.LINE,
-            evidence=(
-                Evidence("optimizer state at the peak", held, Unit.BYTES),
-                Evidence(f"saved instead by sharding it over {RANKS} GPUs", sharded, Unit.BYTES),
-            ),
+            evidence=(Evidence("optimizer state at the peak", held, Unit.BYTES),),
             locations=memory.locations(memory.at_peak(is_state)),
             price="The state is less exact: check that the loss stays as it was.",
+            caveats=("With several GPUs, sharding the state instead leaves each its part, at full precision.",),
         )

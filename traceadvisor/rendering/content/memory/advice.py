@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
+from operator import sub
 
 from traceadvisor.model.findings import Clear
-from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
+from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice, MemoryCheck
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory, SnapshotFigures
 from traceadvisor.rendering.document.blocks import Block, Code, Fact, Facts, FactsLook, Group, Items, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
@@ -16,8 +18,8 @@ from traceadvisor.rendering.units import evidence_value, percent, size
 CHEAPEST = 3
 
 _HOW = (
-    "Each fix is tried on the recorded allocations: they are replayed with the change, and the peaks are compared. "
-    "Fixes without a price stand first."
+    "Each saving is simulated: the recorded allocations are replayed with the change. Fixes that cost nothing come "
+    "first, then those that save the most beside the fixes above them."
 )
 
 
@@ -37,8 +39,11 @@ def first_blocks(advice: DeviceAdvice, ran_out: OutOfMemory | None) -> Iterator[
             yield Items(tuple(_way(one, ran_out.missing_bytes) for one in cheapest), Detail.SUMMARY)
         return
     if advice.advice and advice.advice[0].saved_bytes:
-        first = advice.advice[0]
-        yield Prose(f"First fix: {first.fix.summary} ({_saved(first, advice)}).", Tone.ACTION, Detail.SUMMARY)
+        first, largest = advice.advice[0], max(advice.advice, key=lambda one: one.saved_bytes)
+        yield Prose(f"First fix: {_named(first, advice)}.", Tone.ACTION, Detail.SUMMARY)
+        if largest is not first:
+            price = f" {largest.price}" if largest.price else ""
+            yield Prose(f"Largest saving: {_named(largest, advice)}.{price}", Tone.ACTION, Detail.SUMMARY)
 
 
 def ran_out_blocks(snapshots: Sequence[SnapshotFigures]) -> Iterator[Block]:
@@ -58,14 +63,26 @@ def advice_blocks(advice: DeviceAdvice) -> Iterator[Block]:
     if not advice.advice:
         yield Prose("No check found a way to lower the peak.")
     else:
+        yield Prose(_HOW, Tone.QUIET, Detail.COMMENT)
         yield _table(advice)
-        yield Prose(_HOW, Tone.QUIET)
+        if len(advice.advice) > 1:
+            peaks = f"from {size(advice.peak_bytes)} to {size(advice.peak_bytes - advice.together_bytes)}"
+            saved = f"All {len(advice.advice)} together save {size(advice.together_bytes)}: the peak falls {peaks}."
+            yield Prose(saved, Tone.STRONG, Detail.SUMMARY)
         yield from (_details(number, one) for number, one in enumerate(advice.advice, 1))
     if clear := [check for check in advice.checks if isinstance(check.outcome, Clear) and check.outcome.remark]:
         yield Items(tuple(f"{one.rule.id} {one.rule.title}: no. {_remark(one.outcome)}" for one in clear))
-    rest = [one.rule.id for one in advice.checks if one not in clear]
-    if rest:
-        yield Prose(f"Checked without a finding: {', '.join(rest)}.", Tone.QUIET, Detail.COMMENT)
+    if rest := [one for one in advice.checks if one not in clear]:
+        passed = ", ".join(_check(one) for one in rest if isinstance(one.outcome, Clear))
+        failed = ", ".join(_check(one) for one in rest if not isinstance(one.outcome, Clear))
+        if passed:
+            yield Prose(f"Checked without a finding: {passed}.", Tone.QUIET)
+        if failed:
+            yield Prose(f"Could not be checked: {failed}.", Tone.QUIET)
+
+
+def _check(check: MemoryCheck) -> str:
+    return f"{check.rule.name.replace('-', ' ')} ({check.rule.id})"
 
 
 def _remark(outcome: object) -> str:
@@ -80,29 +97,39 @@ def _way(one: MemoryAdvice, missing: int) -> str:
     return f"{one.fix.summary}: {most}{size(freed)}, {enough}"
 
 
-def _saved(one: MemoryAdvice, advice: DeviceAdvice) -> str:
-    return f"{size(one.saved_bytes)}, {percent(one.saved_bytes / max(advice.peak_bytes, 1))} of the peak"
+def _named(one: MemoryAdvice, advice: DeviceAdvice) -> str:
+    place = f", {location_words(one.locations[0])}" if one.locations else ""
+    return f"{one.fix.summary}{place} ({size(one.saved_bytes)}, {_share(one, advice)})"
+
+
+def _share(one: MemoryAdvice, advice: DeviceAdvice) -> str:
+    return f"{percent(one.saved_bytes / max(advice.peak_bytes, 1))} of the peak"
 
 
 def _table(advice: DeviceAdvice) -> Table:
     columns = (
         Column("Fix", numeric=False),
         Column("Saves alone"),
-        Column("After those above"),
+        Column("Adds to the fixes above"),
+        Column("Peak then"),
         Column("Price", numeric=False, detail=Detail.COMMENT),
     )
-    rows = [
+    peaks = accumulate((one.further_bytes for one in advice.advice), sub, initial=advice.peak_bytes)
+    rows = (
         (
-            Cell(one.fix.summary, remark=", ".join(location_words(place) for place in one.locations) or None),
-            Cell(_saved(one, advice) if one.saved_bytes else _reserve(one)),
+            Cell(one.fix.summary, remark=_places(one) or None),
+            Cell(size(one.saved_bytes), remark=_share(one, advice)) if one.saved_bytes else Cell(_reserve(one)),
             Cell(size(one.further_bytes) if one.saved_bytes else "not of the peak"),
-            Cell(one.price or "none"),
+            Cell(size(peak)),
+            Cell(one.price or next(iter(one.caveats), "none")),
         )
-        for one in advice.advice
-    ]
-    left = size(advice.peak_bytes - advice.together_bytes)
-    total = (Cell("All of them"), Cell(size(advice.together_bytes)), Cell(f"{left} left"), Cell(""))
-    return Table("Fixes", columns, (*rows, total), layout=Layout.WIDE, detail=Detail.SUMMARY)
+        for one, peak in zip(advice.advice, islice(peaks, 1, None), strict=True)
+    )
+    return Table("Fixes", columns, tuple(rows), layout=Layout.STACKED, detail=Detail.SUMMARY)
+
+
+def _places(one: MemoryAdvice) -> str:
+    return ", ".join(map(location_words, one.locations))
 
 
 def _reserve(one: MemoryAdvice) -> str:
@@ -110,11 +137,11 @@ def _reserve(one: MemoryAdvice) -> str:
 
 
 def _details(number: int, one: MemoryAdvice) -> Group:
-    blocks: list[Block] = [
-        Facts(tuple(Fact(each.label, evidence_value(each)) for each in one.evidence), FactsLook.EVIDENCE)
-    ]
+    comment = Detail.COMMENT
+    blocks: list[Block] = [Prose(_places(one), Tone.PLACE, comment)] if one.locations else []
     if one.fix.change:
-        blocks.append(Code(one.fix.change))
-    notes = (*([one.price] if one.price else []), *one.caveats)
-    blocks += [Prose(note, Tone.QUIET) for note in notes]
-    return Group(f"{number}. {one.fix.summary} ({one.rule.id})", tuple(blocks), detail=Detail.COMMENT)
+        blocks.append(Code(one.fix.change, comment))
+    evidence = tuple(Fact(each.label, evidence_value(each)) for each in one.evidence)
+    blocks += [Facts(evidence, FactsLook.EVIDENCE, comment)]
+    blocks += [Prose(caveat, Tone.QUIET, comment) for caveat in one.caveats]
+    return Group(f"{number}. {one.fix.summary} ({one.rule.id})", tuple(blocks), detail=comment)

@@ -59,7 +59,7 @@ MOST_DRAWN = 6
 """Snapshots with a chart and tables; the comparison and the JSON report have all."""
 
 _HOW = (
-    "Requested bytes are exact at each event: those in use at the end, from the segments, count back to the beginning. "
+    "Requested bytes are exact: the events are undone backwards, from the blocks in use at the end. "
     "Reserved bytes include what the allocator rounds up, keeps for reuse, or cannot use. Classes come from call "
     "stacks, from when memory is freed, and from sizes; without evidence, memory stays unknown."
 )
@@ -208,7 +208,9 @@ def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
         at = f"after event {count(device.peak_instant)} of {count(device.instants - 1)}"
     return (
         Figure("Peak in use", size(device.peak_bytes), at),
-        Figure("Reserved then", size(device.reserved_at_peak_bytes), f"up to {size(device.peak_reserved_bytes)}"),
+        Figure(
+            "Reserved at the peak", size(device.reserved_at_peak_bytes), f"at most {size(device.peak_reserved_bytes)}"
+        ),
         Figure("Before the recording", size(device.before_bytes)),
         Figure("In use at the end", size(device.final_bytes)),
     )
@@ -239,12 +241,12 @@ def _classes(device: DeviceMemoryFigures) -> Table:
         (Cell(CLASS[one.kind], remark=_evidence(one)), Cell(size(one.requested_bytes)), *_shares(one, device))
         for one in device.classes
     )
-    return Table("What fills the peak", columns, rows, layout=Layout.WIDE, detail=Detail.COMMENT)
+    return Table("What fills the peak", columns, rows, layout=Layout.STACKED, detail=Detail.COMMENT)
 
 
 def _shares(one: ClassBytes, device: DeviceMemoryFigures) -> tuple[Cell, Cell]:
     if one.kind is MemoryClass.OVERHEAD:
-        return Cell("not in it"), Cell("none")
+        return Cell(f"not part of the {size(device.peak_bytes)}"), Cell("-")
     return Cell(percent(one.requested_bytes / device.peak_bytes)), Cell(count(one.allocations))
 
 
@@ -266,7 +268,7 @@ def _lines(device: DeviceMemoryFigures) -> Table:
             Cell(size(one.requested_bytes), value=str(one.requested_bytes)),
             Cell(percent(one.requested_bytes / device.peak_bytes), value=str(one.requested_bytes)),
             Cell(count(one.allocations)),
-            Cell(one.place.operator, code=True) if one.place and one.place.operator else Cell("unknown"),
+            Cell(one.place.operator, code=True) if one.place and one.place.operator else Cell("-"),
         )
         for one in device.lines
     )
@@ -276,7 +278,7 @@ def _lines(device: DeviceMemoryFigures) -> Table:
         columns,
         rows,
         OPEN_LINES,
-        Layout.WIDE,
+        Layout.STACKED,
         is_sortable=True,
         detail=Detail.COMMENT,
         noun="line",
@@ -295,7 +297,7 @@ def _blocks(shown: _Shown) -> Table:
         for one in shown.device.blocks
     )
     columns = titled("Line", "Class", "Requested", "Allocated at", "Freed at", words=("Class",))
-    return Table("Largest blocks at the peak", columns, rows, layout=Layout.WIDE)
+    return Table("Largest blocks at the peak", columns, rows, layout=Layout.STACKED)
 
 
 def _comparison(shown: Sequence[_Shown]) -> Table:
