@@ -54,7 +54,10 @@ def test_the_chart_marks_the_peak_and_has_its_figures_as_a_table(shared_traces: 
     (chart,) = in_report(Chart, report)
     assert chart.labels[0].text == "peak 11.6 GiB"
     assert sum(line.dashed for line in chart.lines) == 1
-    assert len(chart.data.rows) == 12
+    assert len(chart.data.rows) == 13
+    assert [cell.text for cell in chart.data.rows[-1][:3]] == ["280.4 ms, the end", "6.4 GiB", "11.8 GiB"]
+    assert {"GiB", "5", "10", "0", "100 ms", "200 ms"} <= {label.text for label in chart.labels}
+    assert "reserved by the allocator: at most 11.8 GiB" in {label.text for label in chart.labels}
     assert {shape.tip for shape in chart.shapes} >= {"Saved activations", "Gradients", "Parameters"}
 
 

@@ -69,7 +69,7 @@ class AttentionScores(SnapshotRule):
                 Evidence("tensors with scores at the peak", at_peak.size, Unit.COUNT),
             ),
             locations=memory.locations(at_peak),
-            caveats=("No time, if a fused kernel supports the head size and type.",),
+            caveats=("Fused kernels need a supported head size and type.",),
         )
 
 

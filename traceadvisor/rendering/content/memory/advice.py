@@ -118,10 +118,10 @@ def _table(advice: DeviceAdvice) -> Table:
     rows = (
         (
             Cell(one.fix.summary, remark=_places(one) or None),
-            Cell(size(one.saved_bytes), remark=_share(one, advice)) if one.saved_bytes else Cell(_reserve(one)),
+            Cell(size(one.saved_bytes), remark=_share(one, advice)) if one.saved_bytes else _reserve(one),
             Cell(size(one.further_bytes) if one.saved_bytes else "not of the peak"),
             Cell(size(peak)),
-            Cell(one.price or next(iter(one.caveats), "none")),
+            Cell(one.price or "none", remark=" ".join(one.caveats) or None),
         )
         for one, peak in zip(advice.advice, islice(peaks, 1, None), strict=True)
     )
@@ -132,8 +132,8 @@ def _places(one: MemoryAdvice) -> str:
     return ", ".join(map(location_words, one.locations))
 
 
-def _reserve(one: MemoryAdvice) -> str:
-    return f"up to {size(one.reserved_bytes)} of the reserve" if one.reserved_bytes else "no memory"
+def _reserve(one: MemoryAdvice) -> Cell:
+    return Cell(size(one.reserved_bytes), remark="of the reserve, at most") if one.reserved_bytes else Cell("no memory")
 
 
 def _details(number: int, one: MemoryAdvice) -> Group:
@@ -143,5 +143,4 @@ def _details(number: int, one: MemoryAdvice) -> Group:
         blocks.append(Code(one.fix.change, comment))
     evidence = tuple(Fact(each.label, evidence_value(each)) for each in one.evidence)
     blocks += [Facts(evidence, FactsLook.EVIDENCE, comment)]
-    blocks += [Prose(caveat, Tone.QUIET, comment) for caveat in one.caveats]
     return Group(f"{number}. {one.fix.summary} ({one.rule.id})", tuple(blocks), detail=comment)

@@ -44,7 +44,7 @@ from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
 
-SUMMARY = Detail.SUMMARY
+EXTRA, SUMMARY = Detail.EXTRA, Detail.SUMMARY
 OPEN_LINES = 12
 WORTH_NAMING_SHARE = 0.1
 """Smaller classes are not in the headline."""
@@ -54,6 +54,9 @@ LEAST_LINE_SHARE = 0.05
 
 MOST_BYTES = 12_000
 """Of a comment, as for ten recordings; a longer one is not read."""
+
+DEFAULTS = {"max_split_size": -1, "pinned_num_register_threads": 1}
+"""Settings of the allocator that are not shown with these values."""
 
 MOST_DRAWN = 6
 """Snapshots with a chart and tables; the comparison and the JSON report have all."""
@@ -154,7 +157,8 @@ def _shown(report: Report) -> list[_Shown]:
 def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
     if largest is None:
         return
-    yield Prose(" · ".join(_identity(largest)), Tone.IDENTITY, SUMMARY)
+    if identity := " · ".join(_identity(largest)):
+        yield Prose(identity, Tone.IDENTITY, SUMMARY)
     yield from (Prose(note, Tone.NOTICE, SUMMARY) for note in _notes(report, largest))
     yield Figures(_figures(largest.device), SUMMARY)
     if advice := largest.snapshot.advice_on(largest.device.device):
@@ -181,7 +185,6 @@ def _largest_line(device: DeviceMemoryFigures) -> Iterator[Block]:
 
 
 def _identity(shown: _Shown) -> Iterator[str]:
-    yield f"{count(shown.snapshot.events)} allocator events"
     if len(shown.snapshot.devices) > 1:
         yield f"GPU {shown.device.device} of {len(shown.snapshot.devices)}"
     configured = (shown.snapshot.settings or {}).get("PYTORCH_CUDA_ALLOC_CONF")
@@ -343,11 +346,16 @@ def _others(shown: Sequence[_Shown], largest: _Shown | None) -> Iterator[Block]:
 
 def _about(report: Report) -> Iterator[Block]:
     facts = [Fact("Path", str(path)) for path in report.source.paths]
+    facts += [Fact("Allocator events", count(one.events)) for one in report.memory]
     settings = {key: value for one in report.memory for key, value in (one.settings or {}).items()}
-    facts += [Fact(key, str(value)) for key, value in settings.items() if value not in ("", False, None)]
+    facts += [
+        Fact(key, str(value)) for key, value in settings.items() if value not in ("", False, None, DEFAULTS.get(key))
+    ]
     notes = [row.note.message for row in report.health_notes]
-    kinds = {one.kind for each in report.memory for device in each.devices for one in device.classes}
+    devices = [device for one in report.memory for device in one.devices]
+    kinds = {one.kind for device in devices for one in device.classes}
+    kinds.update(kind for device in devices if device.over_time for kind in device.over_time.requested_bytes)
     terms = tuple(Fact(CLASS[kind], ABOUT[kind]) for kind in MemoryClass if kind in kinds)
-    blocks: list[Block] = [Prose(_HOW), Facts(terms, FactsLook.DEFINITIONS), Facts(tuple(facts))]
+    blocks: list[Block] = [Prose(_HOW, detail=EXTRA), Facts(terms, FactsLook.DEFINITIONS, EXTRA), Facts(tuple(facts))]
     blocks += [Prose(note, Tone.QUIET) for note in notes]
-    yield Fold("How these figures are made", tuple(blocks), None, "method", FoldLook.SECTION)
+    yield Fold("How these figures are made", tuple(blocks), None, "method", FoldLook.SECTION, EXTRA)
