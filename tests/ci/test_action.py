@@ -85,7 +85,7 @@ def test_a_recording_is_reported_commented_and_fails_on_its_condition(
     assert runner.outputs["report"] == {"folder": str(folder), "condition-met": "true"}
     written = {path.name for path in folder.iterdir()}
     assert written == {"report.html", "report.md", "report.json", "report.sarif"}
-    assert "::error file=train.py,line=126," in runner.done["Write the report"].stdout
+    assert "::error file=train.py,line=113," in runner.done["Write the report"].stdout
     assert (tmp_path / "runner" / "summary").read_text(encoding="utf-8") == (folder / "report.md").read_text() + "\n"
     (comment,) = repository.comments
     assert comment["body"] == "<!-- traceadvisor-comment: report -->\n" + (folder / "report.md").read_text()

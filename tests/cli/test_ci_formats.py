@@ -24,7 +24,7 @@ def test_annotations_follow_the_summary_and_write_no_file(tmp_path: Path) -> Non
     result = report("--format", "github", "-o", tmp_path / "out")
     assert result.exit_code == 0
     assert (
-        "\n::error file=train.py,line=126,title=DATA002 Batches are loaded in the training process::" in result.stdout
+        "\n::error file=train.py,line=113,title=DATA002 Batches are loaded in the training process::" in result.stdout
     )
     assert not (tmp_path / "out").exists()
     assert "step summary" not in result.stderr

@@ -24,11 +24,24 @@ _CHANGED = frozenset({"path", "paths", "command", "file", "change"})
 
 def figures(path: Path) -> Any:
     """All that the JSON report holds but the texts that a copy changes; of these, whether they are there."""
-    found = _without_changed(json.loads(render(load(path, processes=1))))
+    found = _without_source(_without_changed(json.loads(render(load(path, processes=1)))))
     for recording in found["recordings"]:
         if telemetry := recording.get("captured", {}).get("telemetry"):
             del telemetry["host"]
     return found
+
+
+_OF_SOURCE = frozenset({"edit", "source"})
+"""Keys of what comes from the script's source, which a copy does not have."""
+
+
+def _without_source(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_source(each) for each in value]
+    if isinstance(value, dict):
+        gone = _OF_SOURCE | ({"start", "end"} if "role" in value else set())
+        return {key: _without_source(each) for key, each in value.items() if key not in gone}
+    return value
 
 
 def _without_changed(value: Any) -> Any:

@@ -79,11 +79,13 @@ class MemoryHistory:
             self._guarded(self._record)
 
     def _record(self) -> None:
+        if not hasattr(torch._C, "_cuda_attach_out_of_memory_observer"):  # a torch without CUDA's allocator
+            return
         record = torch.cuda.memory._record_memory_history
         skips = {"skip_actions": ["snapshot"]} if "skip_actions" in inspect.signature(record).parameters else {}
         record("all", context="alloc", stacks="python", max_entries=self._entries, **skips)
         self._is_recording = True
-        torch._C._cuda_attach_out_of_memory_observer(self._observe)  # type: ignore[attr-defined]  # with CUDA only
+        torch._C._cuda_attach_out_of_memory_observer(self._observe)
 
     def _observe(self, device: int, asked: int, total: int, free: int) -> None:  # noqa: ARG002  # torch's signature
         """Torch is about to raise OutOfMemoryError, in the thread that allocates."""

@@ -169,7 +169,7 @@ def test_plain_python_belongs_to_the_function_that_runs(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("a", 0, 10)
     builder.python("train.py(3): main", 0, 100).python("<built-in function sleep>", 20, 80)
     found = stacks(origins_of(builder, tmp_path, Category.OTHER_HOST))
-    assert found == {"train.py:3 (main), in sleep": (60, 1), "train.py:3 (main)": (30, 1)}
+    assert found == {"train.py:3 (function main), in sleep": (60, 1), "train.py:3 (function main)": (30, 1)}
 
 
 def test_python_calls_alone_have_origins(tmp_path: Path) -> None:
@@ -195,7 +195,10 @@ def test_a_stack_has_the_users_outermost_and_innermost_frame_and_the_owner(tmp_p
     builder.op("aten::conv2d", 2, 18).launch(3, 5, kernel=(5, 100))
     found = origins_of(builder, tmp_path, Category.KERNEL)
     assert stacks(found) == {
-        "train.py:30 (step) > model.py:5 (forward), in torch/nn/modules/conv.py:440 (forward)": (95, 1)
+        "train.py:30 (function step) > model.py:5 (function forward), in torch/nn/modules/conv.py:440 (forward)": (
+            95,
+            1,
+        )
     }
 
 
@@ -204,7 +207,7 @@ def test_frames_around_the_training_loop_are_not_the_outermost(tmp_path: Path) -
     for number, start in enumerate((0, 100)):
         builder.step(number, start, start + 100).python("train.py(9): step", start + 1, start + 50)
         builder.op("a", start + 2, start + 9).launch(start + 3, start + 5, kernel=(start + 5, start + 100))
-    assert stacks(origins_of(builder, tmp_path, Category.KERNEL)) == {"train.py:9 (step)": (190, 2)}
+    assert stacks(origins_of(builder, tmp_path, Category.KERNEL)) == {"train.py:9 (function step)": (190, 2)}
 
 
 def test_a_function_in_c_is_named_without_its_address(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ def test_a_function_in_c_is_named_without_its_address(tmp_path: Path) -> None:
         builder.python(f"<built-in method poll of select.poll object at 0x7f{address}>", start, start + 40)
     builder.launch(92, 95, kernel=(95, 100))
     found = stacks(origins_of(builder, tmp_path, Category.IDLE_HOST))
-    assert found["train.py:9 (step), in select.poll.poll"] == (80, 1)
+    assert found["train.py:9 (function step), in select.poll.poll"] == (80, 1)
 
 
 def test_a_library_without_user_code_owns_its_time(tmp_path: Path) -> None:
@@ -230,7 +233,7 @@ def test_the_capture_tells_a_new_library_from_user_code(tmp_path: Path) -> None:
     trace = replace(builder.launch(90, 95, kernel=(95, 100)).trace(tmp_path), own_code=frozenset({"train.py"}))
     facts = Facts(trace, 0, "recording")
     found = stacks(facts.origins(facts.claim(Category.IDLE_HOST), 8))
-    assert found["train.py:3 (main), in newlib/images.py:7 (preprocess)"] == (80, 1)
+    assert found["train.py:3 (function main), in newlib/images.py:7 (preprocess)"] == (80, 1)
 
 
 def test_a_gap_is_between_two_lines_of_2021(tmp_path: Path) -> None:
@@ -286,7 +289,7 @@ def forward_and_backward(generation: Generation = Generation.CURRENT) -> TraceBu
 def test_the_backward_pass_has_the_stack_of_the_forward_pass(generation: Generation, tmp_path: Path) -> None:
     origins = origins_of(forward_and_backward(generation), tmp_path, Category.KERNEL)
     assert operators(origins) == {"aten::convolution_backward": (60, 1), "aten::conv2d": (35, 1)}
-    line = "model.py:5 (forward)" if generation is Generation.CURRENT else "model.py:5"
+    line = "model.py:5 (function forward)" if generation is Generation.CURRENT else "model.py:5"
     owner = "in torch/nn/modules/conv.py:440 (forward)"
     assert stacks(origins) == {f"backward of {line}, {owner}": (60, 1), f"{line}, {owner}": (35, 1)}
 
@@ -299,7 +302,7 @@ def test_the_backward_pass_belongs_to_the_module_of_the_forward_pass(tmp_path: P
 def test_python_that_the_backward_pass_runs_owns_its_time(tmp_path: Path) -> None:
     builder = forward_and_backward()
     builder.python("model.py(50): recompute", 33, 44, thread=AUTOGRAD)
-    assert "model.py:50 (recompute)" in stacks(origins_of(builder, tmp_path, Category.KERNEL))
+    assert "model.py:50 (function recompute)" in stacks(origins_of(builder, tmp_path, Category.KERNEL))
 
 
 def test_a_backward_thread_without_a_stack_has_that_of_the_waiting_thread(tmp_path: Path) -> None:
@@ -308,7 +311,7 @@ def test_a_backward_thread_without_a_stack_has_that_of_the_waiting_thread(tmp_pa
     builder.op("autograd::engine::evaluate_function: AccumulateGrad", 10, 30, thread=AUTOGRAD)
     builder.launch(11, 13, kernel=(13, 100), thread=AUTOGRAD)
     found = stacks(origins_of(builder, tmp_path, Category.KERNEL))
-    assert found == {"train.py:9 (step), in torch/_tensor.py:600 (backward)": (87, 1)}
+    assert found == {"train.py:9 (function step), in torch/_tensor.py:600 (backward)": (87, 1)}
 
 
 def test_instances_of_a_module_are_one_row(tmp_path: Path) -> None:

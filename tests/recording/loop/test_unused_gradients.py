@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import count
 
@@ -52,7 +53,9 @@ class _Loop:
 
 
 @pytest.fixture
-def loop() -> _Loop:
+def loop(monkeypatch: pytest.MonkeyPatch) -> _Loop:
+    if dynamo := sys.modules.get("torch._dynamo.utils"):  # another test compiled code in this process
+        monkeypatch.setitem(dynamo.counters, "stats", {})
     return _Loop()
 
 
