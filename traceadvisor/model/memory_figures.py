@@ -116,16 +116,20 @@ class LineBytes:
 
 @frozen
 class LargeBlock:
-    """One allocation at the peak."""
+    """Allocations at the peak of one size, class and place."""
 
     requested_bytes: int
+    """Of each."""
+
     kind: MemoryClass
     place: MemoryPlace | None
     allocated_ns: int | None
-    """None if it was there before the recording, or times were not recorded."""
+    """Of the first; None if it was there before the recording, or times were not recorded."""
 
     freed_ns: int | None
-    """None if it is in use at the end, or times were not recorded."""
+    """Of the last; None if it is in use at the end, or times were not recorded."""
+
+    allocations: int = 1
 
 
 @frozen(eq=False)

@@ -137,14 +137,23 @@ def _largest(
     snapshot: MemorySnapshot, history: MemoryHistory, found: Classes, stacks: CallStacks, alive: Int64
 ) -> Iterator[LargeBlock]:
     rows = history.allocations
-    for row in alive[np.argsort(-rows.size_bytes[alive], kind="stable")][:MOST_BLOCKS].tolist():
-        start, end = int(rows.start[row]), int(rows.end[row])
+    alike: dict[tuple[int, _Key], list[int]] = {}
+    for row in alive[np.argsort(-rows.size_bytes[alive], kind="stable")].tolist():
+        key = int(rows.size_bytes[row]), _key(stacks.places[rows.stack[row]], int(found.kind[row]))
+        if key not in alike and len(alike) == MOST_BLOCKS:
+            if key[0] < min(size for size, _ in alike):
+                break
+            continue
+        alike.setdefault(key, []).append(row)
+    for (size, (*_, kind)), members in alike.items():
+        start, end = int(rows.start[members].min()), int(rows.end[members].max())
         yield LargeBlock(
-            int(rows.size_bytes[row]),
-            KINDS[found.kind[row]],
-            stacks.places[rows.stack[row]],
+            size,
+            KINDS[kind],
+            stacks.places[rows.stack[members[0]]],
             _time(history, start) if start and snapshot.has_times else None,
             _time(history, end) if end < history.instants and snapshot.has_times else None,
+            len(members),
         )
 
 

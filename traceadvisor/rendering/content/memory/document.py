@@ -289,17 +289,26 @@ def _lines(device: DeviceMemoryFigures) -> Table:
 
 
 def _blocks(shown: _Shown) -> Table:
+    def when(time_ns: int | None, otherwise: str) -> Cell:
+        if time_ns is None:
+            return Cell(otherwise if shown.snapshot.has_times else NOT_MEASURED)
+        return Cell(duration(time_ns))
+
     rows = tuple(
         (
             place_cell(one.place),
             Cell(CLASS[one.kind]),
-            Cell(size(one.requested_bytes)),
-            Cell(NOT_MEASURED if one.allocated_ns is None else duration(one.allocated_ns)),
-            Cell(NOT_MEASURED if one.freed_ns is None else duration(one.freed_ns)),
+            Cell(
+                f"{count(one.allocations)} x {size(one.requested_bytes)}"
+                if one.allocations > 1
+                else size(one.requested_bytes)
+            ),
+            when(one.allocated_ns, "before the recording"),
+            when(one.freed_ns, "in use at the end"),
         )
         for one in shown.device.blocks
     )
-    columns = titled("Line", "Class", "Requested", "Allocated at", "Freed at", words=("Class",))
+    columns = titled("Line", "Class", "Requested", "First allocated", "Last freed", words=("Class",))
     return Table("Largest blocks at the peak", columns, rows, layout=Layout.STACKED)
 
 
