@@ -86,6 +86,12 @@ def test_each_figure_of_a_fix_has_its_label_on_a_narrow_screen(shared_traces: Pa
     assert '<td class="n" data-label="Peak then">9.3 GiB</td>' in shown
 
 
+def test_a_page_says_why_a_check_was_skipped(shared_traces: Path) -> None:
+    shown = page(_real(shared_traces, "lm-train-context-512"))
+    assert "Could not check growing references (MEM018): " in shown
+    assert "Checked without a finding: half precision activations (MEM011), " in shown
+
+
 def test_a_page_says_why_16_bits_gain_nothing(shared_traces: Path) -> None:
     shown = page(_real(shared_traces, "lm-forward-float32"))
     assert "Activations would take 3,761 MiB less, and copies of the weights 3,811 MiB more." in shown

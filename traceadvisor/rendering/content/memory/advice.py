@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from operator import sub
 
-from traceadvisor.model.findings import Clear
+from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice, MemoryCheck
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory, SnapshotFigures
 from traceadvisor.rendering.document.blocks import Block, Code, Fact, Facts, FactsLook, Group, Items, Prose, Tone
@@ -74,11 +74,12 @@ def advice_blocks(advice: DeviceAdvice) -> Iterator[Block]:
         yield Items(tuple(f"{one.rule.id} {one.rule.title}: no. {_remark(one.outcome)}" for one in clear))
     if rest := [one for one in advice.checks if one not in clear]:
         passed = ", ".join(_check(one) for one in rest if isinstance(one.outcome, Clear))
-        failed = ", ".join(_check(one) for one in rest if not isinstance(one.outcome, Clear))
         if passed:
             yield Prose(f"Checked without a finding: {passed}.", Tone.QUIET)
-        if failed:
-            yield Prose(f"Could not be checked: {failed}.", Tone.QUIET)
+        for one in rest:
+            if not isinstance(one.outcome, Clear):
+                why = one.outcome.reason if isinstance(one.outcome, Skipped) else one.outcome.error
+                yield Prose(f"Could not check {_check(one)}: {why}", Tone.QUIET)
 
 
 def _check(check: MemoryCheck) -> str:
