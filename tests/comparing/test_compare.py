@@ -16,8 +16,9 @@ from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind, Measure, StepChange
+from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.model.run import LoaderSettings, RunSettings, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.results.comparison_json import render
 
@@ -118,7 +119,13 @@ def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
 def test_settings_that_differ_are_listed_and_unknown_ones_are_not() -> None:
     known = RunSettings(LoaderSettings(worker_count=4), torch_version="2.13.0", environment={"OMP_NUM_THREADS": "1"})
     more = replace(
-        known, loader=LoaderSettings(worker_count=0), autocast_dtype="bfloat16", environment={}, gc_share=0.2
+        known,
+        loader=LoaderSettings(worker_count=0),
+        autocast_dtype="bfloat16",
+        environment={},
+        gc_share=0.2,
+        constructed=(Constructed(Role.LOADER, "DataLoader", Location("train.py", 62)),),
+        unused_gradients=UnusedGradients(0.1, 2, 6, is_cleared=False),
     )
     base, head = (report(recording(settings=settings)) for settings in (known, more))
     (run,) = compare([base], [head]).runs

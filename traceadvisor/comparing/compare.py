@@ -160,8 +160,8 @@ _MACHINE = {
     "cpu_count": "CPUs",
     "cpu_quota": "Cores available to the process",
 }
-_NO_SETTINGS = frozenset({"gc_share", "gc_longest_ns", "own_profiler_share", "own_code", "ranks_on_host"})
-"""Settings that are measured or compared elsewhere."""
+_NO_SETTINGS = frozenset({"gc_share", "gc_longest_ns", "own_profiler_share", "ranks_on_host"})
+"""Numbers that are measured or compared elsewhere."""
 
 _NOT_SET = "not set"
 
@@ -256,7 +256,7 @@ def _of_settings(settings: RunSettings) -> Iterator[_Named]:
             yield from ((DifferenceKind.SETTING, name, text) for name, text in settings.environment.items())
         elif item.name == "loader":
             yield from _of_loader(settings.loader)
-        elif item.name not in _NO_SETTINGS:
+        elif item.name not in _NO_SETTINGS and isinstance(value, str | int | float | None):  # nothing else is a setting
             yield DifferenceKind.SETTING, item.name, value
 
 
