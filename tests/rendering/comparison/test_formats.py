@@ -121,8 +121,10 @@ def test_the_page_draws_the_undisturbed_steps_of_both_sides() -> None:
 def test_a_change_that_is_not_shown_ends_with_commands_that_settle_it() -> None:
     shown = [line.text.strip() for line in lines(comparison_document(compare(captures(100), captures(112))))]
     at = shown.index("To settle it:")
-    assert shown[at + 2 : at + 5] == [
+    assert shown[at + 2 : at + 7] == [
+        "# with the code of BASE:",
         "for i in 2 3; do traceadvisor capture -o runs/train-$i -- train.py; done",
+        "# with the code of HEAD:",
         "for i in 2 3; do traceadvisor capture -o runs/train-$i -- train.py; done",
         "traceadvisor compare --base runs/train --base runs/train-2 --base runs/train-3 "
         "runs/train runs/train-2 runs/train-3",

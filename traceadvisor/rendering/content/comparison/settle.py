@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from traceadvisor.model.comparison import ComparedRun, Comparison, DifferenceKind
+from traceadvisor.model.comparison import ComparedRun, Comparison
 from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import VerdictCertainty
 from traceadvisor.text.shell import pasted
@@ -23,19 +23,21 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     if change is None or change.certainty is not VerdictCertainty.NOT_SHOWN or goal > MOST:
         return None
     paths = (comparison.base_paths, comparison.head_paths)
-    captures = [_capture(*one) for one in zip(paths, (run.ranks[0].base, run.ranks[0].head), strict=True)]
+    sides = (run.ranks[0].base, run.ranks[0].head)
+    captures = [_capture(*one) for one in zip(paths, sides, strict=True)]
     if len(comparison.runs) > 1 or None in captures or (change.is_settled and change.captures_needed is None):
         return None
     counts = (change.base_captures, change.head_captures)
     loops = [_loop(count + 1, goal, capture or "") for count, capture in zip(counts, captures, strict=True)]
-    if any(one.kind is DifferenceKind.CODE for one in run.differences):
-        loops = [f"{loop}  # with the code of {side}" for loop, side in zip(loops, ("BASE", "HEAD"), strict=True)]
-    sides = [
+    if len({one.captured.command for one in sides if one.captured}) == 1:  # so it is the code that differs
+        whose = zip(loops, ("BASE", "HEAD"), strict=True)
+        loops = [f"# with the code of {side}:\n{loop}" if loop else "" for loop, side in whose]
+    named = [
         [*map(_quoted, listed), *(_quoted(listed[0], f"-{number}") for number in range(count + 1, goal + 1))]
         for listed, count in zip(paths, counts, strict=True)
     ]
-    base = " ".join(f"--base {path}" for path in sides[0])
-    return "\n".join((*filter(None, loops), f"traceadvisor compare {base} {' '.join(sides[1])}"))
+    base = " ".join(f"--base {path}" for path in named[0])
+    return "\n".join((*filter(None, loops), f"traceadvisor compare {base} {' '.join(named[1])}"))
 
 
 def _capture(paths: tuple[Path, ...], recording: Recording) -> str | None:
