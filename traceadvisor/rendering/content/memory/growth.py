@@ -46,4 +46,6 @@ def growth_blocks(growth: MemoryGrowth) -> Iterator[Block]:
 def _factor(one: MemoryForecast, *, is_law: bool) -> str:
     if one.factor < NOTHING:
         return "does not fit"
-    return f"{one.factor:.2f} ({one.low_factor:.2f} to {one.high_factor:.2f})" if is_law else f"about {one.factor:.1f}"
+    if is_law:
+        return f"{one.factor:.2f} ({one.low_factor:.2f} to {one.high_factor:.2f})"
+    return f"about {one.factor:.{int(one.factor < 10)}f}"
