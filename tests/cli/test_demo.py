@@ -151,7 +151,7 @@ def test_decoding_restores_the_encoded_image() -> None:
 def test_the_report_of_a_run_too_short_for_a_window_says_so(tmp_path: Path) -> None:
     ended = _run("--steps", "5", cwd=tmp_path)
     assert "recorded 0 of 5 steps" in ended.stderr
-    assert "Nothing was recorded" in ended.stdout
+    assert "No complete training step was recorded" in ended.stdout
 
 
 def test_a_folder_that_cannot_be_made_is_wrong_usage(tmp_path: Path) -> None:
