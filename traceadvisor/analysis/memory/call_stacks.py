@@ -41,7 +41,7 @@ class Phase(IntEnum):
 
 _WORKSPACE = re.compile(
     r"getCurrentCUDABlasHandle|getNewWorkspace|CUDABlasLtWorkspace|\bWorkspace::|raw_cudnn_\w+|run_(?:single_)?conv"
-    r"|run_fused_conv|cusolverDn|miopen\w*[wW]orkspace|hipblas\w*Workspace"
+    r"|run_fused_conv|cusolverDn|miopen\w{0,60}[wW]orkspace|hipblas\w{0,60}Workspace"
 )
 _COMMUNICATION = re.compile(r"\bc10d::|ProcessGroup|\bnccl\w*[A-Z(]")
 _ENGINE = "torch::autograd::Engine::"
