@@ -141,7 +141,7 @@ class _Call:
         end = max(self._range(one)[1] for one in arguments)
         start = max(self._range(one)[0] for one in arguments)
         indent = self.source[self.source.rfind("\n", 0, start) + 1 : start]
-        rest = re.match(r"(,?)([^\n]*)(\n\s*\))?", self.source[end:])
+        rest = re.match(r"(,?)([^\n]*)(\n[ \t]*\))?", self.source[end:])
         if "\n" in self.source[:start] and not indent.strip() and rest and rest[3]:
             lines = "".join(f"\n{indent}{one}," for one in added)
             return end, end + rest.end(2), f",{rest[2]}{lines}"

@@ -15,9 +15,11 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, 
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
 
-_PRODUCT = re.compile(r"bmm|mm|addmm|einsum|linear|matmul|baddbmm|\w*conv\w*|\w*scaled_dot_product\w*")
+_PRODUCT = re.compile(
+    r"bmm|mm|addmm|einsum|linear|matmul|baddbmm|\w{0,40}conv\w{0,40}|\w{0,40}scaled_dot_product\w{0,40}"
+)
 _FULL = re.compile(
-    r"pow\w*|exp\w*|log\w*|\w*softmax\w*|\w*norm\w*|rsqrt|mean\w*|sum\w*|add\w*|\w*loss\w*|cumsum|var\w*"
+    r"pow\w*|exp\w*|log\w*|\w{0,40}softmax\w{0,40}|\w{0,40}norm\w{0,40}|rsqrt|mean\w*|sum\w*|add\w*|\w{0,40}loss\w{0,40}|cumsum|var\w*"
 )
 """Operators that autocast runs in 32 bits, and additions, whose other operand is the stream of residuals."""
 
