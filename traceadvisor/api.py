@@ -28,7 +28,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings
+from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings, newest_of_workers
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
@@ -142,6 +142,11 @@ def newest_capture(folder: Path = RUNS) -> tuple[Path, int]:
             "`traceadvisor capture train.py`, or give a trace file, a capture folder or a TensorBoard log directory."
         )
     return captures[0], len(captures)
+
+
+def newest_recordings(folder: Path) -> list[Path]:
+    """The newest recording of each worker of a log folder; raises OSError if the folder cannot be read."""
+    return newest_of_workers(folder)
 
 
 def newest_capture_of(command: Sequence[str], folder: Path = RUNS) -> Path | None:

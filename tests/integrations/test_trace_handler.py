@@ -12,7 +12,8 @@ import traceadvisor
 from tests.build import TraceBuilder
 from tests.children import run
 from tests.waiting import wait_until
-from traceadvisor.integrations.report_beside import main, newest
+from traceadvisor.api import newest_recordings
+from traceadvisor.integrations.report_beside import main
 
 TRAINING = """
 import sys, torch, traceadvisor
@@ -61,7 +62,11 @@ def test_the_newest_recording_of_each_worker_is_reported(tmp_path: Path) -> None
     for name in ("a.1.20.pt.trace.json", "a.1.9.pt.trace.json.gz", "b.7.pt.trace.json", "b.x.pt.trace.json", "c.json"):
         (tmp_path / name).touch()
 
-    assert sorted(path.name for path in newest(tmp_path)) == ["a.1.20.pt.trace.json", "b.7.pt.trace.json"]
+    assert sorted(path.name for path in newest_recordings(tmp_path)) == [
+        "a.1.20.pt.trace.json",
+        "b.7.pt.trace.json",
+        "b.x.pt.trace.json",  # another worker, without a time
+    ]
 
 
 @pytest.fixture

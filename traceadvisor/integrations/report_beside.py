@@ -15,7 +15,6 @@ from traceadvisor.text.cleaning import clean
 
 FOLDER = "traceadvisor"
 FORMATS = ("html", "json")
-PATTERNS = ("*.pt.trace.json", "*.pt.trace.json.gz")
 
 
 def main() -> None:
@@ -38,25 +37,12 @@ def write(logs: Path, folder: Path) -> None:
     """Write the report, or the reason why there is none."""
     log = folder / "report.log"
     try:
-        api.report(*newest(logs), out=folder, formats=FORMATS)
+        api.report(*api.newest_recordings(logs), out=folder, formats=FORMATS)
         log.unlink(missing_ok=True)
     except TraceAdvisorError as error:
         log.write_text(f"{clean(str(error))}\n", encoding="utf-8")
     except Exception:  # noqa: BLE001  # nobody else would see it
         log.write_text(clean(traceback.format_exc()), encoding="utf-8")
-
-
-def newest(logs: Path) -> list[Path]:
-    """The newest recording of each worker; names are ``<worker>.<time>.pt.trace.json``."""
-    workers: dict[str, Path] = {}
-    for path in sorted((path for pattern in PATTERNS for path in logs.glob(pattern)), key=_time):
-        workers[path.name.removesuffix(".gz").removesuffix(".pt.trace.json").rpartition(".")[0]] = path
-    return list(workers.values())
-
-
-def _time(path: Path) -> int:
-    digits = path.name.removesuffix(".gz").removesuffix(".pt.trace.json").rpartition(".")[2]
-    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 20 else 0
 
 
 @contextmanager

@@ -60,6 +60,13 @@ def captures_in(folder: Path) -> list[Path]:
     return sorted(captures, key=lambda path: (started_ns(path), path.name), reverse=True)
 
 
+def newest_of_workers(folder: Path) -> list[Path]:
+    """The newest recording of each worker directly in a folder, by the names of the files; sorted by worker."""
+    found = [_origin(path, run="") for path in folder.iterdir() if _TRACE_NAME.match(path.name)]
+    in_time = sorted(found, key=lambda one: (one.worker, len(one.span), one.span))
+    return list({one.worker: one.path for one in in_time}.values())
+
+
 def capture_of(command: Sequence[str], folder: Path) -> Path | None:
     """The newest capture of a script with the same arguments, directly in a folder; None without one."""
 
