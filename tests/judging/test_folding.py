@@ -177,6 +177,16 @@ def test_an_upper_limit_ranks_below_a_simulated_saving_with_the_same_maximum() -
     assert _names(_order(_limit("limit", 40.1), wide, joint=Written(w=5))) == ["limit", "wide"]
 
 
+@pytest.mark.parametrize(("percent", "first"), [(40, "known"), (40.1, "limit")])
+def test_of_the_same_time_a_known_saving_that_may_be_as_large_as_an_upper_limit_is_the_better_one(
+    percent: float, first: str
+) -> None:
+    known = _found("known", Estimate(30, 60, 400, Method.MODEL), (0, 500))
+    (row,) = _order(_limit("limit", percent, (0, 500)), known).rows
+    assert row.finding.rule.id == first
+    assert {row.finding.rule.id, *(one.rule.id for one in row.folded)} == {"known", "limit"}
+
+
 @pytest.mark.parametrize(("settings", "first"), [({"amp": "float16"}, "a"), ({"tf32": True}, "a"), ({}, "limit")])
 def test_another_number_type_comes_before_a_certain_saving_only_if_simulated(
     settings: dict[str, SettingValue], first: str

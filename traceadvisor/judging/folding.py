@@ -152,11 +152,17 @@ def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str
 
 
 def _one_per_time(rows: list[_Row]) -> list[_Row]:
-    """Fold each finding into one with a better saving about the same time."""
+    """Fold each finding into one with a better saving about the same time.
+
+    The middle of an upper limit is no prediction: a known saving that may be as large is the better one.
+    """
     kept: list[_Row] = []
     for row in sorted(rows, key=lambda row: (-row.further.expected_ns, *doubt_and_effort(row.finding))):
         better = next((one for one in kept if _same_time(one.finding, row.finding)), None)
-        if better and row.finding.saving.high_ns:
+        if better and better.is_limit and not row.is_limit and row.further.high_ns >= better.further.high_ns:
+            row.fold(better, FoldedBecause.SAME_TIME)
+            kept[kept.index(better)] = row
+        elif better and row.finding.saving.high_ns:
             better.fold(row, FoldedBecause.SAME_TIME)
         else:
             kept.append(row)
