@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import Done, added, run
+from tests.shared import CHECKOUT
 from traceadvisor.experiments.journal import Journal, Note, read
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.text.cleaning import clean, withholding
@@ -185,7 +186,10 @@ def test_capture_report_and_try_keep_secrets_to_themselves(home: Path) -> None:
     assert reported.returncode == 0, reported.stderr
     assert _leaks(work / "report", ()) == []
     assert MARK not in reported.stdout + reported.stderr
-    proposal = json.loads((work / "report" / "report.json").read_text())
+    sample = CHECKOUT / "sample_traces" / "loader-bound"
+    assert _run(home, "report", str(sample), "-o", "proposal", "--format", "json").returncode == 0
+    proposal = json.loads((work / "proposal" / "report.json").read_text())
+    assert proposal["findings"]
     for row in proposal["findings"]:
         finding = row["finding"]
         finding["fix"]["change"] = f"DataLoader(..., num_workers=1)  # {TOKEN} in {home}"

@@ -163,6 +163,8 @@ class Window:
         self._last_stretch: int | None = None
         """Training steps between the two before; None before the first."""
         self._just_saved = False
+        self._full_for = 0
+        """Steps from the latest preparation on for which the loader's queue is fuller than usual."""
         self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
         """Duration and time in the loader of recent steps."""
         self.plan: Plan | None = None
@@ -368,10 +370,10 @@ class Window:
         assert self.plan  # noqa: S101  # _may_advance checks it
         match self._phase:
             case _Phase.WAITING:
-                drain = self._drain_after(self._recorder.prepare())
-                self._enter(_Phase.WARMUP, max(self.plan.warmup, drain))
+                self._full_for = self._drain_after(self._recorder.prepare())
+                self._enter(_Phase.WARMUP, self.plan.warmup)
             case _Phase.WARMUP:
-                drain = self._drain_after(self._recorder.start())
+                drain = max(self._drain_after(self._recorder.start()), self._full_for - self._length)
                 self._recorded = self._untrained = 0
                 self._enter(_Phase.SETTLING, 1 + drain)
             case _Phase.SETTLING:

@@ -12,7 +12,7 @@ from torch import nn
 
 BATCHES = 20
 VARIANT = sys.argv[1]
-EPOCHS = 3 if VARIANT == "accumulating" else 2
+EPOCHS = 2 if VARIANT == "plain" else 3
 
 
 class Clock(Callback):

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
-BATCHES, EPOCHS = 20, 2
+BATCHES, EPOCHS = 20, 3
 
 
 def main() -> None:
