@@ -596,12 +596,15 @@ class IdleCauses:
         self.allocating = by_thread(e for e in recording.runtime if bare(e.name).startswith(ALLOCATING))
         self.profiler = Flat(profiler_events(recording))
         self.blocked = Flat(blocking_events(recording))
+        self.partners: dict[str, Flat] = {}
 
     def of_gap(self, dry: int, end: int, following: Event | None) -> Iterator[tuple[int, int, str]]:
         launch = self.launches.get(following.correlation) if following else None
         thread = launch.thread if launch else self.training_thread
         active, allocating = self.active.get(thread, Flat([])), self.allocating.get(thread, Flat([]))
-        partners = Flat(self.of_partners(thread))
+        if thread not in self.partners:
+            self.partners[thread] = Flat(self.of_partners(thread))
+        partners = self.partners[thread]
         busy = "idle_sync" if dry in self.blocked else "idle_launch"
         own = (("idle_profiler", self.profiler), ("idle_allocator", allocating), (busy, active))
 
@@ -638,15 +641,15 @@ class IdleCauses:
 def backward_passes(recording: Recording) -> Iterator[Event]:
     """Backward passes on other threads, in parts that each end with a node."""
     training = recording.training_thread
-    begun = [
+    begun = sorted(
         e.start for e in (*recording.operators, *recording.runtime, *recording.annotations) if e.thread == training
-    ]
+    )
     last = None
     for node in sorted((e for e in recording.operators if e.name.startswith(BACKWARD)), key=lambda e: e.start):
         if node.thread == training or node.end <= max(node.start, last or 0):
             continue
         start = node.start if last is None else max(node.start, last)
-        goes_on = last is not None and not any(last <= instant < start for instant in begun)
+        goes_on = last is not None and bisect_left(begun, last) == bisect_left(begun, start)
         yield Event("", "", node.thread, last if goes_on and last is not None else start, node.end, None)
         last = node.end
 
