@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceadvisor.analysis.communication.rank_health import rank_notes
+from traceadvisor.analysis.communication.rank_health import rank_notes, recorded
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.frozen import frozen
@@ -204,13 +204,15 @@ def load(
     memory = tuple(one for one in snapshots if isinstance(one, SnapshotFigures))
     unread = [one for one in snapshots if isinstance(one, InputError)]
     failures = [*(outcome for outcome in outcomes if isinstance(outcome, Exception)), *unread]
-    if not judged and not memory:
-        raise failures[0]
     judgements = [judgement for file in judged for judgement in file.judgements]
+    if not judgements and not memory:
+        raise failures[0]
+    ranks = [rank for file in judged for rank in file.ranks]
     failed = (*map(_unreadable, (*found.refused, *unread)), *_notes(files, outcomes), *found.notes)
-    compared = rank_notes(judgement.recording for judgement in judgements)
+    compared = rank_notes((*(recorded(judgement.recording) for judgement in judgements), *(one.file for one in ranks)))
     health = _health(judged, (*catalogue.notes, *failed, *compared))
-    result = replace(assess(judgements, found.source, health, chosen, catalogue.used(settings)), memory=memory)
+    assessed = assess(judgements, found.source, health, chosen, catalogue.used(settings), ranks)
+    result = replace(assessed, memory=memory)
     return with_experiments(result, [Path(path) for path in paths])
 
 

@@ -48,14 +48,20 @@ class Greedy(Rule):
         return facts.finding(claims=claims, fix=fix, effort=Effort.LINE, evidence=())
 
 
-def _rank(
-    number: int, arrivals: list[int], *, world_size: int = 2, elements: int = 1 << 20, group_size: int = 2
+def rank_builder(  # all that ranks differ in
+    number: int,
+    arrivals: list[int],
+    *,
+    world_size: int = 2,
+    elements: int = 1 << 20,
+    group_size: int = 2,
+    first_step: int = 0,
 ) -> TraceBuilder:
     """Steps of 100 us, each with a kernel until the rank arrives at an all-reduce that ends at 90 on every rank."""
     builder = TraceBuilder().distributed(number, world_size).base_time(WALL_NS)
     for step, arrival in enumerate(arrivals):
         at = 100 * step
-        builder.step(step, at, at + 99).launch(at, at + 1, kernel=(at + 1, at + arrival))
+        builder.step(first_step + step, at, at + 99).launch(at, at + 1, kernel=(at + 1, at + arrival))
         builder.launch(at + 3, at + 4, kernel=(at + 90, at + 98))
         args = {"Collective name": "allreduce", "Group size": group_size}
         builder.collective(
@@ -99,26 +105,26 @@ def _claimed_waits(folder: Path) -> list[str]:
 
 
 def test_one_rank_alone_does_not_show_what_is_waiting(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [40] * 4))
+    report = _report(tmp_path, rank_builder(0, [40] * 4))
     assert _exposed_us(report, 0) == 50
     found = [row.finding for row in report.findings]
     assert any("only the recordings of all ranks together show it" in caveat for one in found for caveat in one.caveats)
 
 
 def test_communication_of_a_rank_that_waits_is_only_its_transfer(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [40] * 4), _rank(1, [70] * 4))
+    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [70] * 4))
     assert (_exposed_us(report, 0), _exposed_us(report, 1)) == (20, 20)
     found = [row.finding for row in report.findings]
     assert not any("together show it" in caveat for one in found for caveat in one.caveats)
 
 
 def test_waiting_is_no_communication_to_shorten(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [40] * 4), _rank(1, [89] * 4))
+    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [89] * 4))
     assert [row.finding.rule.id for row in report.findings if row.finding.rule.id.startswith("DIST")] == ["DIST005"]
 
 
 def test_bandwidth_follows_from_the_transfer(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [40] * 4), _rank(1, [80] * 4))
+    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [80] * 4))
     assert [one.communication[0].algorithm_bytes_per_s for one in report.recordings] == pytest.approx(
         [4 * 2**20 / 10e-6] * 2
     )
@@ -126,7 +132,7 @@ def test_bandwidth_follows_from_the_transfer(tmp_path: Path) -> None:
 
 def test_ranks_of_other_groups_are_not_waited_for(tmp_path: Path) -> None:
     """Four ranks reduce in pairs: which pair a rank is in is not recorded."""
-    ranks = [_rank(number, [40 + 10 * number] * 4, world_size=4, group_size=2) for number in range(4)]
+    ranks = [rank_builder(number, [40 + 10 * number] * 4, world_size=4, group_size=2) for number in range(4)]
     assert _exposed_us(_report(tmp_path, *ranks), 0) == 50
 
 
@@ -148,7 +154,7 @@ def test_a_transfer_beside_a_wait_is_no_wait() -> None:
 
 
 def test_no_rule_can_claim_waits(tmp_path: Path) -> None:
-    facts = facts_of(_rank(0, [40] * 4), tmp_path)
+    facts = facts_of(rank_builder(0, [40] * 4), tmp_path)
     all_ns = facts.partition[Category.COMMUNICATION].total_ns
     waiting = SpanSet.of(*((100 * US * step + 40 * US, 100 * US * step + 70 * US) for step in range(4)))
     known = Facts(facts.trace, 0, "recording", rank_waits=waiting)
@@ -163,7 +169,7 @@ def test_no_finding_on_ranks_by_chance_claims_waits(seed: int, tmp_path: Path) -
     chance = random.Random(seed)
     for number in range(chance.randint(2, 4)):
         arrivals = [chance.randint(10, 89) for _ in range(4)]
-        _rank(number, arrivals).write(tmp_path / f"host_{number}.1700000000000.pt.trace.json")
+        rank_builder(number, arrivals).write(tmp_path / f"host_{number}.1700000000000.pt.trace.json")
     assert _claimed_waits(tmp_path) == []
 
 
@@ -171,7 +177,7 @@ def test_no_finding_on_ranks_by_chance_claims_waits(seed: int, tmp_path: Path) -
 def test_no_finding_on_damaged_ranks_claims_waits(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     for number in range(3):
-        text = bytearray(_rank(number, [chance.randint(10, 89) for _ in range(5)]).text())
+        text = bytearray(rank_builder(number, [chance.randint(10, 89) for _ in range(5)]).text())
         if chance.random() < 0.5:
             del text[chance.randrange(len(text)) :]
         for _ in range(chance.randint(0, 20)):
@@ -226,7 +232,7 @@ def test_a_late_rank_among_a_part_of_the_ranks_may_not_be_the_latest(
     is_said: bool,  # noqa: FBT001
 ) -> None:
     for number, arrivals in enumerate(([20] * 6, [70] * 6)):
-        builder = _rank(number, arrivals, world_size=world_size, group_size=world_size)
+        builder = rank_builder(number, arrivals, world_size=world_size, group_size=world_size)
         builder.write(tmp_path / f"w{number}.{number}.pt.trace.json")
     (found,) = [row.finding for row in load(tmp_path, processes=1).findings if row.finding.rule.id == "DIST005"]
     assert any(f"Only 2 of {world_size} ranks" in text for text in found.caveats) == is_said

@@ -11,7 +11,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import rule_texts, trace_rules
 from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
-from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
+from traceadvisor.judging.ranks import RankRecording, compare, jobs, rank_recording, side_by_side
 from traceadvisor.judging.recording import Description
 from traceadvisor.judging.rows import in_rows
 from traceadvisor.judging.run_rule import Judged, lawful_outcome
@@ -79,12 +79,13 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     return Judgement(recording, facts.notes, outcomes, findings, silenced, rank)
 
 
-def assess(
+def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
     judgements: Sequence[Judgement],
     source: Source,
     health: Health,
     catalogue: Iterable[Rule] | None = None,
     settings: UsedSettings = _NOTHING_SET,
+    ranks: Iterable[RankRecording] = (),
 ) -> Report:
     """The report on some recordings, with all findings in one ranking and one row per rule.
 
@@ -94,9 +95,11 @@ def assess(
         health: event counts of all files, and notes on the whole input.
         catalogue: the rules that were run; all of them by default.
         settings: the settings of the user.
+        ranks: figures of ranks that were not judged.
     """
     rules = trace_rules(catalogue)
-    compared = compare((one.rank for one in judgements if one.rank), rules)
+    known = [*(one.rank for one in judgements if one.rank), *ranks]
+    compared = compare(known, rules, {one.recording.id for one in judgements})
     outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
     recordings = {one.recording.id: one.recording for one in judgements}
     in_comparison = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
@@ -129,6 +132,7 @@ def assess(
         settings=settings,
         rules=rule_texts(rules, found),
         silenced=tuple(one for judged in judgements for one in judged.silenced),
+        jobs=tuple(jobs(known)),
     )
 
 

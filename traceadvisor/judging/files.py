@@ -7,6 +7,7 @@ large file has two processes. So a report needs memory only for the traces that 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.engine import Judgement, judge
-from traceadvisor.judging.ranks import waits
+from traceadvisor.judging.ranks import MOST_IN_FULL, RankRecording, in_full, rank_recording, waits
 from traceadvisor.judging.recording import get_ready
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Found
@@ -60,6 +61,9 @@ class NamedFile:
     id: str
     """Id of its recording; the prefix of the ids if it contains several devices."""
 
+    is_of_many: bool = False
+    """Whether only the figures of its rank are read, if it is of a job of more than `MOST_IN_FULL` ranks."""
+
     @property
     def size_bytes(self) -> int:
         """Size on disk; 0 if stat fails. Reading the file then reports the error."""
@@ -80,7 +84,16 @@ class JudgedFile:
 
     health: Health
     judgements: tuple[Judgement, ...]
-    """One per device."""
+    """One per device; empty for a rank of many."""
+
+    ranks: tuple[RankRecording, ...] = ()
+    """Figures of a rank of many, less than 100 kB."""
+
+    @property
+    def compared(self) -> Iterator[RankRecording]:
+        """The figures for a comparison of ranks."""
+        yield from self.ranks
+        yield from (one.rank for one in self.judgements if one.rank)
 
 
 @frozen
@@ -120,10 +133,18 @@ class FileJudge:
         if second:
             second.aside.begin(get_ready)
         trace = _trace(file.origin, tell, self.limits, second)
+        if file.is_of_many and (ranks := self._ranks(file, trace)):
+            return JudgedFile(trace.health, (), ranks)
         is_alone = len(trace.device_indices) <= 1  # otherwise each device would send the whole trace
         aside = second.aside if second and is_alone else None
         judged = (judge(facts, self.rules, aside) for facts in self._facts(file, trace))
         return JudgedFile(trace.health, tuple(judged))
+
+    def _ranks(self, file: NamedFile, trace: Trace) -> tuple[RankRecording, ...]:
+        size = trace.distributed.world_size if trace.distributed else None
+        if size is not None and size <= MOST_IN_FULL:
+            return ()
+        return tuple(filter(None, map(rank_recording, self._facts(file, trace))))
 
     def _facts(self, file: NamedFile, trace: Trace) -> Iterator[Facts]:
         """One recording per device of the trace; one recording without a device if there is no device activity."""
@@ -151,8 +172,9 @@ def judge_files(
 ) -> list[Outcome[JudgedFile]]:
     """The judgement of each file; an InputError if it cannot be read, or a Fault of this program.
 
-    How long collectives only wait for other ranks shows once all ranks were read. Ranks with a
-    finding about communication are then read again.
+    How long collectives only wait for other ranks shows once all ranks were read. Ranks with a finding about
+    communication are then read again. Of a job with more than `MOST_IN_FULL` ranks only the figures of each rank are
+    kept, and :func:`in_full` chooses three that are then judged.
 
     Args:
         files: the files to read.
@@ -170,15 +192,23 @@ def judge_files(
     )
     for position in range(len(files)):
         watch.advanced(position, 0)
+    crowds = Counter((file.origin.run, file.origin.cycle) for file in files)
+    files = [replace(one, is_of_many=crowds[one.origin.run, one.origin.cycle] > MOST_IN_FULL) for one in files]
     in_parallel = processes > 1 and os.name == "posix"
     judge_file = FileJudge(rules, limits, in_parallel and len(files) == 1)
     outcomes = _outcomes(judge_file, files, watch, processes if in_parallel else 1)
     judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}
-    rank_waits = waits(one.rank for each in judged.values() for one in each.judgements if one.rank)
+    ranks = [one for each in judged.values() for one in each.compared]
+    rank_waits, chosen = waits(ranks), in_full(ranks)
     communicating = {rule.meta.id for rule in rules if Category.COMMUNICATION in rule.claims}
-    again = [place for place, each in judged.items() if _is_told_more(each, rank_waits, communicating)]
+    again = [
+        place
+        for place, each in judged.items()
+        if _is_told_more(each, rank_waits, communicating) or any(one.recording_id in chosen for one in each.ranks)
+    ]
     judge_file = replace(judge_file, rank_waits=rank_waits)
-    repeated = _outcomes(judge_file, [files[place] for place in again], _UNWATCHED, processes if in_parallel else 1)
+    whole = [replace(files[place], is_of_many=False) for place in again]
+    repeated = _outcomes(judge_file, whole, _UNWATCHED, processes if in_parallel else 1)
     for place, outcome in zip(again, repeated, strict=True):
         outcomes[place] = outcome
     return [_in_words(outcome, file) for outcome, file in zip(outcomes, files, strict=True)]

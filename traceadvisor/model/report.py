@@ -28,6 +28,7 @@ from traceadvisor.model.findings import (
     Skipped,
 )
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import SnapshotFigures
@@ -545,6 +546,9 @@ class Report:
 
     memory: tuple[SnapshotFigures, ...] = ()
     """Memory snapshots among the input."""
+
+    jobs: tuple[Job, ...] = ()
+    """Ranks that were recorded at the same time; a job of many ranks has three of them among the recordings."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.findings import Clear, Failed, Skipped
+from traceadvisor.model.job import Lanes
 from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.report import FoundFigures
@@ -40,6 +41,7 @@ TAGS: Mapping[type, str] = {FoundFigures: "found", Clear: "clear", Skipped: "ski
 
 UNWRITTEN: Mapping[Any, object] = {
     Timeline | None: None,
+    Lanes | None: None,
     WhatIf | None: None,
     StackSamples | None: None,
     Series: Series(np.empty(0, np.int64), {}),

@@ -21,7 +21,7 @@ def _steps() -> TraceBuilder:
 
 def test_collectives_of_the_device_are_given_by_step(tmp_path: Path) -> None:
     facts = facts_of(_steps(), tmp_path)
-    calls = collective_calls(facts.all_collectives, facts.trace, facts.steps)
+    calls = collective_calls(facts.all_collectives, facts.trace, facts.steps, facts.partition)
     assert calls.step.tolist() == [3, 4]
     assert calls.start_ns.tolist() == [20_000, 170_000]
     assert calls.duration_ns.tolist() == [30_000, 30_000]
@@ -31,7 +31,7 @@ def test_without_a_device_they_are_the_hosts(tmp_path: Path) -> None:
     builder = TraceBuilder().step(7, 0, 100).op("aten::mm", 0, 10).annotation("gloo:all_reduce", 20, 60, thread=9)
     facts = facts_of(builder.annotation("Gloo:barrier", 120, 130, thread=9).annotation("eval", 70, 80), tmp_path)
     assert host_collective_rows(facts.trace).size == 2
-    calls = collective_calls(facts.all_collectives, facts.trace, facts.steps)
+    calls = collective_calls(facts.all_collectives, facts.trace, facts.steps, facts.partition)
     assert (calls.step.tolist(), calls.start_ns.tolist()) == ([7], [20_000])
 
 

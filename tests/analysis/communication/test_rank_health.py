@@ -117,9 +117,9 @@ def test_recordings_without_a_rank_get_no_note(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("count", "listed"),
-    [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 of 16 were"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 16 were")],
+    [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 of 32 were"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 32 were")],
 )
 def test_eight_ranks_are_named_at_most(count: int, listed: str, tmp_path: Path) -> None:
     for rank in range(count):
-        record(tmp_path / f"rank-{rank}.1.pt.trace.json", rank, world_size=16)
+        record(tmp_path / f"rank-{rank}.1.pt.trace.json", rank, world_size=32)
     assert listed in notes(load(tmp_path))["ranks-missing"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -16,6 +16,7 @@ from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask, without
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Message, Purpose
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, EventTable, Kind
 from traceadvisor.model.once import once
@@ -279,8 +280,15 @@ def purposes_by_exposure(
     return sorted(exposed, key=lambda pair: -pair[1].total_ns)
 
 
-def collective_calls(found: Collectives, trace: Trace, table: StepTable) -> CollectiveCalls:
-    """Return those collectives of the kept steps in which all ranks take part."""
+MOST_CALLS, MOST_DESCRIBED = 3000, 400
+"""Collectives of a rank that are compared with those of other ranks, and those with what the rank did before: a rank
+of a job takes less than 100 kB."""
+
+
+def collective_calls(
+    found: Collectives, trace: Trace, table: StepTable, partition: Mapping[Category, SpanSet]
+) -> CollectiveCalls:
+    """Return those collectives of the kept steps in which all ranks take part; of many, those of the first steps."""
     events, world_size = trace.events, trace.distributed.world_size if trace.distributed else None
     position = step_positions(events, found.rows, table.kept)
     of_all = (
@@ -288,15 +296,38 @@ def collective_calls(found: Collectives, trace: Trace, table: StepTable) -> Coll
         and (message is None or None in {message.group_size, world_size} or message.group_size == world_size)
         for kind, message in zip(found.kinds, found.messages, strict=True)
     )
-    chosen = (position != NONE) & np.fromiter(of_all, np.bool_, len(found))
+    chosen = np.flatnonzero((position != NONE) & np.fromiter(of_all, np.bool_, len(found)))
+    if chosen.size > MOST_CALLS:  # whole steps, so that all ranks leave out the same
+        last = position[chosen[MOST_CALLS]]
+        whole = chosen[position[chosen] < last]
+        chosen = whole if whole.size else chosen[:MOST_CALLS]
     numbers = np.array([step.index for step in table.kept], dtype=np.int64)
-    kinds, rows = list(CollectiveKind), found.rows[chosen]
+    kinds, rows, of_step = list(CollectiveKind), found.rows[chosen], position[chosen]
     return CollectiveCalls(
-        numbers[position[chosen]],
+        numbers[of_step],
         events.start_ns[rows],
         events.duration_ns[rows],
-        np.array([kinds.index(kind) for kind in compress(found.kinds, chosen.tolist())], dtype=np.int64),
+        np.array([kinds.index(found.kinds[place]) for place in chosen.tolist()], dtype=np.int64),
+        _before(events, rows[:MOST_DESCRIBED], of_step, table.kept, partition),
     )
+
+
+def _before(
+    events: EventTable, rows: Int64, position: Int64, steps: Sequence[Step], partition: Mapping[Category, SpanSet]
+) -> Int64:
+    """Return the time per category from the end of the collectives before to each start.
+
+    It begins with the step if no collective of this step or of the one right before it was recorded.
+    """
+    starts, ends = events.start_ns[rows], np.maximum.accumulate(events.end_ns[rows])
+    own = position[: rows.size]
+    numbers = np.array([one.index for one in steps], dtype=np.int64)[own]
+    begins = np.array([one.start_ns for one in steps], dtype=np.int64)[own]
+    follows = np.append(False, np.diff(numbers) <= 1)[: rows.size]
+    since = np.minimum(np.where(follows, np.append(0, ends[:-1])[: rows.size], begins), starts)
+    none = SpanSet.empty()
+    parts = (partition.get(category, none) for category in Category)
+    return np.stack([spans.measure_until(starts) - spans.measure_until(since) for spans in parts], axis=1)
 
 
 def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> Int64:

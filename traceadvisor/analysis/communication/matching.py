@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -28,6 +30,9 @@ class Matching:
     duration_ns: Int64
     step: Int64
     """Number of the step of each collective, shape ``(n,)``."""
+
+    place: Sequence[Int64]
+    """The place of each collective among the calls of each rank."""
 
     @property
     def step_count(self) -> int:
@@ -63,22 +68,35 @@ def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
 
     ``ranks``: two or more.
     """
-    steps = sorted(set.intersection(*(set(one.step.tolist()) for one in ranks)))
-    of_steps = [[np.flatnonzero(one.step == step) for one in ranks] for step in steps]
-    rows = [each for each in of_steps if _are_alike(ranks, each)]
-    if not rows:
+    of_steps = [_by_step(one) for one in ranks]
+    alike = [
+        step
+        for step, (_, kinds) in sorted(of_steps[0].items())
+        if all(step in each and each[step][1] == kinds for each in of_steps)
+    ]
+    if not alike:
         return None
-    of_rank = [np.concatenate(each) for each in zip(*rows, strict=True)]
+    of_rank = [np.concatenate([each[step][0] for step in alike]) for each in of_steps]
     return Matching(
         np.stack([one.start_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
         np.stack([one.duration_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
         ranks[0].step[of_rank[0]],
+        of_rank,
     )
 
 
-def _are_alike(ranks: Sequence[CollectiveCalls], rows: Sequence[Int64]) -> bool:
-    """Whether the ranks have collectives of the same kinds in the same order."""
-    return len({tuple(one.kind[mine].tolist()) for one, mine in zip(ranks, rows, strict=True)}) == 1
+def other_steps(ranks: Sequence[CollectiveCalls]) -> list[int]:
+    """Places of the ranks that recorded other steps than most, or other collectives in them."""
+    of_ranks = [{(step, kinds) for step, (_, kinds) in _by_step(one).items()} for one in ranks]
+    common = Counter(chain.from_iterable(of_ranks))
+    usual = {each for each, count in common.items() if 2 * count > len(ranks)}
+    return [place for place, steps in enumerate(of_ranks) if usual and not usual <= steps]
+
+
+def _by_step(calls: CollectiveCalls) -> dict[int, tuple[Int64, bytes]]:
+    """The places of the collectives of each step, and their kinds."""
+    places = {step: np.flatnonzero(calls.step == step) for step in np.unique(calls.step).tolist()}
+    return {step: (mine, calls.kind[mine].tobytes()) for step, mine in places.items()}
 
 
 _LEAST_WAIT_NS = 50_000

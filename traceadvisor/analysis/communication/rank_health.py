@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.ranks import RankFile
 from traceadvisor.model.report import Recording
 
 MOST_NAMED = 8
 
 
-def rank_notes(recordings: Iterable[Recording]) -> Iterator[HealthNote]:
+def recorded(recording: Recording) -> RankFile:
+    """Return the file of a recording, and its rank as far as it is known."""
+    group = recording.distributed
+    rank, size = (group.rank, group.world_size) if group else (None, None)
+    return RankFile(recording.path, recording.run, recording.cycle, rank, size, recording.recorded_wall_ns)
+
+
+def rank_notes(recordings: Iterable[RankFile]) -> Iterator[HealthNote]:
     """Yield notes to read before comparing recordings or generalising from one of them."""
     files = sorted({one.path: one for one in recordings}.values(), key=lambda one: (one.run, one.cycle))
     for run, of_run in groupby(files, key=lambda one: one.run):
@@ -25,20 +33,19 @@ def rank_notes(recordings: Iterable[Recording]) -> Iterator[HealthNote]:
             yield from _not_aligned(run, by_rank)
 
 
-def _by_rank(recordings: Iterable[Recording]) -> dict[int, list[Recording]]:
-    by_rank: defaultdict[int, list[Recording]] = defaultdict(list)
+def _by_rank(recordings: Iterable[RankFile]) -> dict[int, list[RankFile]]:
+    by_rank: defaultdict[int, list[RankFile]] = defaultdict(list)
     for one in recordings:
-        if one.distributed and one.distributed.rank is not None:
-            by_rank[one.distributed.rank].append(one)
+        if one.rank is not None:
+            by_rank[one.rank].append(one)
     return dict(sorted(by_rank.items()))
 
 
-def _world_sizes(recordings: Iterable[Recording]) -> list[int]:
-    sizes = {one.distributed.world_size for one in recordings if one.distributed}
-    return sorted(size for size in sizes if size is not None)
+def _world_sizes(recordings: Iterable[RankFile]) -> list[int]:
+    return sorted({one.world_size for one in recordings if one.world_size is not None})
 
 
-def _different_jobs(run: str, recordings: Sequence[Recording]) -> Iterator[HealthNote]:
+def _different_jobs(run: str, recordings: Sequence[RankFile]) -> Iterator[HealthNote]:
     if len(sizes := _world_sizes(recordings)) > 1:
         yield HealthNote(
             "different-jobs",
@@ -47,9 +54,16 @@ def _different_jobs(run: str, recordings: Sequence[Recording]) -> Iterator[Healt
         )
 
 
-def _missing(run: str, recordings: Sequence[Recording]) -> Iterator[HealthNote]:
+def _missing(run: str, recordings: Sequence[RankFile]) -> Iterator[HealthNote]:
     sizes, ranks = _world_sizes(recordings), list(_by_rank(recordings))
-    if len(sizes) == 1 and 0 < len(ranks) < sizes[0]:
+    if len(sizes) == 1 and sizes[0] < 2 * len(ranks) and (missing := sorted(set(range(sizes[0])) - set(ranks))):
+        yield HealthNote(
+            "ranks-missing",
+            f"{_ranks(missing)} of {sizes[0]} {'was' if len(missing) == 1 else 'were'} not recorded{_in(run)}: a rank "
+            "that is missing may be the one that the others wait for.",
+            degrades=False,
+        )
+    elif len(sizes) == 1 and 0 < len(ranks) < sizes[0]:
         few, were = (f"rank {ranks[0]}", "was") if len(ranks) == 1 else (f"ranks {_listed(ranks)}", "were")
         yield HealthNote(
             "ranks-missing",
@@ -58,18 +72,22 @@ def _missing(run: str, recordings: Sequence[Recording]) -> Iterator[HealthNote]:
         )
 
 
-def _repeated(by_rank: dict[int, list[Recording]]) -> Iterator[HealthNote]:
-    for rank, recordings in by_rank.items():
-        if len(recordings) > 1:
-            names = _listed(one.path.name for one in recordings)
-            yield HealthNote(
-                "rank-repeated",
-                f"Rank {rank} was recorded more than once ({names}): the files are copies or come from different runs. "
-                "Only the first is compared with other ranks.",
-            )
+def _repeated(by_rank: dict[int, list[RankFile]]) -> Iterator[HealthNote]:
+    twice = {rank: recordings for rank, recordings in by_rank.items() if len(recordings) > 1}
+    if twice:
+        names = _listed(one.path.name for recordings in twice.values() for one in recordings)
+        yield HealthNote(
+            "rank-repeated",
+            f"{_ranks(twice)} {'was' if len(twice) == 1 else 'were'} recorded more than once ({names}): the files are "
+            "copies or come from different runs. Only the first of each rank is compared with other ranks.",
+        )
 
 
-def _not_aligned(run: str, by_rank: dict[int, list[Recording]]) -> Iterator[HealthNote]:
+def _ranks(numbers: Collection[int]) -> str:
+    return f"Rank{'s' if len(numbers) > 1 else ''} {_listed(numbers)}"
+
+
+def _not_aligned(run: str, by_rank: dict[int, list[RankFile]]) -> Iterator[HealthNote]:
     firsts = {rank: recordings[0].recorded_wall_ns for rank, recordings in by_rank.items()}
     spans = [span for span in firsts.values() if span]
     if len(firsts) < 2:

@@ -2,6 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from traceadvisor.analysis.communication.late_ranks import (
+    LEAST_PART,
+    MOST_WAITING,
+    NO_MATCH,
+    NOT_REPLAYED,
+    LateRank,
+    late_rank,
+)
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
@@ -14,14 +22,6 @@ from traceadvisor.rules.base import (
     RankRule,
     RuleMeta,
     frozen,
-)
-from traceadvisor.rules.dist.late_ranks import (
-    LEAST_PART,
-    MOST_WAITING,
-    NO_MATCH,
-    NOT_REPLAYED,
-    LateRank,
-    late_rank,
 )
 
 MOST_CAUSES = 3

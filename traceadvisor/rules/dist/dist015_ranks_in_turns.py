@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceadvisor.analysis.communication.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLAYED, late_rank
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
-from traceadvisor.rules.dist.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLAYED, late_rank
 
 
 @frozen

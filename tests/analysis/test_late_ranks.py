@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceadvisor.analysis.communication.late_ranks import late_rank
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.ranks import CollectiveCalls, RankFigures
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.dist.late_ranks import late_rank
 
 ALWAYS = SpanSet.of((0, 10_000))
 

@@ -14,7 +14,6 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
-from traceadvisor.model.spans import SpanSet
 from traceadvisor.statistics import share_interval
 
 MOST_WAITING = 0.6
@@ -102,15 +101,13 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     matched = matching([one.calls for one in ranks]) if len(ranks) > 1 else None
     if matched is None:
         return None
-    waits_ns, last = matched.wait_ns, matched.last
-    caused_ns = np.zeros(len(ranks))
-    for one in np.unique(last).tolist():
-        caused_ns[one] = _caused(ranks, matched.start_ns, waits_ns * (last == one))
+    last = matched.last
+    caused_ns = np.bincount(last, exposed_waits(ranks, matched).sum(axis=0), len(ranks)) / (len(ranks) - 1)
     late = int(caused_ns.argmax())
     total_ns = float(caused_ns.sum())
     others = [one for one in ranks if one is not ranks[late]]
     least_ns = LEAST_PART * float(caused_ns[late]) / matched.step_count
-    place = _most_extra(_by_place(ranks[late]), [_by_place(one) for one in others], least_ns)
+    place = extra_place(ranks, late, float(caused_ns[late]) / matched.step_count)
     return LateRank(
         ranks[late].rank,
         float(caused_ns[late]) / matched.step_count,
@@ -130,13 +127,16 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     )
 
 
-def _caused(ranks: Sequence[RankFigures], starts_ns: Int64, waits_ns: Int64) -> float:
-    """Exposed wait in nanoseconds over all steps, mean over the other ranks."""
-    waited = (
-        SpanSet.union_of(starts, starts + waits) & one.exposed
-        for one, starts, waits in zip(ranks, starts_ns, waits_ns, strict=True)
-    )
-    return sum(spans.total_ns for spans in waited) / (len(ranks) - 1)
+def exposed_waits(ranks: Sequence[RankFigures], matched: Matching) -> Int64:
+    """Exposed wait of each rank in each collective, shape ``(ranks, n)``; concurrent ones count once, for the first."""
+    found = np.zeros_like(matched.start_ns)
+    for row, (one, starts, waits) in enumerate(zip(ranks, matched.start_ns, matched.wait_ns, strict=True)):
+        order = np.argsort(starts, kind="stable")
+        ends = (starts + waits)[order]
+        begins = np.maximum(starts[order], np.append(starts[order[:1]], np.maximum.accumulate(ends)[:-1]))
+        ends = np.maximum(begins, ends)
+        found[row, order] = one.exposed.measure_until(ends) - one.exposed.measure_until(begins)
+    return found
 
 
 def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Category, float], ...]:
@@ -182,6 +182,12 @@ def _most_extra(late: _ByKey[_Named], others: Sequence[_ByKey[_Named]], least_ns
     ]
     most = max(extra, key=lambda one: one[1], default=None)
     return most if most and most[1] >= max(least_ns, 1.0) else None
+
+
+def extra_place(ranks: Sequence[RankFigures], row: int, caused_ns: float) -> tuple[Location, float] | None:
+    """The line that takes a rank longest beyond the others' mean, and that time per step; None if it is no cause."""
+    others = [_by_place(one) for place, one in enumerate(ranks) if place != row]
+    return _most_extra(_by_place(ranks[row]), others, LEAST_PART * caused_ns)
 
 
 def _by_place(rank: RankFigures) -> _ByKey[Location]:

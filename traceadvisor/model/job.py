@@ -1,0 +1,177 @@
+"""A job of several ranks: who is late, why, and how much the ranks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import CollectiveKind
+from traceadvisor.model.location import Location
+
+
+class LateCause(Enum):
+    """What a rank does while the others already wait in a collective."""
+
+    DATA = "data"
+    COMPUTE = "compute"
+    HOST = "host"
+    COPIES = "copies"
+    LINK = "link"
+    """Communication with some of the ranks."""
+
+    CLOCK = "clock"
+    """Compute on a GPU whose clock is lower than that of the others."""
+
+    START = "start"
+    """It began the first recorded step later; why was not recorded."""
+
+    UNKNOWN = "unknown"
+
+
+@frozen
+class RankRow:
+    """One rank; times are means per step."""
+
+    rank: int
+    recording_id: str
+    step_ns: float
+    parts_ns: Mapping[Category, float | None]
+    wait_ns: float | None = None
+    """Exposed wait for ranks that arrive later; None if its collectives could not be matched."""
+
+    caused_ns: float | None = None
+    """Exposed wait of the other ranks for this one, mean over them."""
+
+    last_count: int | None = None
+    """Collectives that it enters last."""
+
+    clock_error_ns: int | None = None
+    """95% of the ends of its collectives lie this close to those of the others, with all clocks aligned."""
+
+    sm_clock_mhz: float | None = None
+
+    @property
+    def work_ns(self) -> float:
+        """The step without the wait for other ranks."""
+        return self.step_ns - (self.wait_ns or 0.0)
+
+
+@frozen
+class LateCollective:
+    """A collective, and the rank that entered it last."""
+
+    step: int
+    number: int
+    """Its number among the compared collectives of the step, from 1."""
+
+    kind: CollectiveKind
+    rank: int
+    late_ns: int
+    """Time by which it arrived after the median rank."""
+
+    waited_ns: float
+    """Wait of the other ranks, mean over them."""
+
+    transfer_ns: int
+    """The longest that the transfer can take."""
+
+    cause: LateCause
+    extra_ns: Mapping[Category, int] = field(default_factory=dict)
+    """What the last rank did longer than the median rank since the collective before."""
+
+
+@frozen
+class Straggler:
+    """A rank that the others wait for; times are means per step."""
+
+    rank: int
+    caused_ns: float
+    """Exposed wait of the other ranks for it, mean over them."""
+
+    share_of_waiting: float
+    late_steps: int
+    """Steps in which it causes the most waiting."""
+
+    is_persistent: bool | None
+    """Whether it is late in most steps, and causes most of the waiting; None with fewer than three compared steps."""
+
+    causes: Mapping[LateCause, float]
+    """Share of the wait for it, by what it did before; largest first."""
+
+    location: Location | None = None
+    """The line that takes it longest beyond the other ranks."""
+
+    location_ns: float | None = None
+
+
+@frozen
+class Spread:
+    """One figure over all ranks."""
+
+    low_ns: float
+    low_rank: int
+    median_ns: float
+    high_ns: float
+    high_rank: int
+
+
+@frozen(eq=False)
+class Lanes:
+    """One step of all ranks on one clock; arrays of shape ``(ranks, n)``, nanoseconds since the first rank's begin."""
+
+    step: int
+    begin_ns: Int64
+    """When each rank begins, shape ``(ranks,)``."""
+
+    arrival_ns: Int64
+    """When each rank enters each collective."""
+
+    sent_ns: Int64
+    """When the last rank has arrived, and the transfer begins."""
+
+    end_ns: Int64
+
+
+@frozen(eq=False)
+class Job:
+    """The ranks of a job that were recorded at the same time."""
+
+    run: str
+    cycle: int
+    world_size: int | None
+    ranks: tuple[RankRow, ...]
+    spread: Mapping[Category, Spread]
+    step_spread: Spread
+    in_full: tuple[int, ...] = ()
+    """Slowest, median and fastest rank by their time without waiting."""
+
+    missing: tuple[int, ...] = ()
+    """Ranks that were not recorded."""
+
+    other_steps: tuple[int, ...] = ()
+    """Ranks that recorded other steps or other collectives than most; they are not compared."""
+
+    step_count: int = 0
+    """Steps with the same collectives on all compared ranks."""
+
+    collective_count: int = 0
+    clock_error_ns: int | None = None
+    """95% of the ends of collectives lie this close together, with all clocks aligned; None with one collective."""
+
+    waiting_ns: float | None = None
+    """Wait of a rank for later ones, mean per step."""
+
+    transfer_ns: float | None = None
+    """The longest that the transfer of all collectives can take, mean per step."""
+
+    stragglers: tuple[Straggler, ...] = ()
+    """Those that cause the most waiting, most first."""
+
+    collectives: tuple[LateCollective, ...] = ()
+    """The collectives with the most waiting, most first."""
+
+    lanes: Lanes | None = None
