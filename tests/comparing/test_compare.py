@@ -65,6 +65,16 @@ def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_
     )
 
 
+def test_captures_that_were_not_taken_in_turn_are_named() -> None:
+    for hours, said in (((1, 2, 3, 4), True), ((1, 3, 2, 4), False)):
+        taken = [
+            report(replace(recording(f"run{hour}", undisturbed_ms=90.0 + hour), recorded_wall_ns=(hour, hour + 1)))
+            for hour in hours
+        ]
+        cautions = compare(taken[:2], taken[2:]).runs[0].cautions
+        assert any("in turn" in one for one in cautions) is said
+
+
 def test_earlier_captures_of_the_script_settle_it() -> None:
     history = captures(100.2, 101, 99, 100.1, name="old")
     change = _change(compare(captures(100), captures(112), history))

@@ -15,7 +15,7 @@ from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
-from traceadvisor.model.findings import Clear, Estimate, Failed, Severity, Skipped, Unit
+from traceadvisor.model.findings import Clear, Estimate, Failed, Location, Method, Severity, Skipped, Unit
 from traceadvisor.model.origins import Origins, OriginTable, OtherOrigins
 from traceadvisor.model.report import (
     FoldedBecause,
@@ -80,6 +80,59 @@ def test_a_finding_is_gone_only_if_its_time_fell(head_ms: float, status: Finding
     (change,) = _changes(_side(_claiming(6)), [report(recording(parts_ms=parts), outcomes=[clear])])
     assert change.status is status
     assert change.reason == (None if status is FindingStatus.GONE else change.reason)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (Location("train.py", 20, "load"), FindingStatus.HIDDEN),
+        (Location("train.py", 20, "other"), FindingStatus.GONE),
+        (None, FindingStatus.GONE),
+    ],
+)
+def test_a_line_that_workers_only_hide_is_neither_gone_nor_credited(
+    line: Location | None, status: FindingStatus
+) -> None:
+    base = _timed(100.0, finding("DATA012", 50.0, ("train.py", 10, "load")))
+    clear = OutcomeRow("DATA012", (ID,), Clear("data wait", 0.0, 0.05, Unit.SHARE, hidden_at=line))
+    head = [report(recording(undisturbed_ms=50.0), outcomes=[clear])]
+    (change,) = _changes(base, head)
+    assert change.status is status
+    assert len(_checks(base, head)) == (status is FindingStatus.GONE)
+
+
+def test_a_line_that_workers_hide_in_part_is_not_credited() -> None:
+    base, head = (_timed(ms, finding("DATA012", saves, ("train.py", 10, "load"))) for ms, saves in ((100, 50), (60, 9)))
+    assert _checks(base, head) == ()
+
+
+def test_a_finding_that_no_longer_fits_into_the_step_is_gone() -> None:
+    skipped = OutcomeRow("IDLE001", (ID,), Skipped("Too few samples show the code that makes batches"))
+    for step_ms, status in ((40.0, FindingStatus.GONE), (70.0, FindingStatus.UNKNOWN)):
+        head = [report(recording(parts_ms={Category.FORWARD: step_ms}), outcomes=[skipped])]
+        (change,) = _changes(_side(_claiming(90)), head)
+        assert change.status is status
+
+
+def test_workers_are_credited_while_the_line_that_they_hide_is_not() -> None:
+    line = finding("DATA012", 50.0, ("train.py", 10, "load"))
+    workers = finding("DATA002", 40.0).finding
+    fix = replace(workers.fix, settings={"num_workers": 2})
+    folded = FoldedFinding(workers.rule, FoldedBecause.SAME_TIME, fix, workers.saving)
+    passed = Clear("data wait", 0.0, 0.05, Unit.SHARE)
+    clear = OutcomeRow("DATA002", (ID,), passed)
+    hidden = OutcomeRow("DATA012", (ID,), replace(passed, hidden_at=line.finding.locations[0]))
+    head = [report(recording(undisturbed_ms=60.0), outcomes=[clear, hidden])]
+    (check,) = _checks(_timed(100.0, replace(line, folded=(folded,))), head)
+    assert [one.id for one in check.rules] == ["DATA002"]
+
+
+def test_a_script_under_another_name_has_the_same_places() -> None:
+    sides = [
+        [report(recording(command=[name]), findings=[finding("IDLE001", 20, (name, 10, "load"))])]
+        for name in ("train.py", "train_fixed.py")
+    ]
+    assert _statuses(*sides) == [("IDLE001", FindingStatus.SAME)]
 
 
 def test_a_finding_of_which_a_limit_was_changed_is_not_gone() -> None:
@@ -148,10 +201,12 @@ def _fell(rule_id: str, base: Capture, head: Capture) -> bool:
         ids = [now.id] if now else []
         rows = [one for one in head.outcomes if one.rule_id == rule_id]
         outcomes = [one.outcome for one in rows if {*ids} & {*(one.recording_ids or ids)}]
-        if now is None or not outcomes or any(isinstance(one, Skipped | Failed) for one in outcomes):
-            return False
         origins = row.finding.origins
         claimed_ns = origins.total_ns / origins.step_count if origins else 0.0
+        if now and now.captured and outcomes and (now.step_ns or 0) < claimed_ns / 2:
+            continue
+        if now is None or not outcomes or any(isinstance(one, Skipped | Failed) for one in outcomes):
+            return False
         grown = (
             _samples(now) / _samples(base.lanes[place][0]) if _samples(now) and _samples(base.lanes[place][0]) else 1
         )
@@ -268,12 +323,21 @@ def test_several_fixes_have_a_prediction_together() -> None:
     outcomes = [CLEAR, OutcomeRow("DATA001", (ID,), CLEAR.outcome)]
     base = [report(recording(undisturbed_ms=100.0), findings=[finding(), finding("DATA001", 30.0)], outcomes=outcomes)]
     head = [report(recording(undisturbed_ms=50.0), outcomes=outcomes)]
-    first, second, together = _checks(base, head)
-    assert [one.id for one in first.rules] == ["DATA001"]
-    assert [one.id for one in second.rules] == ["IDLE001"]
+    (together,) = _checks(base, head)
     assert [one.id for one in together.rules] == ["DATA001", "IDLE001"]
     assert together.predicted.expected_ns == pytest.approx(50e6)
     assert together.agreement is Agreement.WITHIN
+
+
+def test_a_saving_too_small_to_be_measured_is_not_checked() -> None:
+    assert _checks(_timed(100.0, finding(saves_ms=2.0)), _timed(60.0)) == ()
+
+
+def test_of_a_wide_range_only_the_limit_was_predicted() -> None:
+    row = finding()
+    wide = replace(row, finding=replace(row.finding, saving=Estimate(1e6, 30e6, 60e6, Method.REPLAY)))
+    (check,) = _checks(_timed(100.0, wide), _timed(80.0))
+    assert check.is_limit
 
 
 def test_a_recorded_step_is_no_measure_of_an_undisturbed_one() -> None:

@@ -13,7 +13,7 @@ from traceadvisor.comparing.findings import finding_changes
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
 from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
-from traceadvisor.comparing.step_change import load_caution, step_change
+from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.model.comparison import (
     ComparedRank,
     ComparedRun,
@@ -107,7 +107,7 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         differences=differs,
         findings=findings,
         predictions=() if per_sample else prediction_checks(run, findings),
-        cautions=tuple(filter(None, (*_cautions(change, ranks, differs), load_caution(run)))),
+        cautions=tuple(filter(None, (*_cautions(change, ranks, differs), order_caution(run), load_caution(run)))),
     )
 
 

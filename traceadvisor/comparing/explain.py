@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from traceadvisor.comparing.places import aligned, root_of
+from traceadvisor.comparing.places import Checkout, aligned, checkout_of
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import (
     CategoryChange,
@@ -114,11 +114,11 @@ def _origins(
     operators = [tables(side, lambda origins: origins.operators) for side in (0, 1)]
     modules = [tables(side, lambda origins: origins.modules) for side in (0, 1)]
     lines = [places(side) for side in (0, 1)]
-    roots = [root_of(side[0][0]) for side in sides]
+    checkouts = [checkout_of(side[0][0]) for side in sides]
     return OriginChange(
         _table_change(operators[0], operators[1]) if operators[0] and operators[1] else None,
         _table_change(modules[0], modules[1]) if modules[0] and modules[1] else None,
-        _lines_change(lines[0], lines[1], roots[0], roots[1]) if lines[0] and lines[1] else None,
+        _lines_change(lines[0], lines[1], *checkouts) if lines[0] and lines[1] else None,
     )
 
 
@@ -190,8 +190,8 @@ def _kernel_table(recording: Recording) -> _Listed | None:
 def _sampled(sides: Sequence[Captures]) -> LinesChange | None:
     """Lines of the training thread in undisturbed steps; None where a side was not sampled, or has no such steps."""
     listed = [[one for recording in _flat(side) if (one := _line_table(recording)) is not None] for side in sides]
-    roots = [root_of(side[0][0]) for side in sides]
-    return _lines_change(_mean_of_places(listed[0]), _mean_of_places(listed[1]), *roots) if all(listed) else None
+    checkouts = [checkout_of(side[0][0]) for side in sides]
+    return _lines_change(_mean_of_places(listed[0]), _mean_of_places(listed[1]), *checkouts) if all(listed) else None
 
 
 def _line_table(recording: Recording) -> _ListedPlaces | None:
@@ -253,11 +253,11 @@ def _table_change(base: _Listed, head: _Listed) -> TableChange:
 
 
 def _lines_change(
-    base: _ListedPlaces, head: _ListedPlaces, base_root: str | None, head_root: str | None
+    base: _ListedPlaces, head: _ListedPlaces, base_checkout: Checkout | None, head_checkout: Checkout | None
 ) -> LinesChange:
     """The same for places in the code, which are aligned first."""
     changes = []
-    for one, other in aligned(base.rows, head.rows, base_root, head_root):
+    for one, other in aligned(base.rows, head.rows, base_checkout, head_checkout):
         before, after = None if one is None else base.rows[one], None if other is None else head.rows[other]
         hidden_ns = _hidden(one is not None, base, other is not None, head)
         error_ns = _error(one, base, other, head)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
-from traceadvisor.comparing.places import Place, place_of, root_of
+from traceadvisor.comparing.places import Checkout, Place, checkout_of, place_of
 from traceadvisor.comparing.step_change import samples_per_step
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import NO_SAVING
@@ -24,10 +24,16 @@ from traceadvisor.model.findings import (
     Skipped,
     Unit,
 )
-from traceadvisor.model.report import RecordedFinding
+from traceadvisor.model.report import RecordedFinding, Recording
 
 FALLEN_SHARE = 0.9
 """A measured time fell if it is at most this share of that before. Two recordings of one run differ by less."""
+
+HIDDEN = "loader workers run the same line now, and the step does not wait for it"
+NOT_FALLEN = "its share of the step fell below the limit of the check, but its time did not fall"
+
+FITTING_SHARE = 0.5
+"""A step below this share of the time of a finding has lost its cause, even if too little was left for the check."""
 
 CHANGED_SHARE = 0.03
 """A saving that differs by less of the step is the same: the limit between low and medium severity."""
@@ -81,12 +87,12 @@ class _Found:
 
 
 def finding_changes(run: PairedRun) -> tuple[FindingChange, ...]:
-    """All findings of both sides: new ones first, then gone, changed, unknown and unchanged ones, by saving."""
+    """All findings of both sides by status, then by saving."""
     base, head = _by_rule(run.base), _by_rule(run.head)
     changes: list[FindingChange] = []
     for rule_id in dict.fromkeys((*head, *base)):
         changes += _changes(rule_id, base.get(rule_id), head.get(rule_id), run)
-    order = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.CHANGED, FindingStatus.UNKNOWN, FindingStatus.SAME)
+    order = list(FindingStatus)
     return tuple(sorted(changes, key=lambda one: (order.index(one.status), _is_folded(one), -_share(one))))
 
 
@@ -104,7 +110,7 @@ def _changes(rule_id: str, base: _Found | None, head: _Found | None, run: Paired
         return
     for side, found, other in ((Side.HEAD, head, base), (Side.BASE, base, head)):
         if found is not None:
-            yield _single(side, found, None if other else _why_unknown(side, rule_id, found, run))
+            yield _single(side, found, None if other else _why_not(side, rule_id, found, run))
 
 
 def _both(base: _Found, head: _Found) -> FindingChange:
@@ -136,20 +142,20 @@ def _beyond(found: _Found, other: _Found) -> tuple[Location, ...]:
     return tuple(locations.values())
 
 
-def _single(side: Side, found: _Found, why_unknown: str | None) -> FindingChange:
+def _single(side: Side, found: _Found, why_not: tuple[FindingStatus, str] | None) -> FindingChange:
     """A finding of one side."""
     case, status = found.cases[0], FindingStatus.NEW if side is Side.HEAD else FindingStatus.GONE
-    reason = why_unknown
-    if reason is None and not found.is_usual:
-        reason = f"only {len(found.cases)} of {found.captures} captures have it"
+    reason: str | None = None
+    if why_not is not None:
+        status, reason = why_not
+    elif not found.is_usual:
+        status, reason = FindingStatus.UNKNOWN, f"only {len(found.cases)} of {found.captures} captures have it"
     before, after = (found.state, None) if side is Side.BASE else (None, found.state)
-    return FindingChange(
-        case.rule, status if reason is None else FindingStatus.UNKNOWN, case.fix, before, after, reason=reason
-    )
+    return FindingChange(case.rule, status, case.fix, before, after, reason=reason)
 
 
-def _why_unknown(side: Side, rule_id: str, found: _Found, run: PairedRun) -> str | None:
-    """Why captures without a finding do not show that its cause is absent; None if they do.
+def _why_not(side: Side, rule_id: str, found: _Found, run: PairedRun) -> tuple[FindingStatus, str] | None:
+    """Why captures without a finding do not show that its cause is absent, and what it is then; None if they do.
 
     A finding is new or gone only if its check ran on both sides with the same limits, on the ranks that have it. It is
     gone only if what the check measures fell.
@@ -159,7 +165,7 @@ def _why_unknown(side: Side, rule_id: str, found: _Found, run: PairedRun) -> str
         tuple(sorted(capture.report.settings.thresholds.get(rule_id, {}).items())) for capture in (*having, *missing)
     }
     if len(limits) > 1:
-        return "the limits of the check were changed"
+        return FindingStatus.UNKNOWN, "the limits of the check were changed"
     ids = {one for case in found.cases for one in case.recording_ids}
     lanes = {key for capture in having for key, lane in capture.lanes.items() if any(one.id in ids for one in lane)}
     measured: list[float] = []
@@ -171,22 +177,47 @@ def _why_unknown(side: Side, rule_id: str, found: _Found, run: PairedRun) -> str
             for row in capture.outcomes
             if row.rule_id == rule_id and one.id in (row.recording_ids or (one.id,))
         ]
-        ran = [pair for pair in outcomes if not isinstance(pair[0], Skipped | Failed)]
-        if not ran:
-            return _why_not_run([outcome for outcome, _ in outcomes])
-        if any(isinstance(outcome, Clear) and outcome.label == NO_SAVING for outcome, _ in ran):
-            return "its cause may still be there: the fix would save nothing now"
+        if outcomes and all(_cannot_hold(one, found, run) for _, one in outcomes):
+            continue
+        if all(isinstance(outcome, Skipped | Failed) for outcome, _ in outcomes):
+            return FindingStatus.UNKNOWN, _why_not_run([outcome for outcome, _ in outcomes])
+        clear = [(outcome, one) for outcome, one in outcomes if isinstance(outcome, Clear)]
+        if why := next(filter(None, (_still_there(outcome, one, found) for outcome, one in clear)), None):
+            return why
         measured += [
-            outcome.value * one.step_ns
-            for outcome, one in ran
-            if isinstance(outcome, Clear) and outcome.unit is Unit.SHARE and one.step_ns
+            outcome.value * one.step_ns for outcome, one in clear if outcome.unit is Unit.SHARE and one.step_ns
         ]
     claimed = [case.claimed_ns for case in found.cases if case.claimed_ns]
     if side is Side.BASE and measured and claimed:
         samples = [samples_per_step(captures, run.lanes) for captures in (having, missing)]
         grown = samples[1] / samples[0] if samples[0] and samples[1] else 1.0
         if fmean(measured) > FALLEN_SHARE * fmean(claimed) * grown:
-            return "its share of the step fell below the limit of the check, but its time did not fall"
+            return FindingStatus.UNKNOWN, NOT_FALLEN
+    return None
+
+
+def _cannot_hold(recording: Recording, found: _Found, run: PairedRun) -> bool:
+    """Whether the step of a capture is too short for the time of a finding, and no loader worker took it over."""
+    claimed = [case.claimed_ns for case in found.cases if case.claimed_ns]
+    if not claimed or not recording.step_ns or recording.captured is None:
+        return False
+    before, after = (max(map(_workers, side), default=0) for side in (run.base, run.head))
+    return recording.step_ns < FITTING_SHARE * min(claimed) and after <= before
+
+
+def _workers(capture: Capture) -> int:
+    """The most loader workers of a capture; 0 if unknown."""
+    loaders = [one.captured.settings.loader for one in capture.recordings if one.captured]
+    return max((loader.worker_count or 0 for loader in loaders if loader), default=0)
+
+
+def _still_there(clear: Clear, recording: Recording, found: _Found) -> tuple[FindingStatus, str] | None:
+    """Why a passed check does not show that the cause of a finding is gone; None if it does."""
+    line = clear.hidden_at
+    if line and (not found.places or place_of(line, checkout_of(recording)) in found.places):
+        return FindingStatus.HIDDEN, HIDDEN
+    if clear.label == NO_SAVING:
+        return FindingStatus.UNKNOWN, "its cause may still be there: the fix would save nothing now"
     return None
 
 
@@ -210,18 +241,18 @@ def _by_rule(captures: Sequence[Capture]) -> dict[str, _Found]:
 
 
 def _of_capture(capture: Capture) -> dict[str, _Case]:
-    root = next((root_of(recording) for recording in capture.recordings), None)
+    checkout = next((checkout_of(recording) for recording in capture.recordings), None)
     found: dict[str, _Case] = {}
     for recorded in capture.findings:
-        for case in _unfolded(recorded, root):
+        for case in _unfolded(recorded, checkout):
             known = found.get(case.rule.id)
             found[case.rule.id] = case if known is None else _merged(known, case)
     return found
 
 
-def _unfolded(recorded: RecordedFinding, root: str | None) -> Iterator[_Case]:
+def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[_Case]:
     finding = recorded.finding
-    places = tuple(place_of(location, root) for location in finding.locations)
+    places = tuple(place_of(location, checkout) for location in finding.locations)
     yield _Case(
         finding.rule,
         finding.fix,

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording
 
 _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")
 
 Place = tuple[str, str | None]
-"""File relative to the repository, and function."""
+"""File relative to the repository, and function. The script is one file, whatever it is called on a side."""
 
 Times = Mapping[CodePlace, float]
 """Nanoseconds per step by place."""
@@ -29,10 +30,25 @@ MOST_ALIGNED = 100
 """Lines of one function whose order is compared; the longest table of a report has far fewer."""
 
 
-def root_of(recording: Recording) -> str | None:
-    """Root of the repository of the script; None if unknown."""
+@frozen
+class Checkout:
+    """The code of a side."""
+
+    root: str | None
+    """Root of its repository; None if unknown."""
+
+    script: str | None
+    """File of the script, relative to it; None if unknown."""
+
+
+def checkout_of(recording: Recording) -> Checkout | None:
+    """The code of a recording; None without a capture."""
     run = recording.captured
-    return run.repository.root if run and run.repository else None
+    if run is None:
+        return None
+    root = run.repository.root if run.repository else None
+    script = next((word for word in run.command[:1] if word.endswith(".py")), None)
+    return Checkout(root, relative_file(script, root) if script else None)
 
 
 def relative_file(file: str, root: str | None) -> str:
@@ -46,17 +62,18 @@ def relative_file(file: str, root: str | None) -> str:
     return path
 
 
-def place_of(location: Location, root: str | None) -> Place:
+def place_of(location: Location, checkout: Checkout | None) -> Place:
     """Key by which places are compared."""
-    return relative_file(location.file, root), location.function
+    file = relative_file(location.file, checkout.root if checkout else None)
+    return "script" if checkout and file == checkout.script else file, location.function
 
 
-def key_of(place: CodePlace, root: str | None) -> tuple[object, ...]:
+def key_of(place: CodePlace, checkout: Checkout | None) -> tuple[object, ...]:
     """Key that places in one function share: everything but the lines."""
     spots = (place.line, place.until, place.inner)
     owner = place.owner
     return (
-        *(None if spot is None else (*place_of(spot, root), spot.is_backward) for spot in spots),
+        *(None if spot is None else (*place_of(spot, checkout), spot.is_backward) for spot in spots),
         None if owner is None else (_library_file(owner), owner.function),
     )
 
@@ -68,12 +85,12 @@ def _library_file(owner: Frame) -> str | None:
 Paired = tuple[CodePlace | None, CodePlace | None]
 
 
-def aligned(base: Times, head: Times, base_root: str | None, head_root: str | None) -> list[Paired]:
+def aligned(base: Times, head: Times, base_checkout: Checkout | None, head_checkout: Checkout | None) -> list[Paired]:
     """The places of both sides in pairs; None for the side that does not list one."""
     groups: defaultdict[tuple[object, ...], tuple[list[CodePlace], list[CodePlace]]] = defaultdict(lambda: ([], []))
-    for side, (times, root) in enumerate(((base, base_root), (head, head_root))):
+    for side, (times, checkout) in enumerate(((base, base_checkout), (head, head_checkout))):
         for place in times:
-            groups[key_of(place, root)][side].append(place)
+            groups[key_of(place, checkout)][side].append(place)
     pairs: list[Paired] = []
     for ours, theirs in groups.values():
         pairs += _in_order(sorted(ours, key=_lines), sorted(theirs, key=_lines), base, head)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
-from traceadvisor.model.findings import Method, RuleMeta
+from traceadvisor.model.findings import WIDE_RATIO, Estimate, Fix, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
 from traceadvisor.statistics import NO_DIFFERENCE
 
 FIXED_SHARE = 0.5
-"""A finding whose saving fell to this share of it or less counts as fixed: something that it proposes was done."""
+"""A finding whose saving fell to this share of it or less counts as fixed if the settings that it proposes were
+changed, or code was removed. Code that is still there may only be hidden, such as a slow line by loader workers."""
 
 
 @frozen
@@ -35,22 +36,25 @@ class _Prediction:
 
 
 def prediction_checks(run: PairedRun, changes: Iterable[FindingChange]) -> tuple[PredictionCheck, ...]:
-    """Predicted and measured steps for the findings that HEAD does not have any more, the largest saving first.
+    """The step that was predicted for the findings that HEAD does not have any more, beside the measured one.
 
-    Several fixes at once have a last row for all of them together: their savings do not add up, so its range is wide.
+    Several fixes at once are checked together: the measured step shows no single one of them, and their savings do not
+    add up. A saving that is too small to be measured is left out.
     """
+    changes, measured = list(changes), _measured(run)
     fixed = [change.rule.id for change in changes if _is_fixed(change)]
-    measured = _measured(run)
-    found = [one for rule_id in fixed if (one := _prediction(rule_id, run.base)) is not None]
+    fixed += [change.rule.id for change in changes if _is_alternative(change, fixed)]
+    known = [one for rule_id in fixed if (one := _prediction(rule_id, run.base)) is not None]
+    found = [one for one in known if one.high_ns >= NO_DIFFERENCE * one.step_ns]
     if not found or measured is None:
         return ()
     found.sort(key=lambda one: -one.expected_ns)
-    checks = [_check((one,), one.low_ns, one.expected_ns, one.high_ns, measured) for one in found]
-    if len(found) > 1:
-        low_ns = max(one.low_ns for one in found)
+    if len(found) == 1:
+        expected_ns = found[0].expected_ns
+    else:
         expected_ns = max(sum(one.further_ns for one in found), found[0].expected_ns)
-        checks.append(_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), measured))
-    return tuple(checks)
+    low_ns = max(one.low_ns for one in found)
+    return (_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), measured),)
 
 
 def _is_fixed(change: FindingChange) -> bool:
@@ -59,33 +63,48 @@ def _is_fixed(change: FindingChange) -> bool:
         return False
     if change.status is FindingStatus.GONE:
         return True
-    return after is not None and after.saving_share <= FIXED_SHARE * before.saving_share
+    if after is None or after.saving_share > FIXED_SHARE * before.saving_share:
+        return False
+    is_same_code = bool(before.locations) and bool(after.locations) and not change.places_removed
+    return bool(change.fix.settings) or not is_same_code
+
+
+def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
+    """Whether settings were changed that a part of a finding proposes, while that finding itself is still there."""
+    before = change.base
+    is_part = before is not None and before.part_of is not None and before.part_of not in fixed
+    return is_part and change.status is FindingStatus.GONE and bool(change.fix.settings)
 
 
 def _prediction(rule_id: str, captures: Sequence[Capture]) -> _Prediction | None:
-    cases = [
-        case
+    rows = [
+        (case.step_ns, rule, fix, saving, further)
         for capture in captures
         for case in capture.findings
-        if case.finding.rule.id == rule_id and case.step_ns and case.finding.saving.high_ns
+        for rule, fix, saving, further in _with_parts(case)
+        if rule.id == rule_id and case.step_ns and saving.high_ns
     ]
-    if not cases:
+    if not rows:
         return None
-    savings = [case.finding.saving for case in cases]
+    _, rule, fix, _, _ = rows[0]
+    savings = [saving for *_, saving, _ in rows]
     return _Prediction(
-        rule=cases[0].finding.rule,
-        fix=cases[0].finding.fix.summary,
-        step_ns=fmean(case.step_ns or 0.0 for case in cases),
+        rule=rule,
+        fix=fix.summary,
+        step_ns=fmean(step_ns for step_ns, *_ in rows),
         low_ns=fmean(saving.low_ns for saving in savings),
         expected_ns=fmean(saving.expected_ns for saving in savings),
         high_ns=fmean(saving.high_ns for saving in savings),
-        further_ns=fmean(_further_ns(case) for case in cases),
-        is_limit=any(saving.method is Method.BOUND for saving in savings),
+        further_ns=fmean(further.expected_ns for *_, further in rows),
+        is_limit=any(saving.is_limit for saving in savings),
     )
 
 
-def _further_ns(case: RecordedFinding) -> float:
-    return (case.further_saving or case.finding.saving).expected_ns
+def _with_parts(case: RecordedFinding) -> Iterator[tuple[RuleMeta, Fix, Estimate, Estimate]]:
+    """The saving of a finding and of those that are part of it: alone, and after the findings above."""
+    found = case.finding
+    yield found.rule, found.fix, found.saving, case.further_saving or found.saving
+    yield from ((part.rule, part.fix, part.saving, part.saving) for part in case.folded)
 
 
 def _measured(run: PairedRun) -> float | None:
@@ -107,7 +126,8 @@ def _steps(captures: Iterable[Capture]) -> Iterator[tuple[bool, float]]:
 def _check(
     found: tuple[_Prediction, ...], low_ns: float, expected_ns: float, high_ns: float, measured_ns: float
 ) -> PredictionCheck:
-    step_ns, is_limit = fmean(one.step_ns for one in found), any(one.is_limit for one in found)
+    step_ns = fmean(one.step_ns for one in found)
+    is_limit = all(one.is_limit for one in found) or high_ns > WIDE_RATIO * low_ns
     low, expected, high = (max(step_ns - saved_ns, 0.0) for saved_ns in (high_ns, expected_ns, low_ns))
     return PredictionCheck(
         rules=tuple(one.rule for one in found),

@@ -166,6 +166,21 @@ def load_caution(run: PairedRun) -> str | None:
     return f"Other programs used the CPU: {base} in BASE, {head} in HEAD. Repeat on an idle machine."
 
 
+def order_caution(run: PairedRun) -> str | None:
+    """A sentence if several captures of a side all came before those of the other; None if not, or if unknown."""
+    if len(run.base) + len(run.head) < 3:  # two cannot be in turn
+        return None
+    sides = [[one.recorded_wall_ns for capture in side for one in capture.recordings] for side in (run.base, run.head)]
+    base, head = ([span for span in side if span is not None] for side in sides)
+    if not base or not head or (max(base) >= min(head) and max(head) >= min(base)):
+        return None
+    first, then = ("BASE", "HEAD") if max(base) < min(head) else ("HEAD", "BASE")
+    return (
+        f"All captures of {first} came before those of {then}: a machine that became slower or faster meanwhile looks "
+        "like a change. Capture both in turn."
+    )
+
+
 def _load_differs(run: PairedRun) -> bool:
     """Whether other programs took more cores from one side: that alone may change the step."""
     loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]

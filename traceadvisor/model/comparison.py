@@ -132,16 +132,20 @@ class Difference:
 
 
 class FindingStatus(Enum):
-    """Change of a finding from BASE to HEAD."""
+    """Change of a finding from BASE to HEAD, in the order in which it is shown."""
 
     NEW = "new"
     GONE = "gone"
+    HIDDEN = "hidden"
+    """HEAD does not wait for it any more, and still has its cause: loader workers run the same line."""
+
     CHANGED = "changed"
     """Other places, or a saving that differs by 3% of the step of BASE or more."""
 
-    SAME = "same"
     UNKNOWN = "unknown"
     """One side did not run the check: its input is missing, or the rule was not selected or not known."""
+
+    SAME = "same"
 
 
 @frozen
@@ -179,7 +183,7 @@ class FindingChange:
 
     places_removed: tuple[Location, ...] = ()
     reason: str | None = None
-    """Why the status is unknown; None for all others."""
+    """Why the status is unknown, or what hides the cause; None for all others."""
 
 
 class Agreement(Enum):
@@ -212,7 +216,7 @@ class PredictionCheck:
     """The same kind of step of HEAD. It also contains all other changes."""
 
     is_limit: bool
-    """Whether only an upper limit of the saving was predicted."""
+    """Whether only the upper end of the saving was predicted."""
 
     agreement: Agreement
 

@@ -281,6 +281,9 @@ class Fix:
         ).fitting(program)
 
 
+WIDE_RATIO = 3.0
+"""Highest ratio of the ends of a saving that is stated as a prediction. Of a wider range, only the upper end is."""
+
 ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"
 """Why a simulated saving has no range."""
 
@@ -313,6 +316,11 @@ class Estimate:
     def has_range(self) -> bool:
         """Whether low and high differ by more than a nanosecond, to which reports round them."""
         return round(self.high_ns) - round(self.low_ns) > 1
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether only the upper end is stated: nothing predicts the saving, or the range is too wide."""
+        return self.method is Method.BOUND or self.high_ns > WIDE_RATIO * self.low_ns
 
     @property
     def certainty(self) -> Certainty:
@@ -428,6 +436,9 @@ class Clear:
 
     at_least: bool = field(default=False, kw_only=True)
     """Whether the check passes from the limit on. By default it passes up to the limit."""
+
+    hidden_at: Location | None = field(default=None, kw_only=True)
+    """The line that is as slow as in a finding, while loader workers hide it from the step; None without one."""
 
     judged_share: float | None = None
     """Share of kernel time that the check could judge, 0..1; None for a check that does not judge kernels. With less

@@ -439,9 +439,9 @@ class RecordedFinding:
 
     @property
     def predicted_step(self) -> PredictedStep | None:
-        """The step with the fix made; None where nothing is saved or the fix was not replayed."""
+        """The step with the fix made; None where nothing is saved, or no replay predicts it."""
         saving, step_ns = self.finding.saving, self.step_ns
-        if saving.method is not Method.REPLAY or not saving.high_ns or step_ns is None:
+        if saving.method is not Method.REPLAY or saving.is_limit or not saving.high_ns or step_ns is None:
             return None
         low, expected, high = (
             max(step_ns - saved_ns, 0.0) for saved_ns in (saving.high_ns, saving.expected_ns, saving.low_ns)

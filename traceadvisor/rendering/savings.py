@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import assert_never
 
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RecordedFinding, Report
-from traceadvisor.rendering.units import duration, money, number_of, percent, percent_range
-
-NOTICED_SHARE = 0.0005
-"""A smaller share of the step is not shown as a saving."""
-
-WIDE_RATIO = 3.0
-"""From this ratio of the highest to the lowest saving on, a single figure would claim too much: the range is shown."""
+from traceadvisor.rendering.units import duration, money, number_of, percent
 
 LEAST_NS = 0.5
 """A saving below this is shown as ``0 ns``, so it is none."""
@@ -39,11 +32,6 @@ def scale_sentence(report: Report) -> str | None:
 def saves_nothing(saving: Estimate) -> bool:
     """Whether the saving is too small to be shown as a time."""
     return saving.high_ns < LEAST_NS
-
-
-def is_wide(saving: Estimate) -> bool:
-    """Whether the range of a simulated or calculated saving is too wide for a single figure."""
-    return saving.method is not Method.BOUND and saving.high_ns > WIDE_RATIO * saving.low_ns
 
 
 def further(row: RecordedFinding) -> Estimate:
@@ -71,28 +59,14 @@ def saving_words(saving: Estimate, *, adds: bool = False) -> str:
 
 
 def _amount(saving: Estimate) -> str:
-    match saving.method:
-        case Method.BOUND:
-            return range_words(saving)
-        case Method.REPLAY | Method.MODEL:
-            if _starts_at_nothing(saving):
-                return f"up to {duration(saving.high_ns)}"
-            return range_words(saving) if is_wide(saving) else f"about {duration(saving.expected_ns)}"
-        case _:
-            assert_never(saving.method)
-
-
-def _starts_at_nothing(saving: Estimate) -> bool:
-    """Whether the lower end of a wide range is too small to be shown."""
-    return is_wide(saving) and saving.low_ns <= max(NOTICED_SHARE * saving.high_ns, LEAST_NS)
+    return f"up to {duration(saving.high_ns)}" if saving.is_limit else f"about {duration(saving.expected_ns)}"
 
 
 def share_words(saving: Estimate, expected_share: float) -> str:
-    """The saving as a share of the step: the expected share, a wide range, or the highest share of an upper limit."""
+    """The saving as a share of the step: the expected share, or the highest of an upper limit."""
     if saves_nothing(saving):
         return "no speed-up"
-    is_limit = saving.method is Method.BOUND or _starts_at_nothing(saving)
-    return f"{'up to ' if is_limit else ''}{saved_share(saving, expected_share)} of the step"
+    return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 
 def saving_sentence(saving: Estimate, expected_share: float, *, after: int = 0, of_run: bool = False) -> str:
@@ -123,18 +97,15 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
         return "prevents errors and saves no time"
     if row.finding.of_run:
         return f"may save up to {saved_share(saving, row.saving_share)} of the training time"
-    verb = "may save" if saving.method is Method.BOUND else "saves"
+    verb = "may save" if saving.is_limit else "saves"
     return f"{verb} {_amount(saving)} of {whole} ({saved_share(saving, row.saving_share)})"
 
 
 def saved_share(saving: Estimate, expected_share: float) -> str:
-    """The expected share of the step; a range if it is wide; for an upper limit, the highest."""
-    if saving.method is not Method.BOUND and not is_wide(saving):
+    """The expected share of the step; the highest of an upper limit."""
+    if not saving.is_limit:
         return percent(expected_share)
-    per_ns = expected_share / saving.expected_ns if saving.expected_ns else 0.0
-    low, high = min(1.0, per_ns * saving.low_ns), min(1.0, per_ns * saving.high_ns)
-    is_limit = saving.method is Method.BOUND or _starts_at_nothing(saving)
-    return percent(high) if is_limit else percent_range(low, high)
+    return percent(min(1.0, expected_share * saving.high_ns / saving.expected_ns) if saving.expected_ns else 0.0)
 
 
 def range_words(saving: Estimate) -> str:
@@ -164,15 +135,8 @@ def worth_words(row: RecordedFinding) -> str | None:
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     of_what = "hour of training" if worth.per_million_samples is None else "million samples"
-    match row.finding.saving.method:
-        case Method.BOUND:
-            return f"up to {money(amounts.high, worth.currency)} per {of_what}"
-        case Method.REPLAY | Method.MODEL:
-            if is_wide(row.finding.saving):
-                return f"{money(amounts.low, worth.currency)} to {money(amounts.high, worth.currency)} per {of_what}"
-            return f"about {money(amounts.expected, worth.currency)} per {of_what}"
-        case _:
-            assert_never(row.finding.saving.method)
+    lead, amount = ("up to", amounts.high) if row.finding.saving.is_limit else ("about", amounts.expected)
+    return f"{lead} {money(amount, worth.currency)} per {of_what}"
 
 
 MOST_JOINT_STEPS = 4
@@ -187,11 +151,16 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
     """The step with all fixes of the list that were simulated, a sentence for each recording."""
     now_ns: dict[str, float] = {}
     counts: dict[str, int] = {}
+    too_wide = False
     for row in report.findings:
         for case in row.by_recording or (row,):
             for recording_id in case.recording_ids if case.step_ns else ():
                 now_ns[recording_id] = case.step_ns or 0.0
-                counts[recording_id] = counts.get(recording_id, 0) + (further(case).method is Method.REPLAY)
+                is_simulated = further(case).method is Method.REPLAY
+                counts[recording_id] = counts.get(recording_id, 0) + is_simulated
+                too_wide |= is_simulated and further(case).is_limit
+    if too_wide:
+        return (f"{NO_PREDICTION}: what the fixes save depends too much on what else runs.",)
     sentences = [
         _joint_sentence(recording.id, recording.replay.joint_step_ns, now_ns[recording.id], counts[recording.id])
         for recording in report.recordings

@@ -83,7 +83,7 @@ def test_other_programs_leave_fewer_cores(tmp_path: Path) -> None:
     assert _number(beside) < _number(alone)
     assert alone.saving.method is not Method.BOUND
     assert beside.saving.method is Method.BOUND
-    assert "other programs used all CPU cores" in str(beside.saving.reason)
+    assert "no CPU core was free beside other programs" in str(beside.saving.reason)
     assert beside.caveats[0] == "Other programs kept 7.0 of 8 CPU cores busy. Without them the saving is larger."
     assert alone.caveats[0].startswith("With few CPU cores")
 

@@ -129,6 +129,14 @@ def test_a_loop_that_hardly_waits_is_clear(tmp_path: Path) -> None:
     assert captured.clear(LoaderLineCost()).label == "data wait"
 
 
+@pytest.mark.parametrize(("made_us", "is_hidden"), [(90_000, True), (2_000, False)])
+def test_a_slow_line_that_workers_hide_is_named(made_us: int, tmp_path: Path, *, is_hidden: bool) -> None:
+    captured = _captured(tmp_path, 2, _loading(80, ITEM), wait_us=4_000).made(made_us)
+    assert captured.clear(LoaderLineCost()).hidden_at == (
+        Location("train.py", 31, "__getitem__") if is_hidden else None
+    )
+
+
 def test_few_samples_skip_the_rule(tmp_path: Path) -> None:
     for samples, reason in ((None, "No samples show"), (_loading(3, ITEM, rest=1), "Too few samples")):
         outcome = _captured(tmp_path, 2, samples).outcome(LoaderLineCost())

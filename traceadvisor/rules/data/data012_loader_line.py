@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
+from traceadvisor.model.location import Location
 from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
@@ -64,7 +65,8 @@ class LoaderLineCost(Rule):
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
         usual = usual_time(facts) if facts.share(wait) >= self.min_share else None
         if facts.share(wait) < self.min_share or usual:
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual)
+            hidden_at = self._hidden_at(facts, line)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual, hidden_at=hidden_at)
         if facts.run.loading_samples is None:
             return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:
@@ -89,6 +91,14 @@ class LoaderLineCost(Rule):
             locations=facts.loading_locations,
             caveats=("If each sample needs this work, make it faster or do it in more workers.",),
         )
+
+    def _hidden_at(self, facts: Facts, line: LoaderLine | None) -> Location | None:
+        """The line, if the step would wait for it without workers; None if not, or if that is unknown."""
+        loading, curve = facts.loading, facts.worker_curve
+        if not (line and loading and loading.workers and curve) or line.share < self.min_line_share:
+            return None
+        alone_ns = line.share * curve.cost.mean_ns * loading.fetches
+        return line.location if alone_ns >= self.min_share * loading.step_ns else None
 
 
 def _summary(line: LoaderLine) -> str:

@@ -51,7 +51,7 @@ MIN_OTHERS_SHARE = 0.2
 
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
-NO_FREE_CORE = "other programs used all CPU cores, and it is unknown how much of them more workers would get"
+NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
 
 class Limit(Enum):
@@ -290,16 +290,17 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
     memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
     if _needs_more_than_free(facts, workers):
         memory += f" If each grows as large as the processes of this run, {workers} need more memory than was free."
+    random = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
     if curve is None or not curve.cost.is_split:
         unknown = "It was not recorded whether loading uses the CPU or waits. Workers that compute need a core each."
-        return (unknown, memory)
+        return (unknown, memory, random)
     if curve.cost.is_waiting:
         waits = "Workers that wait need no core."
         if curve.loop.cores is not None and workers > curve.loop.cores:
             waits += " So you can ignore PyTorch's warning about more workers than cores."
-        return (waits, "A disk or server may answer more slowly when more workers ask.", memory)
+        return (waits, "A disk or server may answer more slowly when more workers ask.", memory, random)
     few = "With few CPU cores the gain is smaller: workers and the training thread share them."
-    return (*_beside_others(facts), few, memory)
+    return (*_beside_others(facts), few, memory, random)
 
 
 def _needs_more_than_free(facts: Facts, workers: int) -> bool:

@@ -19,6 +19,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     certainty_sentences,
     deciding_run,
     headline,
+    hidden_sentence,
     prediction_sentence,
     settings_sentence,
     signed_percent,
@@ -33,7 +34,6 @@ from traceadvisor.rendering.content.comparison.tables import (
     findings_table,
     lines_table,
     names_table,
-    predictions_table,
     ranks_table,
     runs_table,
 )
@@ -104,7 +104,7 @@ def comparison_document(comparison: Comparison) -> Document:
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
     """The cause of the change of a run, its certainty, and the commands that would settle it."""
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
-    for sentence in (cause_sentence(run), prediction_sentence(run), settings_sentence(run)):
+    for sentence in (cause_sentence(run), hidden_sentence(run), prediction_sentence(run), settings_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
     if run.change:
@@ -143,7 +143,7 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     """Changes in a run. Formats without much room show the one that decides, which is the first."""
     blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
     blocks += [*_findings(run)]
-    tables = (predictions_table(run), differences_table(run), ranks_table(run))
+    tables = (differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]
     explained = sorted(
         (rank for rank in run.ranks if rank.explanation),

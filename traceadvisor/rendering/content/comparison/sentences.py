@@ -15,7 +15,8 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import LineChange, StepExplanation
 from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.origins import place_words
+from traceadvisor.rendering.lists import listed
+from traceadvisor.rendering.origins import location_words, place_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, whole_percent
 from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -29,6 +30,7 @@ MEASURE = {
 STATUS = {
     FindingStatus.NEW: "New",
     FindingStatus.GONE: "Gone",
+    FindingStatus.HIDDEN: "Hidden, not fixed",
     FindingStatus.CHANGED: "Changed",
     FindingStatus.SAME: "Unchanged",
     FindingStatus.UNKNOWN: "Not comparable",
@@ -37,19 +39,19 @@ STATUS = {
 AGREEMENT = {
     Agreement.WITHIN: "within the predicted range",
     Agreement.LESS: "saves less than predicted",
-    Agreement.MORE: "saves more than predicted",
+    Agreement.MORE: "more than predicted: other changes may have helped",
     Agreement.NOT_SHORTER: "the step is not shorter, so something else changed or hides it",
 }
 
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
-TO_SETTLE = "Capture each side three times to learn the noise, or pass earlier captures with --history."
+TO_SETTLE = "Capture each side three times, in turn, or pass earlier captures with --history."
 
-WHOLE_SHARE = 0.095
-"""From this change on, a headline has no decimals."""
+WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
+"""Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
 
-TO_BE_SURE = "To be sure, capture each side three times, or pass earlier captures with --history."
+TO_BE_SURE = "To be sure, capture each side three times, in turn, or pass earlier captures with --history."
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
@@ -92,7 +94,7 @@ def verdict_sentence(run: ComparedRun) -> str:
 
 
 def _share(share: float) -> str:
-    return whole_percent(share) if share >= WHOLE_SHARE else percent(share)
+    return whole_percent(share) if WHOLE_SHARE <= share < MOST_WHOLE_SHARE else percent(share)
 
 
 def certainty_sentences(change: StepChange) -> Iterator[str]:
@@ -112,16 +114,17 @@ def certainty_sentences(change: StepChange) -> Iterator[str]:
 
 
 def _without_interval(change: StepChange) -> str:
-    least, noise = change.smallest_visible_share, whole_percent(change.noise_share)
+    least = change.smallest_visible_share
     if least is None:
         return "Not shown: a side has too few steps to know its own error."
+    chance = f"with {_captures(change)}, chance explains a change of up to {whole_percent(least)}"
     if change.certainty is VerdictCertainty.LIKELY:
-        return f"Likely: more than twice the {noise} by which identical runs may differ ({_captures(change)})."
+        return f"Likely: {chance}."
     if abs(change.change_share) > least:
         return "Not shown, although large: other programs took more cores from one side."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
-    return f"Not shown: with {_captures(change)}, only a change above {whole_percent(least)} is likely to be real."
+    return f"Not shown: {chance}."
 
 
 def _captures(change: StepChange) -> str:
@@ -134,12 +137,22 @@ def prediction_sentence(run: ComparedRun) -> str | None:
     """The step that the report on BASE predicted for the fixes that were made; None if none was."""
     if not run.predictions:
         return None
-    check = run.predictions[-1]  # of all fixes together
+    (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
     ends = f"{duration(predicted.low_ns)} to {duration(predicted.high_ns)}"
     step = f"at least {duration(predicted.low_ns)}" if check.is_limit else f"{duration(predicted.expected_ns)} ({ends})"
-    measured = duration(check.measured_step_ns)
-    return f"Predicted with {rules} fixed: {step}. Measured: {measured}, {AGREEMENT[check.agreement]}."
+    is_kept = check.is_limit and check.agreement is Agreement.WITHIN
+    agrees = "within the limit" if is_kept else AGREEMENT[check.agreement]
+    return f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
+
+
+def hidden_sentence(run: ComparedRun) -> str | None:
+    """The findings whose cause only costs no time now; None if there are none."""
+    hidden = [one for one in run.findings if one.status is FindingStatus.HIDDEN]
+    if not hidden:
+        return None
+    places = dict.fromkeys(location_words(one.base.locations[0]) for one in hidden if one.base and one.base.locations)
+    return f"Not fixed, only hidden by loader workers: {listed([*places] or [one.rule.title for one in hidden])}."
 
 
 def settings_sentence(run: ComparedRun) -> str | None:

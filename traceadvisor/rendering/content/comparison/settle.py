@@ -28,16 +28,19 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     if len(comparison.runs) > 1 or None in captures or (change.is_settled and change.captures_needed is None):
         return None
     counts = (change.base_captures, change.head_captures)
-    loops = [_loop(count + 1, goal, capture or "") for count, capture in zip(counts, captures, strict=True)]
+    runs = [("", count, capture or "") for count, capture in zip(counts, captures, strict=True)]
     if len({one.captured.command for one in sides if one.captured}) == 1:  # so it is the code that differs
-        whose = zip(loops, ("BASE", "HEAD"), strict=True)
-        loops = [f"# with the code of {side}:\n{loop}" if loop else "" for loop, side in whose]
+        whose = zip(runs, ("BASE", "HEAD"), strict=True)
+        runs = [(f"# with the code of {side}:\n", count, capture) for (_, count, capture), side in whose]
+    elif counts[0] == counts[1]:  # in turn: a machine that drifts then affects both
+        runs = [("", counts[0], "; ".join(capture or "" for capture in captures))]
+    loops = [f"{lead}{loop}" for lead, count, capture in runs if (loop := _loop(count + 1, goal, capture))]
     named = [
         [*map(_quoted, listed), *(_quoted(listed[0], f"-{number}") for number in range(count + 1, goal + 1))]
         for listed, count in zip(paths, counts, strict=True)
     ]
     base = " ".join(f"--base {path}" for path in named[0])
-    return "\n".join((*filter(None, loops), f"traceadvisor compare {base} {' '.join(named[1])}"))
+    return "\n".join((*loops, f"traceadvisor compare {base} {' '.join(named[1])}"))
 
 
 def _capture(paths: tuple[Path, ...], recording: Recording) -> str | None:

@@ -22,14 +22,13 @@ from traceadvisor.model.explanation import (
     TableChange,
 )
 from traceadvisor.rendering.content.comparison.sentences import (
-    AGREEMENT,
     STATUS,
     line_words,
     signed,
     signed_percent,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
 from traceadvisor.rendering.origins import OTHER, location_words
 from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
 from traceadvisor.rendering.units import NOT_MEASURED, duration
@@ -189,29 +188,6 @@ def ranks_table(run: ComparedRun) -> Table | None:
     return _named(replace(whole, layout=Layout.NARROW))
 
 
-def predictions_table(run: ComparedRun) -> Table | None:
-    """Predicted and measured steps; None if every finding of BASE is still there."""
-    if not run.predictions:
-        return None
-    columns = titled(
-        "Gone or smaller finding", "Step before", "Predicted step", "Measured step", "Result", words=("Result",)
-    )
-    rows = tuple(
-        (
-            Cell("; ".join(f"{rule.title} ({rule.id})" for rule in check.rules)),
-            Cell(duration(check.base_step_ns)),
-            Cell(
-                "" if check.is_limit else duration(check.predicted.expected_ns),
-                remark=f"{duration(check.predicted.low_ns)} to {duration(check.predicted.high_ns)}",
-            ),
-            Cell(duration(check.measured_step_ns)),
-            Cell(AGREEMENT[check.agreement]),
-        )
-        for check in run.predictions
-    )
-    return _named(Table("Predicted by the report on BASE, measured in HEAD", columns, rows, detail=Detail.SUMMARY))
-
-
 def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ; None if none do."""
     if not run.differences:
@@ -222,7 +198,7 @@ def differences_table(run: ComparedRun) -> Table | None:
     return _named(Table(title, columns, rows, detail=Detail.SUMMARY, noun="difference"))
 
 
-NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.CHANGED)
+NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.HIDDEN, FindingStatus.CHANGED)
 
 
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:

@@ -37,7 +37,6 @@ from traceadvisor.rendering.line_edits import edit_words
 from traceadvisor.rendering.origins import finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
-    is_wide,
     range_over,
     range_words,
     saves_nothing,
@@ -184,7 +183,7 @@ class _Saving:
             return
         ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
         low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
-        is_limit = saving.method is Method.BOUND
+        is_limit = saving.is_limit
         after_ns = step_ns * (low if is_limit else expected)
         words = from_to(step_ns, after_ns).replace("-> ", "-> at least ") if is_limit else from_to(step_ns, after_ns)
         yield RangeBar(
@@ -213,9 +212,9 @@ class _Saving:
     def method(self) -> Iterator[Prose]:
         """The range, where it is not in the sentence, and how it was estimated."""
         saving, alone = self.saving, self.ranked.finding.saving
-        is_said = saving.method is Method.BOUND or is_wide(saving)
-        if not is_said and duration(saving.low_ns) != duration(saving.high_ns):
-            yield Prose(f"Range: {range_words(saving)}.", detail=SUMMARY)
+        if saving.method is not Method.BOUND and duration(saving.low_ns) != duration(saving.high_ns):
+            too_wide = ", too wide for a prediction" if saving.is_limit else ""
+            yield Prose(f"Range: {range_words(saving)}{too_wide}.", detail=SUMMARY)
         if alone.high_ns:
             yield Prose(_method(alone), Tone.QUIET, SUMMARY)
 

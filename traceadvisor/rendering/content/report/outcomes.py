@@ -11,6 +11,7 @@ from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table
 from traceadvisor.rendering.lists import listed
+from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
 
 
@@ -123,10 +124,11 @@ def _clear(report: Report) -> Table | None:
 def _passes_if(clear: Clear) -> str:
     """The limit with its direction, and any other reason for passing."""
     limit = f"{'at least' if clear.at_least else 'at most'} {figure(clear.limit, clear.unit)}"
-    if clear.remark is None:
+    remark = f"workers hide {location_words(clear.hidden_at)}" if clear.hidden_at else clear.remark
+    if remark is None:
         return limit
     is_within = clear.value >= clear.limit if clear.at_least else clear.value <= clear.limit
-    return f"{limit} ({clear.remark})" if is_within else clear.remark
+    return f"{limit} ({remark})" if is_within else remark
 
 
 def _range(clears: Sequence[Clear]) -> str:
