@@ -32,6 +32,7 @@ from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordi
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
+from traceadvisor.system.remote import location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,7 +174,7 @@ def load(
     it, or is a path itself.
 
     Args:
-        paths: files or folders to read.
+        paths: files or folders to read, here or elsewhere: a text may be a URL, see docs/elsewhere.md.
         selection: which of the recordings to read.
         settings: rules to run, their thresholds, and the GPU price; :func:`find_settings` reads those of a project.
         progress: called with the progress of each file; see :data:`Progress`.
@@ -191,7 +192,8 @@ def load(
     if not paths:
         raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
     limits = limits or settings.limits
-    found = find_recordings(_without_experiments([Path(path) for path in paths], limits), limits)
+    places = [location(path) for path in paths]
+    found = find_recordings(_without_experiments(places, limits), limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins and not found.snapshots:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
@@ -213,7 +215,7 @@ def load(
     health = _health(judged, (*catalogue.notes, *failed, *compared))
     assessed = assess(judgements, found.source, health, chosen, catalogue.used(settings), ranks)
     result = replace(assessed, memory=memory)
-    return with_experiments(result, [Path(path) for path in paths])
+    return with_experiments(result, places)
 
 
 def report(

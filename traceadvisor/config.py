@@ -20,6 +20,7 @@ from traceadvisor.errors import ConfigError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.system.remote import is_remote
 
 TABLE = "tool.traceadvisor"
 FILE_NAME = "pyproject.toml"
@@ -129,7 +130,7 @@ def _beginning(path: Path) -> bytes:
 
 def _beside(start: Path, reviewed: Iterable[Path]) -> Iterator[Path]:
     """The folders from ``start`` upward that belong to the recordings."""
-    others = [(path if path.is_dir() else path.parent).resolve() for path in reviewed]
+    others = [(path if path.is_dir() else path.parent).resolve() for path in reviewed if not is_remote(path)]
     for folder in (start, *start.parents):
         if any(folder.resolve().is_relative_to(other) for other in others):
             yield folder

@@ -12,6 +12,7 @@ from traceadvisor.cli.comparison_output import fail_where_met, print_comparison
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import parse_conditions
 from traceadvisor.cli.options import (
+    LOCATION,
     STANDARD_OUTPUT,
     SettingsOptions,
     chosen_formats,
@@ -28,18 +29,18 @@ from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
 
 
 @click.command("compare", context_settings={"max_content_width": 100})
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=LOCATION)
 @click.option(
     "--base",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=LOCATION,
     metavar="PATH",
     help="A capture to compare with; give it several times for several captures. All PATHS are then HEAD.",
 )
 @click.option(
     "--history",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=LOCATION,
     metavar="PATH",
     help="Earlier captures of the same script, or a folder of them, that show how much identical runs differ.",
 )
@@ -74,7 +75,7 @@ def command(
     """Show what changed from BASE to HEAD, why, and how certain that is.
 
     PATHS are BASE and HEAD. With --base, all PATHS are captures of HEAD: `traceadvisor compare --base A --base B C D`.
-    Each path is a capture, a trace file, a TensorBoard log directory or a JSON report.
+    Each path is a capture, a trace file, a TensorBoard log directory or a JSON report, or the URL of one.
 
     A change is shown by at least three captures of each side, or by earlier captures (--history): identical runs may
     differ by 10% and more. With fewer, a change far beyond that is likely; only what is shown fails a job.

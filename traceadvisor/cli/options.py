@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from traceadvisor.config import Settings, find_settings, nearest, passed_over, r
 from traceadvisor.errors import UsageError
 from traceadvisor.judging.catalogue import Catalogue, read_catalogue
 from traceadvisor.model.limits import TRUSTED
+from traceadvisor.system.remote import is_url, location
 
 trusted_option = click.option(
     "--trusted",
@@ -116,6 +118,15 @@ def _rules(option: str, texts: Iterable[str], catalogue: Catalogue) -> tuple[str
     return names
 
 
+class _Location(click.Path):
+    """A path or a URL."""
+
+    def coerce_path_result(self, value: str | os.PathLike[str]) -> Path:
+        return location(os.fsdecode(value))
+
+
+LOCATION = _Location()
+
 STANDARD_OUTPUT = "-"
 """Stands for standard output in the place of a folder."""
 
@@ -160,6 +171,8 @@ def chosen_formats(formats: str, known: Collection[str], output: str = "") -> li
         raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}.{near} Known formats: {', '.join(known)}.")
     if output == STANDARD_OUTPUT and len(names) != 1:
         raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
+    if is_url(output):
+        raise UsageError("-o takes a local folder: nothing is written elsewhere.")
     if (suffix := Path(output).suffix[1:]) in known and not Path(output).is_dir():
         raise UsageError(f"-o takes a folder. For a single file: --format {suffix} -o - > {shlex.quote(output)}")
     return names

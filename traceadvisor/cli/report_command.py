@@ -13,6 +13,7 @@ from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.options import (
+    LOCATION,
     STANDARD_OUTPUT,
     SettingsOptions,
     chosen_formats,
@@ -33,7 +34,7 @@ GITHUB = "github"
 
 
 @click.command("report", context_settings={"max_content_width": 100})
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=LOCATION)
 @output_option("traceadvisor-report")
 @format_option(FORMATS, " 'github' prints annotations of a GitHub workflow, and appends to its step summary.")
 @click.option("--run", metavar="PATTERN", help="Only runs whose name matches this shell pattern.")
@@ -51,7 +52,7 @@ GITHUB = "github"
 @click.option(
     "--base",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=LOCATION,
     metavar="PATH",
     help="Also compare with this capture, trace, log directory or JSON report, as `compare` does; give it several "
     "times for several captures. --fail-on then takes 'regression', 'regression=5%' and 'new:high', too.",
@@ -93,7 +94,7 @@ def command(
     PATHS are folders written by `traceadvisor capture`, torch.profiler trace files (*.pt.trace.json, gzipped or not),
     TensorBoard log directories with such files, folders written by the profiler of torch_npu (*_ascend_pt), or memory
     snapshots of torch.cuda.memory._dump_snapshot (*.pickle, gzipped or not). Without PATHS, the newest capture in runs/
-    is read.
+    is read. PATHS may be URLs: s3://, gs://, hf:// and https:// (of a file), with `pip install 'traceadvisor[remote]'`.
 
     Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage, or the output cannot be written; 3 input
     unreadable; 4 PDF is not available on this machine; 70 unexpected error. Formats without an error are written.

@@ -18,6 +18,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results.report_json import SCHEMA, read
 from traceadvisor.system.folders import entries_below
+from traceadvisor.system.remote import location
 
 _SCHEMA_NAME = SCHEMA.partition("/")[0].encode()
 _SNIFFED_BYTES = 4096
@@ -86,7 +87,11 @@ class _Reading:
 
     def _of(self, path: Path) -> list[Report]:
         """The reports on a path. A folder may hold a JSON report, recordings, or folders with JSON reports."""
-        if not path.is_dir():
+        try:
+            is_folder = path.is_dir()
+        except OSError:  # loading it says why
+            return [self._load(path)]
+        if not is_folder:
             return [read(path) if is_json_report(path) else self._load(path)]
         report = path / FORMATS["json"].file_name
         if is_json_report(report) and not (path / MANIFEST).exists():
@@ -106,7 +111,7 @@ class _Reading:
 
 
 def _listed(paths: Paths) -> Iterator[Path]:
-    yield from (Path(paths),) if isinstance(paths, (Path, str)) else map(Path, paths)
+    yield from map(location, (paths,) if isinstance(paths, (Path, str)) else paths)
 
 
 def is_json_report(path: Path) -> bool:

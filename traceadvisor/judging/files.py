@@ -32,6 +32,7 @@ from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.rules.base import Rule
 from traceadvisor.system.cores import usable_cores
 from traceadvisor.system.executor import Died, Outcome, Tell, Watch, one_by_one, side_by_side
+from traceadvisor.system.remote import is_of_this_process, is_remote
 
 Progress = Callable[[Origin, int, int], None]
 """Called with a file, the bytes of it read so far, and its size in bytes.
@@ -117,7 +118,7 @@ class FileJudge:
             InputError: the file cannot be read.
         """
         try:
-            if self.with_another and file.packed_bytes >= SPLIT_BYTES:
+            if self.with_another and file.packed_bytes >= SPLIT_BYTES and not is_remote(file.origin.path):
                 with second_part(file.origin.path, self.limits) as second:
                     return self._judged(file, tell, second)
             return self._judged(file, tell)
@@ -194,7 +195,8 @@ def judge_files(
         watch.advanced(position, 0)
     crowds = Counter((file.origin.run, file.origin.cycle) for file in files)
     files = [replace(one, is_of_many=crowds[one.origin.run, one.origin.cycle] > MOST_IN_FULL) for one in files]
-    in_parallel = processes > 1 and os.name == "posix"
+    is_only_here = any(is_of_this_process(file.origin.path) for file in files)
+    in_parallel = processes > 1 and os.name == "posix" and not is_only_here
     judge_file = FileJudge(rules, limits, in_parallel and len(files) == 1)
     outcomes = _outcomes(judge_file, files, watch, processes if in_parallel else 1)
     judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}

@@ -18,6 +18,7 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
 from traceadvisor.system.folders import entries_below
+from traceadvisor.system.remote import failed_attempts, is_remote
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import cleaned_words
 from traceadvisor.text.secrets import beginning
@@ -107,6 +108,7 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
             origins += here
             refused += damaged
             notes += beside
+    notes += _failed_connections(paths)
     if not origins and not snapshots:
         raise refused[0]
     origins, of_jobs = joined(origins)
@@ -120,6 +122,13 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
         kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
     numbered, known = tuple(_numbered(unique.values())), tuple({path.resolve(): path for path in snapshots}.values())
     return FoundRecordings(Source(tuple(paths), kind), numbered, tuple(refused), known, tuple(notes))
+
+
+def _failed_connections(paths: Iterable[Path]) -> Iterator[HealthNote]:
+    for path in paths:
+        if count := failed_attempts(path):
+            message = f"The connection to {path} failed {count} times while files were listed. It was tried again."
+            yield HealthNote("connection-failed", message, degrades=False)
 
 
 def _file(path: Path) -> Origin:
@@ -249,6 +258,8 @@ def _kind(path: Path) -> str:
     """Return what a file that is no recording is, by its name and first bytes."""
     if "tfevents" in path.name:
         return "TensorBoard event files"
+    if is_remote(path) and not _JSON_NAME.match(path.name):
+        return f"files named *{path.suffix}" if path.suffix else "files without a suffix"
     begin = _first_bytes(path, _FIRST_BYTES)
     if begin is None:
         return "empty or unreadable files"
@@ -258,6 +269,8 @@ def _kind(path: Path) -> str:
 
 
 def _begins_like_a_trace(path: Path) -> bool:
+    if is_remote(path) and not _JSON_NAME.match(path.name):  # each look is a request
+        return False
     start = _first_bytes(path, _FIRST_BYTES)
     if start is None or start.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"["):
         return False

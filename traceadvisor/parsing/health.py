@@ -22,6 +22,7 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
     dropped = columns.dropped + summary.dropped
     notes = (
         *_ending(stream, summary),
+        *_connection(stream),
         *_profiler_notes(summary),
         *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
@@ -53,6 +54,12 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
             "The file is cut off in the middle of the recording. Everything before the cut was read; "
             f"the step at the cut is left out. {WRITE_AGAIN}",
         )
+
+
+def _connection(stream: ByteStream) -> Iterator[HealthNote]:
+    if count := stream.failed_attempts:
+        message = f"The connection failed {count} times while the file was read. It was made again: nothing is missing."
+        yield HealthNote("connection-failed", message, degrades=False)
 
 
 def _profiler_notes(summary: ReadSummary) -> Iterator[HealthNote]:

@@ -86,6 +86,11 @@ class ByteStream:
         """Bytes read of the file itself."""
         return self._file.tell()
 
+    @property
+    def failed_attempts(self) -> int:
+        """How often the connection to a file elsewhere failed and was made again."""
+        return getattr(getattr(self._file, "raw", None), "failed_attempts", 0)
+
     def end_with(self, *, is_damaged: bool, excess: ExceededLimit | None) -> None:
         """Take over how another stream of the same file ended."""
         self.damaged, self.excess = is_damaged, excess

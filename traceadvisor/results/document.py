@@ -32,6 +32,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import Series, WorkerTelemetry
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.results.redaction import EXACT
+from traceadvisor.system.remote import path_of
 
 T = TypeVar("T")
 
@@ -228,7 +229,7 @@ _FORMS: Mapping[Any, _Form] = {
     int: (_INT64, _same),
     Int64: (GenericAlias(list, (_INT64,)), partial(np.array, dtype=np.int64)),
     MaybeNan: (float | None, lambda number: nan if number is None else number),
-    Path: (str, Path),
+    Path: (str, path_of),
     SpanSet: (tuple[tuple[_INT64, _INT64], ...], _spans),
 }
 

@@ -14,6 +14,7 @@ from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.findings import Clear, Evidence, Unit
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
+from traceadvisor.system.remote import path_of
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import without_announced, without_named
 
@@ -58,7 +59,7 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
     if isinstance(value, str):
         return changed(value)
     if isinstance(value, Path):
-        return Path(changed(str(value)))
+        return path_of(changed(str(value)))
     if isinstance(value, tuple):
         items = without_announced([_mapped(item, changed) for item in value])
         return tuple(items) if any(map(is_not, items, value)) else value

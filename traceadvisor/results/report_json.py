@@ -14,6 +14,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report
 from traceadvisor.results.document import decoded, encoded
 from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.system.remote import location
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 SCHEMA = "traceadvisor.report/2"
@@ -35,7 +36,7 @@ def render(report: Report) -> bytes:
 
 def read(path: Path | str) -> Report:
     """See :func:`traceadvisor.read`."""
-    path = Path(path)
+    path = location(path)
     try:
         document = msgspec.json.decode(_content(path))
     except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8

@@ -6,14 +6,19 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from traceadvisor.system.remote import RemotePath
+
 
 def entries_below(root: Path, enters: Callable[[Path], bool] = lambda _folder: True) -> Iterator[Path]:
     """Yield every path below a folder except folders; links are not followed.
 
-    Folders that cannot be listed are skipped.
+    Folders that cannot be listed are skipped; elsewhere, the listing of all raises OSError.
 
     ``enters``: whether to look into a folder below it.
     """
+    if isinstance(root, RemotePath):
+        yield from root.files_below()
+        return
     waiting = [root]
     while waiting:
         try:

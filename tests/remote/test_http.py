@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from tests.remote.server import Fault, files, serving
+from tests.shared import CHECKOUT
+from traceadvisor import api
+from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.errors import InputError
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.results import report_json
+from traceadvisor.system import remote
+
+(TRACE,) = (CHECKOUT / "sample_traces" / "loader-bound").glob("*.pt.trace.json.gz")
+PATH = f"/logs/{TRACE.name}"
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Attempts follow at once, and half a second of silence is a failure."""
+    monkeypatch.setattr(remote, "PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(remote, "SILENCE_S", 0.5)
+    remote._file_system.cache_clear()
+    yield
+    remote._file_system.cache_clear()
+
+
+def _json(report: Report, root: object) -> object:
+    return json.loads(report_json.render(report).decode().replace(str(root), "there"))
+
+
+def _local() -> object:
+    return _json(api.load(TRACE), TRACE.parent)
+
+
+@pytest.mark.parametrize(("ranges", "chunked"), [(True, False), (False, False), (False, True)])
+def test_a_file_gives_the_same_report_as_on_disk(*, ranges: bool, chunked: bool) -> None:
+    with serving(files({PATH: TRACE.read_bytes()}, ranges=ranges, chunked=chunked)) as server:
+        assert _json(api.load(f"{server.url}{PATH}"), f"{server.url}/logs") == _local()
+
+
+def test_of_a_large_file_that_is_no_recording_only_the_beginning_is_read() -> None:
+    with serving(files({"/model.json": b"PK\3\4" + bytes(1 << 24)})) as server, pytest.raises(InputError):
+        api.load(f"{server.url}/model.json")
+    assert len(server.asked) < 10
+
+
+def test_a_broken_connection_is_made_again_and_the_report_says_so() -> None:
+    number = count()
+    with serving(files({PATH: TRACE.read_bytes()})) as server:
+        server.fault = lambda method, _: Fault.DROPPED if method == "GET" and next(number) < 3 else None
+        result = api.load(f"{server.url}{PATH}")
+    (note,) = [row.note for row in result.health_notes if row.note.code == "connection-failed"]
+    assert "failed 3 times" in note.message
+    assert len(result.recordings[0].steps) == len(api.load(TRACE).recordings[0].steps)
+
+
+@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.BUSY, Fault.SILENT])
+def test_a_server_without_ranges_is_read_on_after_a_failure(fault: Fault) -> None:
+    number = count()
+    with serving(files({PATH: TRACE.read_bytes()}, ranges=False)) as server:
+        server.fault = lambda method, _: fault if method == "GET" and next(number) == 1 else None
+        assert api.load(f"{server.url}{PATH}").recordings[0].steps
+
+
+@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.BUSY, Fault.SILENT])
+def test_attempts_end(fault: Fault) -> None:
+    with serving(files({PATH: TRACE.read_bytes()})) as server:
+        server.fault = lambda _method, _path: fault
+        with pytest.raises(InputError, match=r"the connection failed 4 times within \d+ s"):
+            api.load(f"{server.url}{PATH}")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("/logs/other.json", "does not exist"), (f"{PATH}?wrong=1", "access is denied")]
+)
+def test_what_another_attempt_would_not_change_is_asked_once(path: str, message: str) -> None:
+    with serving(files({PATH: TRACE.read_bytes()})) as server, pytest.raises(InputError, match=message):
+        api.load(f"{server.url}{path}")
+    assert sorted(server.asked) == [("GET", path), ("HEAD", path)]
+
+
+def test_a_server_that_is_not_there_is_a_clear_error() -> None:
+    with serving(files({})) as server:
+        pass
+    for read in (api.load, lambda url: compare_paths(url, TRACE)):
+        with pytest.raises(InputError, match=r"failed 4 times within \d+ s: ConnectionRefusedError"):
+            read(f"{server.url}{PATH}")
+
+
+SECRET = "s3cr3tValue"  # noqa: S105  # a test's
+
+
+@pytest.mark.parametrize("fault", [None, Fault.DENIED, Fault.BUSY, Fault.DROPPED])
+def test_credentials_of_a_url_are_in_no_report_error_or_log(
+    fault: Fault | None, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(files({PATH: TRACE.read_bytes()}, token=f"X-Amz-Signature={SECRET}")) as server:
+        server.fault = lambda _method, _path: fault
+        url = f"http://user:{SECRET}@127.0.0.1:{server.port}{PATH}?X-Amz-Signature={SECRET}#{SECRET}"
+        with caplog.at_level(logging.WARNING):
+            try:
+                result = api.load(url)
+            except InputError as error:
+                said = repr([error, str(error), error.path, error.__cause__, repr(error.__context__)])
+            else:
+                said = repr(result) + "".join(
+                    format_.render(result).decode(errors="replace")
+                    for name, format_ in FORMATS.items()
+                    if name != "pdf"
+                )
+    assert "127.0.0.1" in said
+    assert SECRET not in said + repr(remote.location(url)) + caplog.text + "".join(capfd.readouterr())
+
+
+def test_two_urls_that_differ_in_their_query_only_are_two_files() -> None:
+    other = next((CHECKOUT / "sample_traces" / "well-fed").glob("*.pt.trace.json.gz"))
+    server = files({})
+    contents = {"/file?id=1": TRACE.read_bytes(), "/file?id=2": other.read_bytes()}
+    server.answer = lambda _method, path, _headers, _body: (200, {}, contents[path])
+    with serving(server):
+        result = compare_paths(f"{server.url}/file?id=1", f"{server.url}/file?id=2")
+        same = compare_paths(TRACE, other)
+    assert result.head_paths != result.base_paths
+    assert [run.differences for run in result.runs] == [run.differences for run in same.runs]
+
+
+def test_only_what_was_typed_is_read() -> None:
+    with serving(files({PATH: TRACE.read_bytes()})) as server:
+        typed = remote.location(f"{server.url}{PATH}")
+        for other in (typed.parent / "other.json", typed / ".." / "other.json", remote.path_of(f"{server.url}/other")):
+            with pytest.raises(PermissionError, match="only what is typed is read"):
+                other.open("rb")
+            assert SECRET not in str(other)
+        assert typed.is_file()
+    assert {path for _, path in server.asked} == {PATH}
+
+
+def test_a_page_is_not_searched_for_links() -> None:
+    page = f'<a href="{PATH}">a recording</a>'.encode()
+    with (
+        serving(files({"/logs": page, PATH: TRACE.read_bytes()})) as server,
+        pytest.raises(InputError, match="neither JSON"),
+    ):
+        api.load(f"{server.url}/logs")
+    assert {path for _, path in server.asked} == {"/logs"}

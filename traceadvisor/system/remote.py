@@ -1,0 +1,481 @@
+"""Paths of files elsewhere, such as ``s3://bucket/runs``: listed and read by ranges through fsspec.
+
+Nothing is written, neither there nor on the local disk.
+
+A :class:`RemotePath` stands for its URL without user, password, query and fragment, which may be credentials. Only
+what lies at or below a URL that the user typed, see :func:`location`, is ever accessed: the path of a report that was
+read back, or a name in a recording, gives no access. fsspec is imported at the first access.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import posixpath
+import re
+import stat
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PosixPath
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from traceadvisor.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Result = TypeVar("Result")
+
+PACKAGES = {
+    "s3": ("s3fs", "remote"),
+    "https": ("aiohttp", "remote"),
+    "http": ("aiohttp", "remote"),
+    "memory": ("fsspec", "remote"),
+    "gs": ("gcsfs", "gs"),
+    "hf": ("huggingface-hub", "hf"),
+}
+"""The package that reads each kind of URL, and the extra that installs it."""
+
+OF_THIS_PROCESS = "memory"
+"""What fsspec keeps in the memory of a process: no other process can read it."""
+
+_SINGLE_FILES = ("https", "http")
+"""No folder is listed: that would follow links in a page."""
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^/?#]*@)?(?P<place>[^?#]*)", re.DOTALL)
+
+PAUSES_S = (0.5, 1.0, 2.0)
+"""After a failed attempt; as many attempts and one more are made."""
+
+CONNECT_S, SILENCE_S = 10, 30
+"""A connection that takes longer to open, or brings nothing for so long, has failed."""
+
+_FIRST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
+"""Sizes of the first and the largest range: most files that are no recording are recognised by the first."""
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names something elsewhere."""
+    return _URL.match(text) is not None
+
+
+def location(text: Path | str) -> Path:
+    """The path that a user typed, or gave as one; a URL gives access to what is there.
+
+    Raises:
+        UsageError: there is no such kind of URL.
+    """
+    if isinstance(text, Path):
+        return text
+    if not (found := _URL.match(text)):
+        return Path(text)
+    scheme = found["scheme"].lower()
+    if scheme not in PACKAGES:
+        known = ", ".join(f"{one}://" for one in PACKAGES)
+        raise UsageError(f"Unknown kind of URL: {scheme}://. Known kinds: {known}.")
+    return _granted(scheme, found["place"], text)
+
+
+def path_of(text: str) -> Path:
+    """The path with this text, for a report; if it is elsewhere, it gives no access."""
+    return RemotePath(text) if is_url(text) else Path(text)
+
+
+class RemotePath(PosixPath):
+    """A file or folder elsewhere. Like a local path it is listed and opened for reading; its errors are OSErrors."""
+
+    def __str__(self) -> str:
+        scheme, *rest = self.parts or ("",)
+        return f"{scheme}//{'/'.join(rest)}" if scheme.endswith(":") else super().__str__()
+
+    def __fspath__(self) -> str:
+        raise TypeError(f"{self} is no local file")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Support pickling for a process that reads the file, which needs the URL as typed."""
+        with suppress(OSError):
+            root = _root_of(self)
+            return _restored, (str(self), str(root.path), root.url)
+        return RemotePath, (str(self),)
+
+    @property
+    def scheme(self) -> str:
+        """The kind of URL."""
+        return self.parts[0].rstrip(":")
+
+    def absolute(self) -> RemotePath:
+        """The path itself."""
+        return self
+
+    def resolve(self, strict: bool = False) -> RemotePath:  # noqa: ARG002, FBT001, FBT002  # as Path has it
+        """The path without ``..``; nothing elsewhere is a link."""
+        return RemotePath(posixpath.normpath("/".join(self.parts)))
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002  # as Path has it
+        """Size and time of the last change; 1 byte if the size is not known."""
+        info = _root_of(self).info(self)
+        mode = stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG
+        size, changed_s = info.get("size"), _changed_s(info)
+        times = {name: int(changed_s * 1e9) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
+        whole = int(changed_s)
+        return os.stat_result((mode, 0, 0, 1, 0, 0, 1 if size is None else size, whole, whole, whole), times)
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002  # as Path has it
+        """Whether something is there."""
+        return self._mode() != 0
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002  # as Path has it
+        """Whether a file is there."""
+        return self._mode() == stat.S_IFREG
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002  # as Path has it
+        """Whether a folder is there."""
+        return self._mode() == stat.S_IFDIR
+
+    def is_symlink(self) -> bool:
+        """False: there are no links."""
+        return False
+
+    def iterdir(self) -> Generator[RemotePath, None, None]:
+        """What is directly in a folder."""
+        yield from dict.fromkeys(self / path.relative_to(self).parts[0] for path in self.files_below())
+
+    def glob(self, pattern: str, **_: object) -> Iterator[RemotePath]:  # type: ignore[override]  # of one folder only
+        """What is directly in a folder and has a name of this form."""
+        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+
+    def files_below(self) -> Iterator[RemotePath]:
+        """All files in a folder, however deep."""
+        return iter(_root_of(self).listing(self))
+
+    def open(  # type: ignore[override]  # for reading only
+        self,
+        mode: str = "r",
+        buffering: int = -1,  # noqa: ARG002  # as Path has it
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open it for reading."""
+        if mode not in ("r", "rt", "rb"):
+            raise io.UnsupportedOperation(f"{self} is only read")
+        stream = io.BufferedReader(_Ranges(_root_of(self), self), _MOST_BYTES)
+        return stream if mode == "rb" else io.TextIOWrapper(stream, encoding or "utf-8", errors, newline)
+
+    def _mode(self) -> int:
+        try:
+            return stat.S_IFMT(self.stat().st_mode)
+        except FileNotFoundError:
+            return 0
+
+
+def is_of_this_process(path: Path) -> bool:
+    """Whether no other process can read a path."""
+    return isinstance(path, RemotePath) and path.scheme == OF_THIS_PROCESS
+
+
+def is_remote(path: Path) -> bool:
+    """Whether a path is elsewhere."""
+    return isinstance(path, RemotePath)
+
+
+class _Root:
+    """What is at and below a URL that the user typed."""
+
+    def __init__(self, path: RemotePath, url: str) -> None:
+        self.path, self.url = path, url
+        self.failed_attempts = 0
+        self._infos: dict[RemotePath, Mapping[str, Any] | OSError] = {}
+        self._listings: dict[RemotePath, Sequence[RemotePath]] = {}
+
+    def info(self, path: RemotePath) -> Mapping[str, Any]:
+        """Type, size and time of what is at a path."""
+        path = path.resolve()
+        if path != self.path and self.path.scheme in _SINGLE_FILES:
+            raise FileNotFoundError(errno.ENOENT, _MISSING)
+        if path not in self._infos and self._infos.get(self.path) == _FOLDER:
+            self.listing(self.path)  # one request for all
+        if path not in self._infos:
+            if any(path.is_relative_to(folder) for folder in self._listings):
+                raise FileNotFoundError(errno.ENOENT, _MISSING)
+            self._infos[path] = self._asked(path)
+        found = self._infos[path]
+        if isinstance(found, OSError):
+            raise found.with_traceback(None)
+        return found
+
+    def _asked(self, path: RemotePath) -> Mapping[str, Any] | OSError:
+        try:
+            found: Mapping[str, Any] = self.attempt(lambda: self.files.info(self.real(path)))
+        except OSError as error:
+            return error
+        return _FOLDER if found["type"] == "directory" else found
+
+    def listing(self, folder: RemotePath) -> Sequence[RemotePath]:
+        """The files below a folder, from one listing of all."""
+        for known, files in self._listings.items():
+            if folder.is_relative_to(known):
+                return [path for path in files if path.is_relative_to(folder)]
+        top = self.real(folder).rstrip("/")
+        found = self.attempt(lambda: self.files.find(top, detail=True))
+        infos = {
+            folder / name.removeprefix(top).lstrip("/"): info
+            for name, info in found.items()
+            if name.startswith(f"{top}/") and info.get("type") == "file" and not name.endswith("/")
+        }
+        folders = dict.fromkeys((one for path in infos for one in path.parents if one.is_relative_to(folder)), _FOLDER)
+        self._infos |= infos | folders | {folder: _FOLDER}
+        self._listings[folder] = tuple(infos)
+        return self._listings[folder]
+
+    def real(self, path: RemotePath) -> str:
+        """The path as fsspec takes it."""
+        inside = path.relative_to(self.path).as_posix()
+        top: str = self.files._strip_protocol(self.url)  # fsspec's documented way
+        return top if inside == "." else f"{top.rstrip('/')}/{inside}"
+
+    @property
+    def files(self) -> Any:
+        """The file system of fsspec."""
+        try:
+            return _file_system(self.path.scheme)
+        except (ImportError, ValueError):
+            package, extra = PACKAGES[self.path.scheme]
+            raise InputError(
+                self.path,
+                f"reading {self.path.scheme}:// needs a package that is not installed",
+                expected=package,
+                remedy=f"Install it: pip install 'traceadvisor[{extra}]'",
+            ) from None
+
+    def attempt(self, work: Callable[[], Result]) -> Result:
+        """The result of an access; if the connection fails, it is tried again.
+
+        No text of a library's error is passed on: it may hold a URL with its query, or an id of a key.
+
+        Raises:
+            OSError: it failed for ever; its ``strerror`` says why.
+        """
+        began = time.monotonic()
+        for pause_s in (*PAUSES_S, None):
+            try:
+                return work()
+            except InputError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the errors of a dozen libraries
+                if (final := _final(error)) is not None:
+                    raise final from None
+                self.failed_attempts += 1
+                if pause_s is None:
+                    tries, took_s = len(PAUSES_S) + 1, time.monotonic() - began
+                    words = f"the connection failed {tries} times within {took_s:.0f} s: {_cause(error)}"
+                    raise OSError(errno.EIO, words) from None
+            time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+
+_ROOTS: dict[RemotePath, _Root] = {}
+"""What the user typed, by what is shown of it."""
+
+
+def _granted(scheme: str, place: str, url: str) -> RemotePath:
+    """The path of a URL, from now on accessible. If another URL looks the same without its query, it has a number."""
+    authority, slash, rest = place.partition("/")
+    number = 1
+    while True:
+        name = authority if number == 1 else f"{authority}#{number}"
+        path = RemotePath(f"{scheme}://{name}{slash}{rest}")
+        if path not in _ROOTS or _ROOTS[path].url == url:
+            _ROOTS[path] = _Root(path, url)  # anew, to list what is there now
+            return path
+        number += 1
+
+
+def _restored(text: str, root: str, url: str) -> RemotePath:
+    path = RemotePath(root)
+    _ROOTS.setdefault(path, _Root(path, url))
+    return RemotePath(text)
+
+
+def _root_of(path: RemotePath) -> _Root:
+    inside = path.resolve()
+    root = next((_ROOTS[one] for one in (inside, *inside.parents) if one in _ROOTS), None)
+    if root is None:
+        raise PermissionError(errno.EACCES, "only what is typed is read, and what is below it")
+    return root
+
+
+def failed_attempts(path: Path) -> int:
+    """How often the connection to the URL of a path failed so far."""
+    return _root_of(path).failed_attempts if isinstance(path, RemotePath) else 0
+
+
+class _Ranges(io.RawIOBase):
+    """A file read range by range, each larger than the one before; as one stream if the server knows no ranges."""
+
+    def __init__(self, root: _Root, path: RemotePath) -> None:
+        super().__init__()
+        self._root, self._path = root, path
+        self._position, self._most = 0, _FIRST_BYTES
+        self._is_stream = False
+        self._file: Any = None
+        before = root.failed_attempts
+        self._file = root.attempt(self._opened)
+        self.failed_attempts = root.failed_attempts - before
+        """How often the connection failed."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END:
+            raise io.UnsupportedOperation("the end may not be known")
+        self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")
+        before = self._root.failed_attempts
+        content = self._root.attempt(lambda: self._fetched(min(len(view), self._most)))
+        self.failed_attempts += self._root.failed_attempts - before
+        view[: len(content)] = content
+        self._position += len(content)
+        self._most = min(2 * self._most, _MOST_BYTES)
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed and self._file is not None and self._path.scheme != OF_THIS_PROCESS:
+            self._file.close()
+        super().close()
+
+    def _opened(self) -> Any:
+        ranges: dict[str, Any] = {"block_size": 0} if self._is_stream else {"cache_type": "none"}
+        return self._root.files.open(self._root.real(self._path), "rb", **ranges)
+
+    def _fetched(self, count: int) -> bytes:
+        size = self._file.size
+        if size is not None:
+            count = min(count, size - self._position)
+        if count <= 0:
+            return b""
+        try:
+            content = self._at_position().read(count)
+        except ValueError:  # fsspec's, for a server that knows no ranges
+            if self._is_stream:
+                raise
+            self._is_stream = True
+            content = self._at_position().read(count)
+        if not content and size is not None:
+            raise EOFError
+        return bytes(content)
+
+    def _at_position(self) -> Any:
+        """The file of fsspec, where the next bytes are."""
+        if not self._is_stream and self._file.seekable():
+            self._file.seek(self._position)
+            return self._file
+        self._is_stream = True
+        if self._file.tell() != self._position or self._file.seekable():
+            self._file.close()
+            self._file = self._opened()
+            while (left := self._position - self._file.tell()) and self._file.read(min(left, _MOST_BYTES)):
+                pass
+        return self._file
+
+
+@cache
+def _file_system(scheme: str) -> Any:
+    import fsspec  # noqa: PLC0415  # local files do not need it
+
+    files = fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **_options(scheme))
+    if scheme == "s3":
+        files.retries = 1  # the attempts are counted here
+    return files
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    if scheme == "s3":
+        limits = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S, "retries": {"max_attempts": 0}}
+        return {"config_kwargs": limits}
+    if scheme in _SINGLE_FILES:
+        from aiohttp import ClientTimeout  # noqa: PLC0415  # as above
+
+        timeout = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+        as_stored = {"headers": {"Accept-Encoding": "identity"}, "auto_decompress": False}
+        return {"client_kwargs": {"timeout": timeout, "trust_env": True, **as_stored}}
+    return {}
+
+
+def _changed_s(info: Mapping[str, Any]) -> float:
+    """When a file was changed, since the epoch; 0 if that is not known."""
+    times = (info.get(key) for key in ("LastModified", "mtime", "created", "last_modified"))
+    return next((one.timestamp() for one in times if isinstance(one, datetime)), 0.0)
+
+
+_FOLDER: Mapping[str, Any] = {"type": "directory", "size": 0}
+_REFUSED = (401, 403, 407)
+_GONE = (404, 410)
+_BUSY = (408, 425, 429)
+_MISSING = "nothing is there"
+_UNFIT = (IsADirectoryError, NotADirectoryError, TypeError, AttributeError)
+
+
+def _final(error: Exception) -> OSError | None:
+    """The error in this program's words if another attempt would repeat it, else None."""
+    cause = error.__cause__  # fsspec calls any failure over HTTP a missing file
+    status = _status(error)
+    kind = type(error).__name__
+    cases = (
+        ("Credentials" in kind, errno.EACCES, f"no credentials were found ({kind})"),
+        (
+            status in _REFUSED or isinstance(error, PermissionError),
+            errno.EACCES,
+            "access is denied: check the credentials; a single file may be readable where its folder cannot be listed",
+        ),
+        (status in _GONE or (isinstance(error, FileNotFoundError) and cause is None), errno.ENOENT, _MISSING),
+        (kind == "FileExpired", errno.ESTALE, "it was replaced while it was read"),
+        (
+            status is not None and 400 <= status < 500 and status not in _BUSY,
+            errno.EIO,
+            f"the server answers with status {status}",
+        ),
+        (isinstance(error, _UNFIT), errno.EIO, f"it cannot be read as a file ({kind})"),
+    )
+    return next((OSError(number, words) for holds, number, words in cases if holds), None)
+
+
+def _cause(error: BaseException) -> str:
+    """The class of an error, and the status that a server answered with."""
+    status = _status(error)
+    *_, first = _chain(error)
+    return type(first).__name__ + ("" if status is None else f", status {status}")
+
+
+def _status(error: BaseException) -> int | None:
+    """The status of HTTP that an error is about, as the libraries for each kind of URL tell it."""
+    for one in _chain(error):
+        response = getattr(one, "response", None)
+        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+        told = (getattr(one, "status", None), metadata.get("HTTPStatusCode"), getattr(response, "status_code", None))
+        if status := next((each for each in told if isinstance(each, int)), None):
+            return status
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and its causes."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__
