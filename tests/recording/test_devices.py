@@ -69,7 +69,7 @@ def _optimizer(index: int | None = None) -> Any:
 
 def test_every_gpu_is_recorded_as_nvml_writes_it(cuda: _Cuda) -> None:
     seen = SettingsSeen()
-    seen.stepped(_optimizer(0), own_profiler=False)
+    seen.stepped(_optimizer(0))
     assert seen.settings().devices == (
         TrainingDevice("GPU-8c1d2e3f-0000-0000-0000-000000000000", "00000000:3b:00"),
         TrainingDevice("GPU-8c1d2e3f-0000-0000-0000-000000000001", "00000000:3c:00"),
@@ -80,14 +80,14 @@ def test_a_torch_without_uuids_leaves_the_bus(cuda: _Cuda, monkeypatch: pytest.M
     place = SimpleNamespace(name="GPU", pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: place)
     seen = SettingsSeen()
-    seen.stepped(_optimizer(0), own_profiler=False)
+    seen.stepped(_optimizer(0))
     assert set(seen.settings().devices) == {TrainingDevice(None, "00000000:3b:00")}
 
 
 def test_the_named_gpu_is_that_of_the_parameters(cuda: _Cuda) -> None:
     """The script may train on ``cuda:1`` without making it current."""
     seen = SettingsSeen()
-    seen.stepped(_optimizer(1), own_profiler=False)
+    seen.stepped(_optimizer(1))
     assert seen.settings().device_name == "GPU of number 1"
 
 
@@ -99,7 +99,7 @@ def test_a_loop_without_an_optimizer_names_the_current_gpu(cuda: _Cuda) -> None:
 
 def test_settings_are_complete_after_an_error_of_the_device(cuda: _Cuda) -> None:
     seen = SettingsSeen()
-    seen.stepped(_optimizer(0), own_profiler=False)
+    seen.stepped(_optimizer(0))
     cuda.failed = True
     settings = seen.settings()
     assert settings.device_name == "GPU of number 0"
@@ -109,7 +109,7 @@ def test_settings_are_complete_after_an_error_of_the_device(cuda: _Cuda) -> None
 def test_settings_are_written_if_the_device_never_answers(cuda: _Cuda) -> None:
     cuda.failed = True
     seen = SettingsSeen()
-    seen.stepped(_optimizer(0), own_profiler=False)
+    seen.stepped(_optimizer(0))
     settings = seen.settings()
     assert (settings.device_name, settings.devices, settings.optimizer) == (None, (), "SimpleNamespace")
 
@@ -117,8 +117,8 @@ def test_settings_are_written_if_the_device_never_answers(cuda: _Cuda) -> None:
 def test_cuda_is_not_initialised_to_ask(cuda: _Cuda) -> None:
     cuda.initialized = False
     seen = SettingsSeen()
-    seen.stepped(_optimizer(), own_profiler=False)
+    seen.stepped(_optimizer())
     assert seen.settings().devices == ()
     cuda.initialized = True
-    seen.stepped(_optimizer(0), own_profiler=False)
+    seen.stepped(_optimizer(0))
     assert len(seen.settings().devices) == 2

@@ -54,6 +54,7 @@ class StepLog:
         self._columns: dict[str, MutableSequence[Any]] = {
             name: [] if name == "state" else array("q") for name in _FIELDS
         }
+        self._appends = [column.append for column in self._columns.values()]
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
         self.rejections = 0
@@ -61,8 +62,8 @@ class StepLog:
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
-        for column, value in zip(self._columns.values(), _values(step), strict=True):
-            column.append(value)
+        for append, value in zip(self._appends, _values(step), strict=True):
+            append(value)
 
     def __len__(self) -> int:
         return len(self._columns[_FIELDS[-1]])  # the last to get a new step

@@ -90,14 +90,16 @@ class GcTimer:
 class SettingsSeen:
     """Gathers settings during the run; complete at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_own_profiler: Callable[[], bool] = lambda: False) -> None:
+        """Prepare; ``has_own_profiler`` tells whether a profiler of the script is running now."""
+        self._has_own_profiler = has_own_profiler
         self.constructors = Constructors()
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
         self._autocast_dtype: torch.dtype | None = None
         self._grad_scaler = False
         self._detect_anomaly = torch.is_anomaly_enabled()
-        self._optimizer_steps = 0
+        self.optimizer_steps = 0
         self._profiled_steps = 0
         self._asked_for_devices = False
         self._device_name: str | None = None
@@ -127,10 +129,17 @@ class SettingsSeen:
         if Role.ANOMALY not in self._constructed:
             self.constructed(self.constructors.of_anomaly_mode(mode))
 
-    def stepped(self, optimizer: Optimizer, *, own_profiler: bool) -> None:
-        """An optimizer stepped, perhaps while the script's own profiler was running; the first is described."""
-        self._optimizer_steps += 1
-        self._profiled_steps += own_profiler
+    @property
+    def is_settled(self) -> bool:
+        """Whether the following batches and optimizer steps show nothing new."""
+        has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
+        is_over = self.padding.is_over and self.gradients.is_over
+        return is_over and not has_new_devices and not self._has_own_profiler()
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer stepped; the first is described. Of others, it is enough to count the steps once settled."""
+        self.optimizer_steps += 1
+        self._profiled_steps += self._has_own_profiler()
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
@@ -177,7 +186,7 @@ class SettingsSeen:
             cuda_sync_debug_mode=_sync_debug_mode(),
             gc_share=self.gc.share,
             gc_longest_ns=self.gc.longest_ns,
-            own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
+            own_profiler_share=self._profiled_steps / self.optimizer_steps if self.optimizer_steps else None,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),
             unused_gradients=_guarded(self.gradients.result),

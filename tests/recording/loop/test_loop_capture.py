@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -25,7 +28,10 @@ from traceadvisor.errors import UsageError
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.capture import Capture
+from traceadvisor.recording.loop import held_events
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.script.own_code import is_own_frame
+from traceadvisor.recording.stacks.frames import PACKAGE
 
 SHORT = Schedule(skip_first=1, wait=1, warmup=1, active=8, repeat=1)
 TRAIN_STEPS = 16
@@ -419,3 +425,48 @@ def test_loops_of_other_threads_are_not_the_training_loop(tmp_path: Path) -> Non
         background.join()
         Training(batches=3).epoch()
     assert sum(row.fetches for row in steps(tmp_path / "bundle")) == 3
+
+
+def test_a_step_outside_the_recording_calls_few_functions_of_this_package(tmp_path: Path) -> None:
+    calls = Counter[str]()
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (is_own_frame(frame) or frame.f_code.co_filename.startswith(PACKAGE)):
+            calls[frame.f_code.co_name] += 1
+
+    with captured(tmp_path, Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)):
+        training = Training(batches=300)
+        batches = iter(training.loader)
+        for number, batch in enumerate(batches):
+            if number == 100:  # what only the first steps need is over
+                sys.setprofile(called)
+            training.learn(batch)
+            training.optimizer.step()
+        sys.setprofile(None)
+    assert calls["may_note"] == 200
+    assert sum(calls.values()) < 60 * 200
+    assert calls["backward"] == calls["_begins"] == 0
+    assert len(steps(tmp_path / "bundle")) == 300
+
+
+def test_late_and_direct_events_of_real_loops_make_the_same_steps(tmp_path: Path) -> None:
+    def train(name: str) -> list[tuple[int, bool, bool]]:
+        folder = tmp_path / name
+        with captured(folder, Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)):
+            training = Training(batches=40, num_workers=1, persistent_workers=True)
+            for _ in range(4):
+                training.epoch()
+                with torch.no_grad():
+                    for batch in training.loader:
+                        training.loss(batch)
+        assert settings(folder / "bundle").own_profiler_share == 0
+        return [
+            (row.fetches, (row.loader_start_ns or 0) > 0, row.state is StepState.OTHER)
+            for row in steps(folder / "bundle")
+        ]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held_events, "LONGEST_NS", 0)
+        direct = train("direct")
+    assert sum(not is_other for _, _, is_other in direct) == 160
+    assert train("late") == direct

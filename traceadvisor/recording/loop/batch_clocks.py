@@ -27,8 +27,8 @@ from traceadvisor.recording.script.own_code import unseen
 _LOOP = "_worker_loop"
 
 ALL_BATCHES, SHORT_NS = 50, 10_000_000
-"""The training thread times its first batches, and later at most one in this time: the clocks take a few percent of a
-step of a millisecond."""
+"""The training thread times its first batches, and later at most one in this time, and one for each time that events
+are passed on: the clocks take a few percent of a step of a millisecond."""
 
 
 class BatchClocks:
@@ -47,6 +47,8 @@ class BatchClocks:
         self._ended: Reading | None = None
         self._clock: BatchClock | None = None
         self._all_left, self._begun_ns = ALL_BATCHES, 0
+        self._is_in_process = False
+        """Whether the training thread makes the batches that it asks for."""
         self._moments: list[tuple[type, str]] = []
         self._loop: Any = None
         try:
@@ -62,6 +64,11 @@ class BatchClocks:
         """The samples of a loader's workers; None without any."""
         return self._samples.get(loader) if loader else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether not every batch is to be timed."""
+        return self._all_left <= 0 or not self._is_in_process or not self._clock
+
     def knows(self, iterator: object, loader: KnownLoader) -> None:
         """An iterator belongs to a loader: so do the batches of its workers."""
         for process in getattr(iterator, "_workers", ()):
@@ -71,6 +78,11 @@ class BatchClocks:
     def fetch_begins(self, iterator: object) -> None:
         """The training thread asks for a batch."""
         self._fetching, self._ended = iterator, None
+        self._is_in_process = isinstance(iterator, _SingleProcessDataLoaderIter)
+        now_ns = time.perf_counter_ns()
+        if self._is_in_process and (self._all_left > 0 or now_ns - self._begun_ns >= SHORT_NS):
+            self._begun_ns = now_ns
+            self._watch()
 
     def fetch_ended(self, loader: KnownLoader, *, got_batch: bool) -> None:
         """It has the batch, or there is none."""
@@ -79,21 +91,19 @@ class BatchClocks:
             self._add(loader, self._ended, in_worker=False)
         if self._clock:
             self._clock.forget()
-        while self._arrivals:
-            figures = Reading(*self._arrivals.popleft())
-            if made_by := self._by_pid.get(figures.pid):
-                self._add(made_by, figures, in_worker=True)
+        if self._all_left <= 0:
+            self._unwatch()
+        self._take_arrivals()
 
     def remove(self) -> None:
         """Restore torch. Loaders that live on keep working."""
+        self._take_arrivals()
         if self._loop is not None and getattr(worker, _LOOP) is self._own_loop:
             setattr(worker, _LOOP, self._loop)
         if worker_clocks.arrivals is self._arrivals:
             worker_clocks.arrivals = None
-        for owner, name in self._moments:
-            if isinstance(owner.__dict__.get(name), Moment):
-                delattr(owner, name)
-        self._loop, self._moments = None, []
+        self._unwatch()
+        self._loop = None
         if self._clock:
             self._clock.close()
             self._clock = None
@@ -105,24 +115,37 @@ class BatchClocks:
             worker_clocks.arrivals = self._arrivals
             setattr(worker, _LOOP, self._own_loop)
         self._clock = BatchClock(0)
-        self._watch(_SingleProcessDataLoaderIter, "_dataset_fetcher", self._begins)
-        self._watch(_SingleProcessDataLoaderIter, "_pin_memory", self._ends)
-        self._watch(fetch._BaseDatasetFetcher, "collate_fn", self._collating)
 
-    def _watch(self, owner: type, name: str, read: Any) -> None:
-        if name not in owner.__dict__:
-            setattr(owner, name, Moment(name, read))
-            self._moments.append((owner, name))
+    def _watch(self) -> None:
+        """Time the next batch that the training thread makes itself."""
+        if not self._clock or self._moments:
+            return
+        for owner, name, read in (
+            (_SingleProcessDataLoaderIter, "_dataset_fetcher", self._begins),
+            (_SingleProcessDataLoaderIter, "_pin_memory", self._ends),
+            (fetch._BaseDatasetFetcher, "collate_fn", self._collating),
+        ):
+            if name not in owner.__dict__:
+                setattr(owner, name, Moment(name, read))
+                self._moments.append((owner, name))
+
+    def _unwatch(self) -> None:
+        for owner, name in self._moments:
+            if isinstance(owner.__dict__.get(name), Moment):
+                delattr(owner, name)
+        self._moments = []
+
+    def _take_arrivals(self) -> None:
+        while self._arrivals:
+            figures = Reading(*self._arrivals.popleft())
+            if made_by := self._by_pid.get(figures.pid):
+                self._add(made_by, figures, in_worker=True)
 
     @unseen
     def _begins(self, iterator: object) -> None:
         """The training thread makes a batch itself. Other threads fetch from other iterators."""
-        if iterator is not self._fetching or not self._clock:
-            return
-        now_ns = time.perf_counter_ns()
-        if self._all_left > 0 or now_ns - self._begun_ns >= SHORT_NS:
+        if iterator is self._fetching and self._clock:
             self._all_left -= 1
-            self._begun_ns = now_ns
             self._clock.restart()
             self._clock.begin()
 

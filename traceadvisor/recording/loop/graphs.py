@@ -16,11 +16,14 @@ class GraphSteps:
     """The optimizers that each graph steps, in their order."""
 
     def __init__(self) -> None:
+        self.are_used = False
+        """Whether a capture has begun."""
         self._current: weakref.ref[object] | None = None
         self._held: weakref.WeakKeyDictionary[object, list[Optimizer]] = weakref.WeakKeyDictionary()
 
     def capture_begins(self, graph: object) -> None:
         """Count launches as those of a graph from now on."""
+        self.are_used = True
         self._current = weakref.ref(graph)
         self._held.pop(graph, None)
 

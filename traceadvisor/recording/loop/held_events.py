@@ -2,7 +2,7 @@
 
 In a step of a few milliseconds, the code and data of the tracker are no longer in the CPU's caches when it is called:
 following a step then takes several times as long as directly after another one. So events wait with their time, and
-the tracker gets them together.
+the tracker gets them together. Meanwhile the hooks call nothing else: see :meth:`.LoopListener.may_note`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 
-MOST_STEPS = 32
+MOST_STEPS = 64
 """Optimizer steps that wait at most."""
 
 LONGEST_NS = 100_000_000
@@ -43,14 +43,33 @@ class LateClock:
 class HeldEvents:
     """The events that the tracker has yet to get. All but :meth:`loader_left` are for the training thread."""
 
-    def __init__(self, tracker: LoopTracker, window: Window, clock: LateClock, *, most_steps: int = MOST_STEPS) -> None:
-        """Prepare; ``most_steps`` is 0 if each event is to be passed on at once."""
+    def __init__(
+        self,
+        tracker: LoopTracker,
+        window: Window,
+        clock: LateClock,
+        *,
+        most_steps: int = MOST_STEPS,
+        may_wait: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            tracker: gets the events.
+            window: tells how long nothing is to be decided.
+            clock: tells the tracker when an event was.
+            most_steps: optimizer steps that wait at most; 0 if each event is to be passed on at once.
+            may_wait: whether nobody else needs to hear of the next events at once.
+        """
         self._tracker, self._window, self._clock = tracker, window, clock
-        self._most = most_steps
+        self._most, self._may_wait = most_steps, may_wait
         self._held: list[tuple[int, Callable[[], None]]] = []
-        self._room = 0
-        """Optimizer steps that may be held."""
-        self._due_ns = 0
+        self.hold = self._held.append
+        """Takes an event with its time, which is before :attr:`until_ns`."""
+        self.until_ns = 0
+        """Until when events may wait; 0 if the next must not."""
+        self.room = 0
+        """Optimizer steps until then, with the one that must not wait."""
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
         """See :meth:`LoopTracker.fetch_begins`."""
@@ -62,14 +81,16 @@ class HeldEvents:
 
     def optimizer_stepped(self, optimizer: int, *, at_ns: int | None = None) -> None:
         """See :meth:`LoopTracker.optimizer_stepped`."""
-        self._room -= 1
+        self.room -= 1
+        if self.room <= 0:
+            self.until_ns = 0
         self._tell(partial(self._tracker.optimizer_stepped, optimizer, at_ns=at_ns))
 
     def loader_left(self, loader: Hashable) -> None:
         """See :meth:`LoopTracker.loader_left`."""
         left = partial(self._tracker.loader_left, loader)
         if self._held:
-            self._held.append((self._clock.now_ns(), left))
+            self.hold((self._clock.now_ns(), left))
         else:
             left()
 
@@ -80,15 +101,18 @@ class HeldEvents:
 
     def _tell(self, event: Callable[[], None]) -> None:
         now_ns = self._clock.now_ns()
-        if self._room > 0 and now_ns < self._due_ns:
-            self._held.append((now_ns, event))
+        if now_ns < self.until_ns:
+            self.hold((now_ns, event))
             return
         self._pass_on()
         event()
-        self._room, self._due_ns = min(self._most, self._window.idle_steps), now_ns + LONGEST_NS
+        self.room = min(self._most, self._window.idle_steps) if self._may_wait() else 0
+        self.until_ns = now_ns + LONGEST_NS if self.room > 0 else 0
 
     def _pass_on(self) -> None:
-        held, self._held, self._room = self._held, [], 0
+        held = self._held.copy()
+        self._held.clear()
+        self.room = self.until_ns = 0
         self._window.is_late = True
         try:
             self._window.renew()

@@ -8,9 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -32,13 +30,10 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from traceadvisor.recording.after_import import BACKWARD, after_import
-from traceadvisor.recording.devices import is_capturing
-from traceadvisor.recording.loop.batch_clocks import BatchClocks
-from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, IteratorHooks, hooked_feed
+from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
-from traceadvisor.recording.loop.held_events import HeldEvents
-from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
-from traceadvisor.recording.loop.tracker import LoopTracker
+from traceadvisor.recording.loop.listener import LoopListener
+from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
 
@@ -55,203 +50,8 @@ _STARTS = (
 _OPTIMIZERS_OF_LIBRARIES = MappingProxyType({"fastai.optimizer": ("Optimizer",)})
 """Optimizers that are no subclass of torch's, by module."""
 
-_BY_BACKWARD = 0
-"""In place of the id of an optimizer, for a step that only its backward pass shows."""
-
-_ACCUMULATED = 64
-"""Backward passes without an optimizer step, from which a program that has an optimizer updates its parameters itself.
-A program without one does so from the first."""
-
-_MOST_IN_BACKWARD = 4096
-"""Optimizer steps of a backward pass to remember: in a loop without a loader, nothing asks for them."""
-
 _INHERITED = object()
 """In place of a method that a class does not define itself."""
-
-
-class LoopListener:
-    """Passes what the hooks see in the training thread to the tracker.
-
-    Only the outermost of nested calls counts. An error of the tracker never reaches the script. After an error, and in
-    a forked process, the listener does nothing.
-    """
-
-    def __init__(  # noqa: PLR0913  # it connects the parts
-        self,
-        events: HeldEvents,
-        tracker: LoopTracker,
-        loaders: LoaderRegistry,
-        clocks: BatchClocks,
-        *,
-        thread: int,
-        graphs: GraphSteps,
-        stepped: Callable[[Optimizer], None],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        self._events, self._tracker = events, tracker
-        self._loaders = loaders
-        self._clocks = clocks
-        self._graphs = graphs
-        self._stepped = stepped
-        """Called with each optimizer that steps."""
-        self._failed = failed
-        self._thread = thread
-        self._depth = 0
-        """Fetches and optimizer steps within one another."""
-        self._feed: KnownLoader | None = None
-        """The feed that the script asked for a batch; None otherwise."""
-        self._loop_start_ns = 0
-        """How long the feed took to start a loop over its ``DataLoader``."""
-        self._in_backward: deque[tuple[Optimizer, int]] = deque(maxlen=_MOST_IN_BACKWARD)
-        """Optimizers that stepped within a backward pass in another thread, and when; the tracker has yet to hear."""
-        self.has_optimizer = self._has_stepped = False
-        """Whether a class of optimizers is in use; whether an optimizer has stepped."""
-        self._backward_passes = 0
-        """Before the first optimizer step."""
-        self.active = True
-        self.is_fetching = False
-        """Whether the training thread is getting a batch; the sampler of stacks reads it."""
-        self.after_event: Callable[[], None] | None = None
-        """Called after each event; may raise :class:`SystemExit` to end the script."""
-
-    def enter(self) -> bool:
-        """A call begins. If the result is True, a call of :meth:`leave` must follow."""
-        if not self.active or threading.get_ident() != self._thread:
-            return False
-        self._depth += 1
-        return True
-
-    def leave(self) -> bool:
-        """A call has ended; whether it was the outermost."""
-        self._depth -= 1
-        return self._depth == 0
-
-    def loop_started(self, took_ns: int) -> None:
-        """A loop over a loader was started; in a feed, it is part of the fetch."""
-        if self._feed:
-            self._loop_start_ns += took_ns
-
-    def fetch_begins(self, iterator: object) -> None:
-        """The script, or a feed that it uses, asks for a batch."""
-        try:
-            if self._depth == 1:
-                self.is_fetching = True
-                self.hear_of_backward()
-                start_ns = self._loaders.start_ns(iterator)
-                loader = self._loaders.of(iterator)
-                self._events.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
-                if isinstance(iterator, FeedLoop):
-                    self._feed = loader
-                else:
-                    self._clocks.fetch_begins(iterator)
-            elif self._feed and self._is_within_feed(iterator):
-                if self._loaders.belongs(iterator, self._feed):
-                    self._clocks.knows(iterator, self._feed)
-                self._clocks.fetch_begins(iterator)
-        except Exception as error:  # noqa: BLE001  # the script goes on after any error
-            self._fail(error)
-        if self.after_event and self.active and self._depth == 1:
-            self.after_event()
-
-    def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
-        """The loader returned a batch, or has none left."""
-        in_feed = self._is_within_feed(iterator)
-        outermost = self.leave()
-        if outermost:
-            self.is_fetching = False
-        if not self.active or not (outermost or in_feed):
-            return
-        try:
-            loader = self._loaders.of(iterator)
-            if outermost:
-                self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
-                self._feed, self._loop_start_ns = None, 0
-            if not isinstance(iterator, FeedLoop):
-                self._clocks.fetch_ended(loader, got_batch=got_batch)
-        except Exception as error:  # noqa: BLE001  # as above
-            self._fail(error)
-
-    def _is_within_feed(self, iterator: object) -> bool:
-        """Whether a feed takes a batch from its ``DataLoader``."""
-        return self._feed is not None and self._depth == 2 and not isinstance(iterator, FeedLoop)
-
-    def optimizer_stepped(self, optimizer: Optimizer) -> None:
-        """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
-        if self.leave() and self.active:
-            if is_capturing():
-                self._graphs.stepped(optimizer)
-            else:
-                self._all_stepped((optimizer,))
-
-    def backward_ended(self) -> None:
-        """A backward pass has returned. It shows a step if the script updates its parameters itself."""
-        if self._has_stepped or not self.active or self._depth or threading.get_ident() != self._thread:
-            return
-        self._backward_passes += 1
-        if not self.has_optimizer or self._backward_passes > _ACCUMULATED:
-            self._report_step(lambda: self._events.optimizer_stepped(_BY_BACKWARD))
-
-    def stepped_elsewhere(self, optimizer: Optimizer) -> None:
-        """An optimizer stepped in another thread: of the training if that is the thread of a GPU's backward pass."""
-        if self.active and threading.get_ident() != self._thread and torch._C._current_autograd_node() is not None:
-            self._in_backward.append((optimizer, time.perf_counter_ns()))
-
-    def hear_of_backward(self) -> None:
-        """Tell the tracker of steps in the backward pass, in the training thread."""
-        while self._in_backward:
-            optimizer, at_ns = self._in_backward.popleft()
-            self._tell_of(optimizer, at_ns)
-
-    def replayed(self, graph: object) -> None:
-        """A CUDA graph was launched."""
-        if self.leave() and self.active and (optimizers := self._graphs.of(graph)):
-            self._all_stepped(optimizers)
-
-    def _all_stepped(self, optimizers: Sequence[Optimizer]) -> None:
-        def tell() -> None:
-            self.hear_of_backward()
-            for optimizer in optimizers:
-                self._tell_of(optimizer)
-
-        self._report_step(tell)
-
-    def _tell_of(self, optimizer: Optimizer, at_ns: int | None = None) -> None:
-        if not self._has_stepped:
-            self._has_stepped = True
-            if self._backward_passes:
-                self._events.now(self._tracker.forget)
-        self._stepped(optimizer)
-        self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
-
-    def _report_step(self, tell: Callable[[], None]) -> None:
-        try:
-            tell()
-        except Exception as error:  # noqa: BLE001  # as above
-            self._fail(error)
-        if self.after_event and self.active:
-            self.after_event()
-
-    def saved(self, took_ns: int) -> None:
-        """A checkpoint was saved."""
-        if self.active and threading.get_ident() == self._thread:
-            try:
-                self._events.now(partial(self._tracker.saved, took_ns))
-            except Exception as error:  # noqa: BLE001  # as above
-                self._fail(error)
-
-    def step(self) -> None:
-        """The script marks the end of a step."""
-
-        def tell() -> None:
-            self.hear_of_backward()
-            self._events.now(self._tracker.step)
-
-        if self.active and threading.get_ident() == self._thread:
-            self._report_step(tell)
-
-    def _fail(self, error: Exception) -> None:
-        self.active = False
-        self._failed(error)
 
 
 class Hooks:
@@ -389,9 +189,8 @@ class Hooks:
 
 
 def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen) -> Callable[[Any], Any]:
-    @functools.wraps(original)
     @unseen
-    def fetch(self: Any) -> Any:
+    def followed(self: Any) -> Any:
         if not listener.enter():
             return original(self)
         got_batch = False
@@ -402,6 +201,19 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: S
         finally:
             listener.fetch_ended(self, got_batch=got_batch)
         seen.padding.saw(batch)
+        return batch
+
+    @functools.wraps(original)
+    @unseen
+    def fetch(self: Any) -> Any:
+        if not listener.may_note(self):
+            return followed(self)
+        try:
+            batch = original(self)
+        except BaseException:
+            listener.fetch_ended(self, got_batch=False)
+            raise
+        listener.note_batch()
         return batch
 
     return fetch
@@ -466,6 +278,8 @@ def _hooked_backward(original: Callable[..., Any], listener: LoopListener) -> Ca
     @functools.wraps(original)
     @unseen
     def backward(*args: Any, **kwargs: Any) -> Any:
+        if listener.has_stepped and getattr(torch.autograd, BACKWARD) is backward:
+            setattr(torch.autograd, BACKWARD, original)
         result = original(*args, **kwargs)
         if torch._C._current_autograd_node() is None:  # else within another one
             listener.backward_ended()

@@ -42,6 +42,9 @@ class KnownLoader:
         return self.settings.prefetch_factor or DEFAULT_PREFETCH
 
 
+_NONE: tuple[Callable[[], object], None] = (lambda: None, None)
+
+
 class LoaderRegistry:
     """Remembers loaders without keeping them alive."""
 
@@ -57,13 +60,14 @@ class LoaderRegistry:
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._latest: tuple[Callable[[], object], KnownLoader | None] = (lambda: None, None)
+        self.latest: tuple[Callable[[], object], KnownLoader | None] = _NONE
         """The iterator that was asked for last, and its loader."""
 
     def iterated(self, loader: object, iterator: object, took_ns: int) -> None:
         """A loop over a loader or feed starts; ``took_ns`` is how long its ``__iter__`` took."""
         self._pending[iterator] = weakref.ref(loader)
         self._start_ns[iterator] = took_ns
+        self.latest = _NONE
 
     def start_ns(self, iterator: object) -> int:
         """The time to start the loop, at its first batch; 0 when called again."""
@@ -71,14 +75,14 @@ class LoaderRegistry:
 
     def of(self, iterator: object) -> KnownLoader:
         """The loader of an iterator. At its first batch, the calling loop of the user is looked up."""
-        if self._latest[0]() is iterator and self._latest[1]:
-            return self._latest[1]
+        if self.latest[0]() is iterator and self.latest[1]:
+            return self.latest[1]
         known = self._by_iterator.get(iterator)
         if known is None:
             known = self._find(iterator)
             self._by_iterator[iterator] = known
             self._found(iterator, known)
-        self._latest = weakref.ref(iterator), known
+        self.latest = weakref.ref(iterator), known
         return known
 
     def belongs(self, iterator: object, loader: KnownLoader) -> bool:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
-from torch.optim import Optimizer
 
 from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import Note
@@ -27,7 +26,8 @@ from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.forks import end_without_profiler
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.held_events import MOST_STEPS, HeldEvents, LateClock
-from traceadvisor.recording.loop.hooks import Hooks, LoopListener
+from traceadvisor.recording.loop.hooks import Hooks
+from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
@@ -88,7 +88,7 @@ class LoopCapture:
         self._notes: list[Note] = []
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
-        self._seen = SettingsSeen()
+        self._seen = SettingsSeen(lambda: is_profiling() and not self._recorder.recording)
         if options.stacks and not paths_of_code_are_text():
             options = dataclasses.replace(options, stacks=False)
             self._notes.append(Note("no-stacks", "No Python stacks: a path of the code is not UTF-8.", degrades=False))
@@ -100,7 +100,11 @@ class LoopCapture:
             self._window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
         )
         self._events = HeldEvents(
-            self._tracker, self._window, clock, most_steps=0 if options.stop_after_window else MOST_STEPS
+            self._tracker,
+            self._window,
+            clock,
+            most_steps=0 if options.stop_after_window else MOST_STEPS,
+            may_wait=lambda: self._seen.is_settled and self._clocks.is_settled,
         )
         self._clocks = BatchClocks(thread, sampled=options.worker_samples)
         self._loader: KnownLoader | None = None
@@ -114,7 +118,7 @@ class LoopCapture:
             self._clocks,
             thread=thread,
             graphs=graphs,
-            stepped=self._stepped,
+            seen=self._seen,
             failed=self._failed,
         )
         self._thread = thread
@@ -280,9 +284,6 @@ class LoopCapture:
             return note
         where = "TRACE" if self._own_trace is None else shlex.quote(folder_of_traces(self._own_trace))
         return replace(note, message=f"{note.message} To read its recording: traceadvisor report {where}")
-
-    def _stepped(self, optimizer: Optimizer) -> None:
-        self._seen.stepped(optimizer, own_profiler=is_profiling() and not self._recorder.recording)
 
     def _first_step_ended(self, loader: Hashable | None) -> None:
         self._trains()

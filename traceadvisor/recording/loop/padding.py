@@ -42,9 +42,14 @@ class PaddingSeen:
         self._batches = self._positions = self._padded = self._surplus = self._longest = 0
         self._source = ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no further batch is looked at."""
+        return self._batches >= MOST_BATCHES
+
     def saw(self, batch: object) -> None:
         """The loop received a batch. Never raises, and never waits for a GPU."""
-        if self._batches >= MOST_BATCHES:
+        if self.is_over:
             return
         self._batches += 1
         try:

@@ -246,8 +246,10 @@ class LoopTracker:
 
     def _add(self, period: Period, end_ns: int, state: StepState) -> None:
         duration_ns = max(end_ns - period.start_ns, 1)
-        saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
-        self._saves = [save for save in self._saves if save[0] > end_ns]
+        saved_ns = 0
+        if self._saves:
+            saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
+            self._saves = [save for save in self._saves if save[0] > end_ns]
         step = TimedStep(
             index=self._number,
             start_ns=period.wall_ns,
@@ -287,7 +289,9 @@ class LoopTracker:
 
     def _trains_on(self, period: Period) -> None:
         """The loaders of a period feed training. A script that makes many is known by the latest."""
-        self._new_loaders += period.suspected and not self._training.issuperset(period.seen)
+        if self._training.issuperset(period.seen):
+            return
+        self._new_loaders += period.suspected
         if len(self._training) > _MOST_LOADERS:
             self._training.clear()
         self._training.update(period.seen)

@@ -59,7 +59,7 @@ class GradientsSeen:
         self._first: Optimizer | None = None
         self._steps = self._passes = self._arrivals = self._unused_ns = self._begun_ns = 0
         self._ended_ns: int | None = None
-        self._is_over = self._is_cleared = False
+        self.is_over = self._is_cleared = False
         self._owner: dict[int, int] = {}
         self._hooks: list[Any] = []
         self._arrived: list[_Arrival] = []
@@ -71,7 +71,7 @@ class GradientsSeen:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer stepped. Never raises, and never waits for a GPU."""
-        if self._is_over:
+        if self.is_over:
             return
         try:
             self._follow(optimizer, self._clock())
@@ -81,7 +81,7 @@ class GradientsSeen:
 
     def result(self) -> UnusedGradients | None:
         """The unused gradients; None if they were not measured, or the script uses them without an optimizer."""
-        if not self._is_over or self._ended_ns is None or self._are_used_elsewhere():
+        if not self.is_over or self._ended_ns is None or self._are_used_elsewhere():
             return None
         share = self._unused_ns / max(self._ended_ns - self._begun_ns, 1)
         return UnusedGradients(min(share, 1.0), len(self._unused), self._passes, self._is_cleared)
@@ -105,7 +105,7 @@ class GradientsSeen:
     def _begin(self, optimizer: Optimizer, now_ns: int) -> None:
         """Ask every parameter to tell when its gradient is there."""
         if _is_shared_or_compiled():
-            self._is_over = True
+            self.is_over = True
             return
         optimizers = [optimizer, *self._constructors.known(Optimizer)]
         parameters = {id(one): one for each in optimizers for one in _parameters(each)}
@@ -161,7 +161,7 @@ class GradientsSeen:
             self._unused |= {id(one): weakref.ref(one) for _, one in tail.arrivals}
 
     def _end(self) -> None:
-        self._is_over = True
+        self.is_over = True
         self._unhook()
         self._is_cleared = any(key in self._owner for key in self._unused)
         self._before = {key: values for key, values in self._before.items() if key in self._unused}

@@ -207,9 +207,8 @@ class Window:
 
     def begins(self, step: int, *, trains: bool) -> StepState:
         """A step starts; ``trains`` if it is probably a training step. Returns its state."""
-        if not self._recorder.is_blocked:
-            if not self.is_late:
-                self.renew()
+        if not self.is_late and not self._recorder.is_blocked:
+            self.renew()
             self._keep_bounds()
             while self._left <= 0 and self._may_advance(trains=trains):
                 self._lengthen()
@@ -354,7 +353,7 @@ class Window:
             return False
         if self._phase is _Phase.RECORDING:
             return True
-        return trains and not self.is_late and not self._is_better_later(self.plan)
+        return trains and not self._is_better_later(self.plan)
 
     def _is_better_later(self, plan: Plan) -> bool:
         """Whether a whole window fits between two long validations, but no longer before the next one."""

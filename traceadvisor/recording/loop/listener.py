@@ -1,0 +1,245 @@
+"""Passes what the hooks see in the training thread to the tracker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch.optim import Optimizer
+
+from traceadvisor.recording.devices import is_capturing
+from traceadvisor.recording.loop.batch_clocks import BatchClocks
+from traceadvisor.recording.loop.feeds import FeedLoop
+from traceadvisor.recording.loop.graphs import GraphSteps
+from traceadvisor.recording.loop.held_events import HeldEvents
+from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
+from traceadvisor.recording.loop.tracker import LoopTracker
+from traceadvisor.recording.settings import SettingsSeen
+
+_MOST_IN_BACKWARD = 4096
+"""Optimizer steps of a backward pass to remember: in a loop without a loader, nothing asks for them."""
+
+_ACCUMULATED = 64
+"""Backward passes without an optimizer step, from which a program that has an optimizer updates its parameters itself.
+A program without one does so from the first."""
+
+_BY_BACKWARD = 0
+"""In place of the id of an optimizer, for a step that only its backward pass shows."""
+
+
+class LoopListener:
+    """Passes what the hooks see in the training thread to the tracker.
+
+    Only the outermost of nested calls counts. An error of the tracker never reaches the script. After an error, and in
+    a forked process, the listener does nothing.
+    """
+
+    def __init__(  # noqa: PLR0913  # it connects the parts
+        self,
+        events: HeldEvents,
+        tracker: LoopTracker,
+        loaders: LoaderRegistry,
+        clocks: BatchClocks,
+        *,
+        thread: int,
+        graphs: GraphSteps,
+        seen: SettingsSeen,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._events, self._tracker = events, tracker
+        self._loaders = loaders
+        self._clocks = clocks
+        self._graphs = graphs
+        self._seen = seen
+        self._failed = failed
+        self._thread = thread
+        self._depth = 0
+        """Fetches and optimizer steps within one another."""
+        self._feed: KnownLoader | None = None
+        """The feed that the script asked for a batch; None otherwise."""
+        self._loop_start_ns = 0
+        """How long the feed took to start a loop over its ``DataLoader``."""
+        self._in_backward: deque[tuple[Optimizer, int]] = deque(maxlen=_MOST_IN_BACKWARD)
+        """Optimizers that stepped within a backward pass in another thread, and when; the tracker has yet to hear."""
+        self.has_optimizer = self.has_stepped = False
+        """Whether a class of optimizers is in use; whether an optimizer has stepped."""
+        self._backward_passes = 0
+        """Before the first optimizer step."""
+        self.active = True
+        self.is_fetching = False
+        """Whether the training thread is getting a batch; the sampler of stacks reads it."""
+        self.after_event: Callable[[], None] | None = None
+        """Called after each event; may raise :class:`SystemExit` to end the script."""
+
+    def enter(self) -> bool:
+        """A call begins. If the result is True, a call of :meth:`leave` must follow."""
+        if not self.active or threading.get_ident() != self._thread:
+            return False
+        self._depth += 1
+        return True
+
+    def leave(self) -> bool:
+        """A call has ended; whether it was the outermost."""
+        self._depth -= 1
+        return self._depth == 0
+
+    def may_note(self, iterator: object) -> bool:
+        """Note that the script asks for another batch, if that may wait.
+
+        If the result is True, :meth:`note_batch` or :meth:`fetch_ended` must follow. These two, instead of four others,
+        keep a hooked step of a millisecond from taking some percent longer.
+        """
+        at_ns = time.perf_counter_ns()
+        latest, loader = self._loaders.latest
+        if at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
+            return False
+        if threading.get_ident() != self._thread:
+            return False
+        self._depth, self.is_fetching = 1, True
+        self._events.hold((at_ns, partial(self._tracker.fetch_begins, loader, grad=torch.is_grad_enabled())))
+        return True
+
+    def note_batch(self) -> None:
+        """Note that the loader returned it."""
+        self._depth, self.is_fetching = 0, False
+        ended = partial(self._tracker.fetch_ended, self._loaders.latest[1], got_batch=True)
+        self._events.hold((time.perf_counter_ns(), ended))
+
+    def loop_started(self, took_ns: int) -> None:
+        """A loop over a loader was started; in a feed, it is part of the fetch."""
+        if self._feed:
+            self._loop_start_ns += took_ns
+
+    def fetch_begins(self, iterator: object) -> None:
+        """The script, or a feed that it uses, asks for a batch."""
+        try:
+            if self._depth == 1:
+                self.is_fetching = True
+                self.hear_of_backward()
+                start_ns = self._loaders.start_ns(iterator)
+                loader = self._loaders.of(iterator)
+                self._events.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
+                if isinstance(iterator, FeedLoop):
+                    self._feed = loader
+                else:
+                    self._clocks.fetch_begins(iterator)
+            elif self._feed and self._is_within_feed(iterator):
+                if self._loaders.belongs(iterator, self._feed):
+                    self._clocks.knows(iterator, self._feed)
+                self._clocks.fetch_begins(iterator)
+        except Exception as error:  # noqa: BLE001  # the script goes on after any error
+            self._fail(error)
+        if self.after_event and self.active and self._depth == 1:
+            self.after_event()
+
+    def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
+        """The loader returned a batch, or has none left."""
+        in_feed = self._is_within_feed(iterator)
+        outermost = self.leave()
+        if outermost:
+            self.is_fetching = False
+        if not self.active or not (outermost or in_feed):
+            return
+        try:
+            loader = self._loaders.of(iterator)
+            if outermost:
+                self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
+                self._feed, self._loop_start_ns = None, 0
+            if not isinstance(iterator, FeedLoop):
+                self._clocks.fetch_ended(loader, got_batch=got_batch)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(error)
+
+    def _is_within_feed(self, iterator: object) -> bool:
+        """Whether a feed takes a batch from its ``DataLoader``."""
+        return self._feed is not None and self._depth == 2 and not isinstance(iterator, FeedLoop)
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> None:
+        """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
+        self._depth -= 1
+        if self._depth or not self.active:
+            return
+        if self._graphs.are_used and is_capturing():
+            self._graphs.stepped(optimizer)
+            return
+        at_ns, events = time.perf_counter_ns(), self._events
+        if at_ns < events.until_ns and events.room > 1 and self.has_stepped and not self._in_backward:
+            events.room -= 1
+            self._seen.optimizer_steps += 1
+            events.hold((at_ns, partial(self._tracker.optimizer_stepped, id(optimizer))))
+        else:
+            self._all_stepped((optimizer,))
+
+    def backward_ended(self) -> None:
+        """A backward pass has returned. It shows a step if the script updates its parameters itself."""
+        if self.has_stepped or not self.active or self._depth or threading.get_ident() != self._thread:
+            return
+        self._backward_passes += 1
+        if not self.has_optimizer or self._backward_passes > _ACCUMULATED:
+            self._report_step(lambda: self._events.optimizer_stepped(_BY_BACKWARD))
+
+    def stepped_elsewhere(self, optimizer: Optimizer) -> None:
+        """An optimizer stepped in another thread: of the training if that is the thread of a GPU's backward pass."""
+        if self.active and threading.get_ident() != self._thread and torch._C._current_autograd_node() is not None:
+            self._in_backward.append((optimizer, time.perf_counter_ns()))
+
+    def hear_of_backward(self) -> None:
+        """Tell the tracker of steps in the backward pass, in the training thread."""
+        while self._in_backward:
+            optimizer, at_ns = self._in_backward.popleft()
+            self._tell_of(optimizer, at_ns)
+
+    def replayed(self, graph: object) -> None:
+        """A CUDA graph was launched."""
+        if self.leave() and self.active and (optimizers := self._graphs.of(graph)):
+            self._all_stepped(optimizers)
+
+    def _all_stepped(self, optimizers: Sequence[Optimizer]) -> None:
+        def tell() -> None:
+            self.hear_of_backward()
+            for optimizer in optimizers:
+                self._tell_of(optimizer)
+
+        self._report_step(tell)
+
+    def _tell_of(self, optimizer: Optimizer, at_ns: int | None = None) -> None:
+        if not self.has_stepped:
+            self.has_stepped = True
+            if self._backward_passes:
+                self._events.now(self._tracker.forget)
+        self._seen.stepped(optimizer)
+        self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
+
+    def _report_step(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(error)
+        if self.after_event and self.active:
+            self.after_event()
+
+    def saved(self, took_ns: int) -> None:
+        """A checkpoint was saved."""
+        if self.active and threading.get_ident() == self._thread:
+            try:
+                self._events.now(partial(self._tracker.saved, took_ns))
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(error)
+
+    def step(self) -> None:
+        """The script marks the end of a step."""
+
+        def tell() -> None:
+            self.hear_of_backward()
+            self._events.now(self._tracker.step)
+
+        if self.active and threading.get_ident() == self._thread:
+            self._report_step(tell)
+
+    def _fail(self, error: Exception) -> None:
+        self.active = False
+        self._failed(error)
