@@ -54,7 +54,7 @@ def _drawn(folder: Path, **environment: str) -> str:
 def test_a_terminal_shows_a_bar_until_reading_ends(recordings: Path) -> None:
     drawn = _drawn(recordings)
     assert COLOUR.search(drawn)
-    _, _, after = drawn.rpartition("Reading")
+    _, _, after = drawn.rpartition("Analysing")
     assert "\x1b[2K" in after
     assert "bytes" in CONTROL.sub("", after)
     assert not CONTROL.sub("", after.rpartition("\x1b[2K")[2]).strip()
@@ -97,6 +97,17 @@ def test_one_file_has_one_bar() -> None:
     progress = Progress()
     Bars(progress).show(Origin(Path("a.json"), "", "a", ""), 30, 100)
     assert _rows(progress) == [("Reading", 30, 100)]
+
+
+def test_after_reading_the_bar_says_what_takes_so_long() -> None:
+    progress = Progress()
+    bars = Bars(progress)
+    one, other = (Origin(Path(f"{name}.json"), "", name, "") for name in "ab")
+    bars.show(one, 0, 100)
+    bars.show(one, 100, 100)
+    assert _rows(progress) == [("Analysing", 100, None)]
+    bars.show(other, 0, 60)
+    assert _rows(progress) == [("Reading", 100, 160)]
 
 
 def test_a_name_cannot_write_to_the_terminal() -> None:

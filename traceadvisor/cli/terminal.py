@@ -167,7 +167,7 @@ def bars() -> Iterator[judging.Progress]:
         DownloadColumn,
         Progress,
         TextColumn,
-        TimeRemainingColumn,
+        TimeElapsedColumn,
     )
 
     console = Console(stderr=True)
@@ -178,7 +178,7 @@ def bars() -> Iterator[judging.Progress]:
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         DownloadColumn(),
-        TimeRemainingColumn(compact=True),
+        TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, expand=True) as progress:
         yield Bars(progress).show
@@ -202,8 +202,10 @@ class Bars:
         is_shown = 0 < read_bytes < size_bytes and len(self._bars) > 1
         self._progress.update(self._bars[origin], completed=read_bytes, visible=is_shown)
         advance = read_bytes - self._read_bytes.get(origin, 0)
-        self._progress.update(self._all, total=self._size_bytes, advance=advance)
         self._read_bytes[origin] = read_bytes
+        is_reading = sum(self._read_bytes.values()) < self._size_bytes
+        self._progress.update(self._all, description="Reading" if is_reading else "Analysing", advance=advance)
+        self._progress.tasks[0].total = self._size_bytes if is_reading else None  # without a total, the bar moves
 
 
 def _name(origin: Origin) -> str:
