@@ -293,7 +293,7 @@ def _with_unusual_steps(count: int) -> Recording:
     recording = device_recording(
         "x", NOTHING | {Category.KERNEL: 0.5, Category.IDLE_HOST: 0.5}, step_ms=100, device=v100()
     )
-    slow = "it takes 90% longer than the median step"
+    slow = "it takes 90% more time than the median step"
     rows = tuple(
         replace(row, step=replace(row.step, left_out=None, atypical=slow if at < count else None))
         for at, row in enumerate(recording.steps)
@@ -317,7 +317,7 @@ def test_the_step_time_is_the_mean_of_the_typical_steps() -> None:
 def test_the_page_says_which_steps_are_typical_and_why_others_are_not() -> None:
     blocks = _blocks(_with_unusual_steps(1))
     first = _with_unusual_steps(1).steps[0].step.index
-    reason = "it takes 90% longer than the median step"
+    reason = "it takes 90% more time than the median step"
     assert f"Step {first} is not typical, so findings do not count it: {reason}" in sentences(blocks)
     (chart,) = (chart for chart in every(Chart, blocks) if chart.title == "Recorded steps")
     assert chart.data is not None

@@ -88,9 +88,19 @@ def verdict(report: Report) -> str:
 
 
 def missing_device(report: Report, recording: Recording) -> str:
-    """The sentence on a recording without GPU activity."""
+    """The sentence on a recording without GPU activity; empty on a machine without a GPU."""
+    if is_without_gpu(recording):
+        return ""
     cut = any(row.note.code == CUT_BEFORE_DEVICE and row.recording_id == recording.id for row in report.health_notes)
     return DEVICE_UNKNOWN if cut else NO_DEVICE
+
+
+def is_without_gpu(recording: Recording) -> bool:
+    """Whether the capture found no GPU to use: torch has no GPU support, or there was none to sample."""
+    run = recording.captured
+    if run is None or recording.device is not None:
+        return False
+    return "+cpu" in (run.settings.torch_version or "") or bool(run.telemetry and run.telemetry.devices_missing)
 
 
 def verdict_scope(report: Report) -> str | None:
@@ -146,8 +156,8 @@ def recording_verdict(
         if first is not None:
             sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
         if mean is not None and Category.KERNEL not in mean.parts_ns:
-            sentences.append(NO_DEVICE)
-        return " ".join(sentences)
+            sentences.append(missing_device)
+        return " ".join(filter(None, sentences))
     if first is not None and (recording.start_up_share or 0.0) >= START_UP_SHARE and mean is not None and is_timed:
         first = None
     if first is not None:
@@ -160,7 +170,7 @@ def recording_verdict(
             sentences.append(_time_verdict(recording, mean))
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences.append(missing_device)
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
@@ -346,13 +356,20 @@ class StepTime:
     """``median of 412 undisturbed steps``, ``mean of 4 of 6 steps``, or a remark on a single step."""
 
     beside: str | None
-    """Figures to compare with: ``recorded median 177.6 ms, mean 179.0 ms``, or ``median 177.6 ms``."""
+    """Another figure of recorded steps: ``median 177.6 ms``, or ``mean 179.0 ms``."""
 
 
 def step_time(recording: Recording) -> StepTime:
     """The median of the undisturbed steps; the mean of the typical recorded steps if no undisturbed step was timed."""
-    if recording.undisturbed_median_step_ns is not None:
-        return _undisturbed_time(recording)
+    if recording.undisturbed_median_step_ns is None:
+        return recorded_time(recording)
+    steps = undisturbed_count(recording.captured) if recording.captured else 0
+    kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
+    return StepTime(recording.undisturbed_median_step_ns, kind, None)
+
+
+def recorded_time(recording: Recording) -> StepTime:
+    """The mean of the typical recorded steps, which the breakdown divides."""
     kept, typical = _kept(recording), len(recording.typical_steps)
     if kept == 1:
         whole = recording.step_source is StepSource.WINDOW
@@ -364,11 +381,3 @@ def step_time(recording: Recording) -> StepTime:
     counted = f"{typical} of {kept}" if typical < kept else f"{kept}"
     kind = f"{MEAN} of {counted} {step_word(recording)}s"
     return StepTime(recording.typical_step_ns, kind, f"{MEDIAN} {duration(recording.median_step_ns)}")
-
-
-def _undisturbed_time(recording: Recording) -> StepTime:
-    steps = undisturbed_count(recording.captured) if recording.captured else 0
-    kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
-    mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
-    recorded = None if recording.median_step_ns is None else f"recorded median {duration(recording.median_step_ns)}"
-    return StepTime(recording.undisturbed_median_step_ns, kind, ", ".join(filter(None, (recorded, mean))) or None)

@@ -49,8 +49,8 @@ def test_each_reason_compares_with_the_median_step(tmp_path: Path) -> None:
     steps = facts_of(_steps(250, 100, 100, 130, 100, 100, 80), tmp_path).steps.steps
     assert [step.atypical for step in steps if step.atypical] == [
         "it is the first step of the recording and takes 2.5 times as long as the median step",
-        "it takes 30% longer than the median step",
-        "it is the last step of the recording and takes 20% shorter than the median step",
+        "it takes 30% more time than the median step",
+        "it is the last step of the recording and takes 20% less time than the median step",
     ]
 
 

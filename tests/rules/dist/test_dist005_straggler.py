@@ -154,7 +154,7 @@ def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp
     found = finding(report_of(tmp_path, *ranks))
     evidence = {one.label: one.value for one in found.evidence}
     assert evidence["later start of this rank's first recorded step"] == 50_000
-    assert found.fix.summary.startswith("Find out what delays rank 1")
+    assert found.fix.summary.startswith("Find out why rank 1 starts later")
 
 
 def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:

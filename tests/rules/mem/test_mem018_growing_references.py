@@ -20,4 +20,4 @@ def test_a_training_that_does_not_grow_is_clear() -> None:
 
 
 def test_two_steps_are_too_few() -> None:
-    assert "2 whole steps" in skipped(GrowingReferences(), facts(convolutions().build().steps(2)))
+    assert "the snapshot holds 2" in skipped(GrowingReferences(), facts(convolutions().build().steps(2)))

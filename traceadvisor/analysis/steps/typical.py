@@ -124,7 +124,7 @@ def _place(at: int, kept: Sequence[int]) -> str:
 def _relation(length: float, usual: float) -> str:
     if length > 2 * usual > 0:
         return f"{length / usual:.1f} times as long as"
-    return f"{abs(length / max(usual, 1.0) - 1):.0%} {'longer' if length > usual else 'shorter'} than"
+    return f"{abs(length / max(usual, 1.0) - 1):.0%} {'more' if length > usual else 'less'} time than"
 
 
 def _longer_of_two(table: StepTable, kept: Sequence[int], observation: Observation) -> Iterator[tuple[int, str]]:

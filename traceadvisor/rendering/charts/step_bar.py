@@ -59,10 +59,11 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         return None
     parts = list(_parts(mean, mean.duration_ns))
     title = f"{shown_step(recording).capitalize()} by category"
-    if (found := recording.distortion) and is_changed(recording):
-        lengths = f"{duration(mean.duration_ns)}; an undisturbed one takes {duration(found.undisturbed_step_ns)}"
-        doubt = ": treat the shares as rough" if found.is_strong else ""
-        title = f"{title}: recorded, {lengths}{doubt}"
+    if found := recording.distortion:
+        title = f"{title}: recorded, {duration(mean.duration_ns)}"
+        if is_changed(recording):
+            doubt = ": treat the shares as rough" if found.is_strong else ""
+            title = f"{title}; an undisturbed one takes {duration(found.undisturbed_step_ns)}{doubt}"
     return Chart(
         id=chart_id,
         title=title,

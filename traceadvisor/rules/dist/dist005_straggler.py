@@ -142,10 +142,13 @@ def _extra(late: LateRank) -> Iterator[Evidence]:
 def _summary(late: LateRank) -> str:
     extra_ns = sum(time_ns for _, time_ns in late.longer)
     if extra_ns < LEAST_PART * late.caused_ns:
-        return f"Find out what delays rank {late.rank}: compare its breakdown with the other ranks'"
+        if late.operator:
+            return f"Find out why rank {late.rank} takes longer in {late.operator[0]}"
+        if late.late_start_ns > LEAST_PART * late.caused_ns:
+            return f"Find out why rank {late.rank} starts later than the others: its own work hardly takes longer"
+        return f"Look for other programs on the machine of rank {late.rank}: its own work hardly takes longer"
     (category, most_ns), *_ = late.longer
     if late.place or most_ns >= MAIN_PART * extra_ns:
         return f"Shorten what delays rank {late.rank}: {CATEGORY_WORDS[category]}"
-    return (
-        f"Find out why rank {late.rank} is slower in several parts: other programs, a slower CPU or GPU, or more data"
-    )
+    parts = ", ".join(CATEGORY_WORDS[category] for category, _ in late.longer[:2])
+    return f"Find out why rank {late.rank} takes longer in {parts}: other programs, a slower CPU or GPU, or more data"

@@ -42,7 +42,7 @@ class GrowingReferences(SnapshotRule):
         """Look for lines that leave tensors in each step."""
         step_of, steps = _steps(memory)
         if steps < self.min_steps:
-            return Skipped(f"The snapshot holds {steps} whole steps; growth shows from {self.min_steps} steps on.")
+            return Skipped(f"Growth shows from {self.min_steps} whole steps on, and the snapshot holds {steps}.")
         kept = (memory.rows.end == memory.history.instants) & (memory.rows.start > 0) & (memory.code != NONE)
         kept &= ~memory.is_of(*_STAYS)
         growing, replaced = [], []

@@ -8,7 +8,7 @@ from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.content.report.recordings import cost_words, largest_category
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns
-from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.headline import recorded_time, step_time
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 
@@ -119,7 +119,7 @@ def _step(recording: Recording) -> Cell:
     time = step_time(recording)
     if recording.undisturbed_median_step_ns is None:
         return Cell(duration(time.ns), remark=time.beside)
-    recorded = recording.median_step_ns
+    recorded = recorded_time(recording).ns
     return Cell(duration(time.ns), remark="undisturbed" if recorded is None else f"recorded {duration(recorded)}")
 
 

@@ -41,7 +41,9 @@ from traceadvisor.rendering.headline import (
     MEDIAN,
     StepTime,
     first_of,
+    is_without_gpu,
     missing_device,
+    recorded_time,
     recording_of_verdict,
     recording_verdict,
     step_time,
@@ -238,30 +240,30 @@ def step_figure(recording: Recording) -> Figure:
     return Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
 
 
-def busy_figure(report: Report, recording: Recording) -> Figure:
-    """The share of the step in which the GPU works, or why it is unknown."""
+def busy_figure(report: Report, recording: Recording) -> Iterator[Figure]:
+    """The share of the step in which the GPU works, or why it is unknown; nothing on a machine without a GPU."""
+    if is_without_gpu(recording):
+        return
     missing = None
     if is_without_device(recording):
         is_cut = missing_device(report, recording) == DEVICE_UNKNOWN
         missing = "the file is cut off before it" if is_cut else "no GPU activity was recorded"
     busy, how = busy_words(recording)
-    return Figure("GPU busy", busy, missing or how)
+    yield Figure("GPU busy", busy, missing or how)
 
 
 def recording_figures(report: Report, recording: Recording) -> Iterator[Figure]:
     """All figures of a recording, starting with the step time."""
     yield step_figure(recording)
-    if recording.undisturbed_median_step_ns is not None and recording.median_step_ns is not None:
-        mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
-        times = f"{recording.distortion.ratio:.2f} times as long" if recording.distortion else None
-        beside = "; ".join(filter(None, ("median" if mean else None, mean, times)))
-        yield Figure("Recorded step", duration(recording.median_step_ns), beside or None)
+    recorded = recorded_time(recording)
+    if recording.undisturbed_median_step_ns is not None and recorded.ns is not None:
+        yield Figure("Recorded step", duration(recorded.ns), recorded.kind)
     if recording.samples_per_s is not None:
         yield samples_figure(recording)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from money_and_energy(recording)
-    yield busy_figure(report, recording)
+    yield from busy_figure(report, recording)
     if largest := largest_category(recording):
         yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
     shown = recording.shown_figures

@@ -12,7 +12,7 @@ from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar
 from traceadvisor.rendering.content.report.recordings import busy_figure, money_and_energy, samples_figure, step_figure
 from traceadvisor.rendering.document.blocks import Figure
-from traceadvisor.rendering.headline import recording_of_verdict, step_time
+from traceadvisor.rendering.headline import is_without_gpu, recording_of_verdict, step_time
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent
 from traceadvisor.text.cleaning import clipped
 
@@ -35,7 +35,7 @@ def _single(report: Report, recording: Recording) -> Iterator[Figure]:
     yield step_figure(recording)
     if recording.samples_per_s is not None:
         yield samples_figure(recording)
-    yield busy_figure(report, recording)
+    yield from busy_figure(report, recording)
     if recording.replay is not None and recording.replay.joint_step_ns is not None and report.findings:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from money_and_energy(recording)
@@ -47,7 +47,8 @@ def _ranges(recordings: Sequence[Recording]) -> Iterator[Figure]:
         value, remark = _range(count, [one.samples_per_s for one in recordings])
         of_rank = "each rank" if any(one.distributed for one in recordings) else None
         yield Figure("Samples/s", value, ", ".join(filter(None, (of_rank, remark))))
-    yield Figure("GPU busy", *_range(percent, _busy(recordings)))
+    if not all(map(is_without_gpu, recordings)):
+        yield Figure("GPU busy", *_range(percent, _busy(recordings)))
 
 
 def _busy(recordings: Iterable[Recording]) -> list[float | None]:

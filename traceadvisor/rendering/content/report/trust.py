@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from traceadvisor.model.findings import Method
 from traceadvisor.model.report import Recording, Report
@@ -18,6 +18,7 @@ SHOWN_SHARE = 0.001
 """Smaller differences are shown as this one."""
 
 NO_SAVING = "Savings here are limits, not predictions."
+CALCULATED = "Savings here are calculated or limits, not simulated."
 
 
 EXPLANATION = (
@@ -39,12 +40,11 @@ def trust_fold(report: Report) -> Fold | None:
         blocks.append(Group(one.id, (table,)) if len(report.recordings) > 1 else table)
     if more := len(simulated) - len(listed):
         blocks.append(Prose(f"{number_of(more, 'more recording')}: see the JSON report.", Tone.QUIET))
-    any_saving = any(row.finding.saving.method is Method.REPLAY for row in report.findings)
-    line = _line(simulated, any_saving=any_saving)
+    line = _line(simulated, {row.finding.saving.method for row in report.findings if row.finding.saving.high_ns})
     return Fold("How far to trust the simulation", tuple(blocks), line, look=FoldLook.TRUST)
 
 
-def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
+def _line(simulated: Sequence[Recording], methods: Collection[Method]) -> str:
     """How closely the simulation reproduces the step, and which savings are only limits."""
     errors = [abs(one.replay.baseline_error_share) for one in simulated if one.replay]
     close = [abs(one.replay.baseline_error_share) for one in simulated if one.replay and not one.replay.doubt] or errors
@@ -52,7 +52,8 @@ def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
     how = "exactly" if not worst else f"within {percent(max(worst, SHOWN_SHARE))}"
     count = "each" if len(close) == len(errors) else f"{len(close)}"
     where = f" in {count} of {len(simulated)} recordings" if len(simulated) > 1 else ""
-    return f"It reproduces the recorded step {how}{where}. {_limits(simulated) if any_saving else NO_SAVING}"
+    savings = _limits(simulated) if Method.REPLAY in methods else CALCULATED if Method.MODEL in methods else NO_SAVING
+    return f"It reproduces the recorded step {how}{where}. {savings}"
 
 
 def _limits(simulated: Sequence[Recording]) -> str:
