@@ -150,6 +150,16 @@ def newest_recordings(folder: Path) -> list[Path]:
     return newest_of_workers(folder)
 
 
+def recordings_below(folder: Path) -> tuple[Origin, ...]:
+    """The recordings and memory snapshots that really lie below a folder; none of them is read."""
+    try:
+        found = find_recordings([folder])
+    except InputError:
+        return ()
+    names = ((path, path.parent.relative_to(folder)) for path in found.snapshots)
+    return (*found.origins, *(Origin(path, run.as_posix(), path.name, "") for path, run in names))
+
+
 def newest_capture_of(command: Sequence[str], folder: Path = RUNS) -> Path | None:
     """The newest capture in a folder of a script with the same arguments; None without one.
 
@@ -160,13 +170,14 @@ def newest_capture_of(command: Sequence[str], folder: Path = RUNS) -> Path | Non
     return capture_of(command, folder)
 
 
-def load(
+def load(  # noqa: PLR0913  # what is read, and how
     *paths: Path | str,
     selection: Selection = EVERYTHING,
     settings: Settings = DEFAULTS,
     progress: Progress = silent,
     processes: int | None = None,
     limits: Limits | None = None,
+    within: Sequence[Path] = (),
 ) -> Report:
     """Read and assess the recordings under some paths: traces, captures, log directories, and memory snapshots.
 
@@ -183,6 +194,7 @@ def load(
             A single file is read in this process, and a second one helps with a large one. The report does not
             depend on it.
         limits: limits on the input, as a protection against malicious files; by default, those of the settings.
+        within: folders in which experiments must lie; by default also beside a path.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
@@ -215,7 +227,7 @@ def load(
     health = _health(judged, (*catalogue.notes, *failed, *compared))
     assessed = assess(judgements, found.source, health, chosen, catalogue.used(settings), ranks)
     result = replace(assessed, memory=memory)
-    return with_experiments(result, places)
+    return with_experiments(result, places, within)
 
 
 def report(

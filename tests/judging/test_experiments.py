@@ -107,6 +107,15 @@ def test_an_experiment_beside_a_run_is_shown_if_it_is_about_that_run(tmp_path: P
     assert report.findings[1].measured is None
 
 
+def test_an_experiment_outside_of_the_given_folders_is_not_read(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "my-run"
+    run.mkdir(parents=True)
+    beside = _written(tmp_path / "runs" / "my-run-try", experiment(judged()))
+    (run / FILE).symlink_to(beside / FILE)
+    assert not with_experiments(judged(), [run], [run]).experiments
+    assert with_experiments(judged(), [run], [run.parent]).experiments
+
+
 def test_an_experiment_of_unknown_origin_counts_only_where_it_was_given(tmp_path: Path) -> None:
     run, other = tmp_path / "my-run", _written(tmp_path / "other", experiment(judged(), start_ns=None))
     run.mkdir()

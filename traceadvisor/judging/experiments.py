@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +25,16 @@ Measured = Mapping[tuple[str, str, str], MeasuredFix]
 """By recording, rule and proposed code."""
 
 
-def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
+def with_experiments(report: Report, paths: Sequence[Path], within: Sequence[Path] = ()) -> Report:
     """The report with the experiments at, in and beside some paths that are about one of its recordings.
 
-    A result that cannot be read is a health note if it lies at or in a path, and ignored beside it.
+    A result that cannot be read is a health note if it lies at or in a path, and ignored beside it. Files outside of
+    the folders ``within`` are ignored.
     """
     found: list[ExperimentResult] = []
     notes: list[HealthNote] = []
     inside = [path.resolve() for path in paths]
-    for file in reversed(_experiments_at(paths)):
+    for file in reversed(_experiments_at(paths, within)):
         if len(found) == MOST_FOUND:
             break
         is_given = any(file == path or path in file.parents for path in inside)
@@ -109,16 +111,16 @@ def _with(case: Case, measured: Measured) -> Case:
     return replace(case, measured=next((one for one in found if one), None))
 
 
-def _experiments_at(paths: Iterable[Path]) -> tuple[Path, ...]:
+def _experiments_at(paths: Iterable[Path], within: Sequence[Path]) -> tuple[Path, ...]:
     """The results at some paths, in the folders there, and in the folders beside them; the newest last."""
     files: dict[Path, int] = {}
     for path in paths:
         folders = (path, *_folders(path), *_folders(path.absolute().parent)) if path.is_dir() else (path.parent,)
         for file in [path] if path.name == FILE else [folder / FILE for folder in folders]:
-            try:
-                files[file.resolve()] = file.stat().st_mtime_ns
-            except OSError:
-                continue
+            with suppress(OSError):
+                real = file.resolve()
+                if not within or any(real.is_relative_to(one.resolve()) for one in within):
+                    files[real] = file.stat().st_mtime_ns
     return tuple(sorted(files, key=lambda file: (files[file], file)))
 
 

@@ -1,0 +1,1 @@
+"""The Advisor tab of TensorBoard."""

@@ -1,0 +1,107 @@
+"""The process that makes a report for the tab. It ends with whoever started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceadvisor import api
+from traceadvisor.comparing.compare import compare
+from traceadvisor.errors import InputError, TraceAdvisorError
+from traceadvisor.integrations.tensorboard.cache import Cache
+from traceadvisor.integrations.tensorboard.job import Job, Side, is_below
+from traceadvisor.model.report import Report
+from traceadvisor.model.trace import Origin
+from traceadvisor.rendering.content.comparison.document import comparison_document
+from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.document.blocks import Document
+from traceadvisor.rendering.writers.html import write
+from traceadvisor.text.cleaning import clean
+
+_PAUSE_S = 0.2
+"""Between two reports on the progress."""
+
+
+def main() -> None:
+    """Make what a line of the standard input names; the cache is in the folder of the command line."""
+    with suppress(OSError):
+        os.nice(10)
+    line = sys.stdin.buffer.readline()
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    try:
+        job = msgspec.json.decode(line, type=Job)
+        _tell(key=_made(job, Cache(Path(sys.argv[1]))))
+    except TraceAdvisorError as error:
+        _tell(error=clean(str(error)))
+    except Exception:  # noqa: BLE001  # nobody else would see it
+        _tell(error=clean(traceback.format_exc()))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _made(job: Job, cache: Cache) -> str:
+    key = job.key()
+    if not cache.holds(key):
+        sizes = {str(file): file.stat().st_size for side in job.sides for file in side.files()}
+        progress = _Progress(sum(sizes.values()))
+        reports = [_loaded(side, progress) for side in job.sides]
+        document = report_document(reports[0])
+        if len(reports) > 1:
+            document = comparison_document(compare(reports[:1], reports[1:]))
+        cache.put(key, write(document), _told(document, reports))
+    return key
+
+
+def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
+    """What the list of runs says of a report."""
+    steps = [one.typical_step_ns for one in reports[-1].recordings if one.typical_step_ns]
+    return {"headline": document.headline, "step_ms": max(steps) / 1e6 if steps else None}
+
+
+def _loaded(side: Side, progress: _Progress) -> Report:
+    roots, paths = ([Path(os.fsdecode(path)) for path in some] for some in (side.roots, side.paths))
+    for path in paths:
+        if not is_below(path, roots):
+            raise InputError(path, "leads out of the log folder", expected="a recording in it", remedy="Copy it there.")
+    chosen = api.Selection(worker=side.worker, span=side.span)
+    return api.load(*paths, selection=chosen, progress=progress, within=roots)
+
+
+class _Progress:
+    """Tells the bytes read of all files."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._read: dict[Path, int] = {}
+        self._told_s = 0.0
+
+    def __call__(self, origin: Origin, read_bytes: int, _size_bytes: int) -> None:
+        self._read[origin.path] = read_bytes
+        now = time.monotonic()
+        if now - self._told_s >= _PAUSE_S:
+            self._told_s = now
+            _tell(read=sum(self._read.values()), total=self._size_bytes)
+
+
+def _tell(**what: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.flush()
+
+
+def _end_with_starter() -> None:
+    """Kill this process and those that it started when nobody can read its result any more."""
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
