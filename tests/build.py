@@ -110,6 +110,7 @@ class TraceBuilder:
         self._origin_us = _decimal(origin_us)
         self._members: dict[str, Any] = {"schemaVersion": 1}
         self._operators: list[tuple[int, Decimal, Decimal, int]] = []
+        self._held: dict[int, int] = {}
         self._correlation = 0
         self._external_id = 0
 
@@ -182,8 +183,25 @@ class TraceBuilder:
         """The name of a thread, a metadata event."""
         return self.event(ph="M", name="thread_name", pid=MAIN, tid=thread, ts=0, args={"name": name})
 
-    def memory(self, at: Us, byte_count: int, *, total_allocated: int, device: int = 0, thread: int = MAIN) -> Self:
-        """The caching allocator gives or takes back memory on a device (negative: takes back), an instant event."""
+    def memory(
+        self,
+        at: Us,
+        byte_count: int | None = None,
+        *,
+        total_allocated: int | None = None,
+        address: int | None = None,
+        device: int = 0,
+        thread: int = MAIN,
+    ) -> Self:
+        """The caching allocator gives or takes back memory on a device (negative: takes back), an instant event.
+
+        The change and the total follow from each other; the total is 0 at first.
+        """
+        before = self._held.get(device, 0)
+        if byte_count is None:
+            byte_count = (total_allocated or 0) - before
+        self._held[device] = before + byte_count if total_allocated is None else total_allocated
+        where = {} if address is None else {"Addr": address}
         return self.event(
             ph="i",
             s="t",
@@ -192,7 +210,13 @@ class TraceBuilder:
             pid=MAIN,
             tid=thread,
             ts=self._ts(at),
-            args={"Device Type": 1, "Device Id": device, "Bytes": byte_count, "Total Allocated": total_allocated},
+            args={
+                "Device Type": 1,
+                "Device Id": device,
+                "Bytes": byte_count,
+                "Total Allocated": self._held[device],
+                **where,
+            },
         )
 
     # -- runtime calls and the device work they start -------------------------------------------------------------

@@ -18,8 +18,10 @@ from traceadvisor.analysis.data.loading import Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
 from traceadvisor.analysis.idle.unknown import Unknown, find_unknown
-from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
-from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
+from traceadvisor.analysis.memory.device_memory import DeviceMemory, PeakParts, device_memory, peak_parts
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
+from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.stacks import Stacks
@@ -67,10 +69,10 @@ from traceadvisor.model.findings import (
     few_steps,
 )
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
 from traceadvisor.model.workload import InferenceSign, Part, Workload
@@ -113,6 +115,8 @@ _OF_THE_RECORDING = (
     "workload",
     "inference_sign",
     "all_collectives",
+    "allocations",
+    "memory_figures",
 )
 """Cached facts that do not depend on which steps are typical."""
 
@@ -782,17 +786,19 @@ class Facts:
         return device_memory(self.trace, self.device_index, self.steps.kept_windows, self.run.device_telemetry)
 
     @cached_property
-    def memory_figures(self) -> MemoryFigures | None:
-        """The parts of the peak GPU memory of kept steps; None if they were not recorded."""
-        if self.device_index is None:
-            return None
-        steps = step_memory(self.trace, self.device_index, self.steps.kept)
-        return memory_figures(steps, self.settings.autocast_dtype)
+    def allocations(self) -> SnapshotFacts | None:
+        """The allocations of the device, from the trace's ``[memory]`` events; None if they were not recorded."""
+        return None if self.device_index is None else trace_memory(self.trace, self.tree, self.device_index)
+
+    @cached_property
+    def memory_figures(self) -> SnapshotFigures | None:
+        """The device's memory over time and at its peak, as a report shows it; None if it was not recorded."""
+        return snapshot_figures(self.allocations.snapshot, [self.allocations]) if self.allocations else None
 
     @property
-    def fullest_step(self) -> StepMemory | None:
-        """The step with the highest peak of GPU memory; None if memory was not recorded."""
-        return fullest(self.memory_figures.steps) if self.memory_figures else None
+    def peak_parts(self) -> PeakParts | None:
+        """The parts of the peak of GPU memory; None where no activations are known."""
+        return peak_parts(self.memory_figures.devices[0]) if self.memory_figures else None
 
     # -- figures for the report --------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from benchmarks.gpu import captures
 from benchmarks.gpu.part import Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH
-from traceadvisor.model.step_memory import MemoryFigures, StepMemory
+from traceadvisor.analysis.memory.device_memory import PeakParts, peak_parts
+from traceadvisor.model.memory_figures import SnapshotFigures
 
 FACTORS = (1, 2, 4)
 BATCHES = {"pictures": 48, "text": 8}
@@ -32,7 +33,7 @@ def _workload(part: Part, workload: str) -> None:
     script = part.train(workload, Settings(), steps=None if part.reduced else STEPS, batch_size=batch)
     expect = f"device memory of batch {batch}"
     bundle = part.capture(f"memory-{workload}", script, ("--no-stacks",), expect=expect)
-    parts = fullest(part.report(bundle).recordings[0].memory)
+    parts = at_peak(part.report(bundle).recordings[0].device_memory)
     if parts is None:
         part.outbox.skip(f"memory of {workload}", "the recording holds no device memory")
     for factor in FACTORS[:1] if part.reduced else FACTORS:
@@ -51,12 +52,12 @@ def _workload(part: Part, workload: str) -> None:
             part.outbox.say(words(row))
 
 
-def fullest(memory: MemoryFigures | None) -> StepMemory | None:
-    """The recorded step with the highest peak; None where the recording does not tell."""
-    return max(memory.steps if memory else (), key=lambda step: step.peak_bytes, default=None)
+def at_peak(memory: SnapshotFigures | None) -> PeakParts | None:
+    """The parts of the recorded peak; None where the recording does not tell."""
+    return peak_parts(memory.devices[0]) if memory else None
 
 
-def predictions(parts: StepMemory, factor: int) -> dict[str, float]:
+def predictions(parts: PeakParts, factor: int) -> dict[str, float]:
     """The peak of a batch so many times as large, in bytes, as rule MEM002 foresees it: both of its forecasts."""
     added = parts.peak_bytes - parts.state_bytes
     return {

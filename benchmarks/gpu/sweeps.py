@@ -14,7 +14,7 @@ from benchmarks.gpu.captures import RunFailedError
 from benchmarks.gpu.checks import Check, Found, is_within, run_checks
 from benchmarks.gpu.experiment import Change
 from benchmarks.gpu.levers import AMP, FUSED, PINNED, TF32
-from benchmarks.gpu.memory import fullest
+from benchmarks.gpu.memory import at_peak
 from benchmarks.gpu.part import LIGHT, Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.special import SCRIPTS
@@ -246,7 +246,7 @@ def _largest(part: Part) -> Found:
     batch = 2048
     script = _script(part, "products", "--batch-size", str(batch), "--steps", "60")
     bundle = part.capture("largest", script, ("--no-stacks",), expect="device memory of six products")
-    parts = fullest(part.report(bundle).recordings[0].memory)
+    parts = at_peak(part.report(bundle).recordings[0].device_memory)
     if parts is None:
         return Found(holds=False, text="the recording holds no device memory")
     state, peak = parts.state_bytes, parts.peak_bytes

@@ -13,10 +13,10 @@ from benchmarks.gpu.predictions import predict, predict_all_fixes, proposed_work
 from benchmarks.gpu.settings import Settings, parsed
 from benchmarks.gpu.smoke import device_against_events, smi_rows, stalls, steps_against_clock
 from tests.build_report import loader_finding, one_recording, ranked, rule
+from traceadvisor.analysis.memory.device_memory import PeakParts
 from traceadvisor.model.findings import Clear, Estimate, Fix, Method, Severity, Skipped, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
-from traceadvisor.model.step_memory import MemoryFigures, MemoryRelief, StepMemory
 
 REPLAYED = Estimate(30.0, 40.0, 50.0, Method.REPLAY)
 """Of a step of 100 ns, 40 are saved, at least 30 and at most 50."""
@@ -81,11 +81,9 @@ def test_settings_survive_the_command_line() -> None:
 
 
 def test_memory_of_a_larger_batch_grows_in_whole_or_by_its_activations() -> None:
-    parts = StepMemory(0, state_bytes=100, activations_bytes=40, rest_bytes=10)
+    parts = PeakParts(state_bytes=100, activations_bytes=40, rest_bytes=10)
     assert memory.predictions(parts, 4) == {"all_grows_bytes": 300.0, "activations_grow_bytes": 270.0}
-    fuller = replace(parts, index=1, rest_bytes=20)
-    assert memory.fullest(MemoryFigures((parts, fuller), MemoryRelief(0.0, None, 0.0))) == fuller
-    assert memory.fullest(None) is None
+    assert memory.at_peak(None) is None
 
 
 def test_steps_are_compared_with_the_clock_by_their_number_and_state() -> None:

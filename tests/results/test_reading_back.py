@@ -46,11 +46,19 @@ from traceadvisor.model.findings import (
     Skipped,
     Unit,
 )
+from traceadvisor.model.memory_figures import (
+    ClassBytes,
+    ClassesOverTime,
+    DeviceMemoryFigures,
+    MemoryClass,
+    MemoryEvidence,
+    SnapshotFigures,
+)
+from traceadvisor.model.operator_memory import OperatorMemory
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Recording, Report, StepRow, UsedSettings
 from traceadvisor.model.run import RunSummary, steps_by_state
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import Series
 from traceadvisor.rendering.content.report.document import report_document
@@ -269,7 +277,6 @@ def test_a_giant_file_is_not_read(tmp_path: Path) -> None:
         (("recordings", 0, "device", "compute_capability"), "nine", r"recordings\[0\]\.device\.compute_capability"),
         (("recordings", 0, "device", "memory_bytes"), 10**30, "9223372036854775807"),
         (("recordings", 0, "telemetry", "devices", 0, "clock_event_shares"), {"moon": 1.0}, "'moon'"),
-        (("recordings", 0, "memory_over_time"), {"time_ns": [1], "in_use_bytes": [1, 2]}, "different lengths"),
         (("findings", 0, "severity"), "catastrophic", "Invalid enum value"),
         (("findings", 0, "recording_ids"), [], "a finding of no recording"),
         (("findings", 0, "finding", "saving", "low_ns"), -1.0, r"not in order.*findings\[0\]\.finding\.saving"),
@@ -430,10 +437,12 @@ def _reports(draw: st.DrawFn) -> Report:
         kept = st.integers(0, len(run.steps))
         run = replace(run, steps=run.steps[draw(kept) : draw(kept)])
     peak = st.integers(0, 2**60)
-    memory = MemoryFigures(
-        (StepMemory(0, draw(peak), draw(peak), draw(peak)),), MemoryRelief(draw(_FINITE), None, draw(_FINITE))
-    )
+    held = draw(peak)
     times = np.array(sorted(draw(st.lists(st.integers(0, 2**52), min_size=2, max_size=9))), dtype=np.int64)
+    over_time = ClassesOverTime(np.arange(times.size), times, {MemoryClass.INPUTS: times}, times)
+    classes = (ClassBytes(MemoryClass.INPUTS, held, 1, {MemoryEvidence.FRAMES: held}),)
+    device = DeviceMemoryFigures(0, held, 1, draw(peak), 3, 0, held, 0, held, held, classes, (), (), over_time)
+    memory = SnapshotFigures(Path("trace.json"), (device,), 2, has_times=True)
     recording = replace(
         recording,
         steps=draw(_steps()),
@@ -445,9 +454,8 @@ def _reports(draw: st.DrawFn) -> Report:
         replay=ReplayFigures(3, ns(), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER), draw(st.none() | _TEXT), None, ns()),
         captured=run,
         recorded_wall_ns=(draw(peak), draw(peak)),
-        memory=memory,
+        device_memory=memory,
         memory_by_operator=(OperatorMemory(draw(_TEXT), draw(_FINITE), draw(_FINITE), draw(_FINITE)),),
-        memory_over_time=MemoryOverTime(times, times, draw(st.sampled_from([None, times]))),
     )
     recording = replace(recording, gpu_count=recording.cost.gpu_count if recording.cost else None)
     finding = replace(

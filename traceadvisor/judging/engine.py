@@ -9,7 +9,8 @@ from typing import TypeVar
 from traceadvisor import __version__
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.catalogue import rule_texts, trace_rules
+from traceadvisor.judging.catalogue import all_rules, rule_texts, trace_rules
+from traceadvisor.judging.memory_advice import advise
 from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, jobs, rank_recording, side_by_side
 from traceadvisor.judging.recording import Description
@@ -61,6 +62,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     origins while this one runs the rules.
     """
     description = Description(facts, aside)
+    catalogue = all_rules() if catalogue is None else tuple(catalogue)
     rules = trace_rules(catalogue)
     lawful = [lawful_outcome(rule, facts) for rule in rules]
     ids = (facts.recording_id,)
@@ -73,7 +75,11 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
     recording, findings = description.with_findings(in_order)
-    recording = replace(recording, replay=replayed, umbrellas=umbrellas)
+    memory = recording.device_memory
+    if memory is not None and facts.allocations is not None:
+        advice = advise(facts.allocations, catalogue)
+        memory = replace(memory, advice=(advice,))
+    recording = replace(recording, replay=replayed, umbrellas=umbrellas, device_memory=memory)
     silenced = tuple(one for _, some in lawful for one in some)
     rank = rank_recording(facts, is_alone=aside is not None)
     return Judgement(recording, facts.notes, outcomes, findings, silenced, rank)

@@ -8,17 +8,17 @@ from math import log
 from statistics import median
 from typing import Any
 
-from traceadvisor.analysis.memory.step_memory import memory_by_operator, memory_over_time
+from traceadvisor.analysis.memory.operator_memory import memory_by_operator
 from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.operator_memory import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import OperatorMemory
 from traceadvisor.statistics import error_of_middle
 from traceadvisor.system.executor import Aside
 
@@ -102,9 +102,8 @@ def without_tables(facts: Facts) -> Recording:
         rank_count=facts.run.rank_count,
         gpu_count=len(facts.trace.device_indices) * facts.run.rank_count or None,
         joules_per_sample=facts.run.joules_per_sample,
-        memory=facts.memory_figures,
+        device_memory=facts.memory_figures,
         communication=facts.communication,
-        memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
         workload=facts.workload,
         inference_sign=facts.inference_sign,
         typical_step_ns=facts.typical.duration_ns if facts.typical else None,

@@ -145,6 +145,11 @@ class ClassesOverTime:
     requested_bytes: Mapping[MemoryClass, Int64]
     reserved_bytes: Int64
 
+    def __post_init__(self) -> None:
+        columns = (self.instant, self.time_ns, self.reserved_bytes, *self.requested_bytes.values())
+        if len({len(one) for one in columns if one is not None}) > 1:
+            raise ValueError("lists of different lengths")
+
 
 @frozen
 class OutOfMemory:

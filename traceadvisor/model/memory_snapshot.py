@@ -143,6 +143,13 @@ class MemorySnapshot:
     has_times: bool = True
     """Whether events have times; if not, only their order is known."""
 
+    of_trace: bool = False
+    """Whether it comes from the ``[memory]`` events of a trace: sizes are those of blocks, stacks have operators and
+    marks in place of C++ frames, lines are those of functions, and the state of segments is unknown."""
+
+    own_code: frozenset[str] | None = None
+    """First path parts of the user's modules, of a trace; None if unknown."""
+
     @property
     def devices(self) -> tuple[int, ...]:
         """Devices with events or segments."""

@@ -32,12 +32,12 @@ from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import SnapshotFigures
+from traceadvisor.model.operator_memory import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunLines, RunTime
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, OperatorMemory
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -284,11 +284,8 @@ class Recording:
     replay: ReplayFigures | None = None
     """How well the simulation reproduces the recording; None where there was nothing to simulate."""
 
-    memory: MemoryFigures | None = None
-    """Device memory in the kept steps; None where the allocator was not recorded over at least two of them."""
-
-    memory_over_time: MemoryOverTime | None = None
-    """Device memory over time; None where the allocator was not recorded."""
+    device_memory: SnapshotFigures | None = None
+    """Device memory over time and at its peak; None where the allocator was not recorded."""
 
     memory_by_operator: tuple[OperatorMemory, ...] = ()
     """Operators by the device memory that they allocate, most first; the last row has all others. Empty where the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import field
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +115,14 @@ class AllocatorSamples:
     changed_bytes: Int64
     """Given to a tensor by this change; negative where it was taken back."""
 
+    address: Int64
+    """Of the tensor's memory; NONE where not recorded."""
+
     thread: Int64
     """Number of the thread that made the change; NONE if it has no timed event."""
 
     def __post_init__(self) -> None:
-        read_only(self.time_ns, self.device, self.allocated_bytes, self.reserved_bytes, self.changed_bytes, self.thread)
+        read_only(*(getattr(self, column.name) for column in fields(self)))
 
 
 def _nothing() -> Sparse[np.int32]:

@@ -144,13 +144,13 @@ class MemoryFinding:
 
 
 class SnapshotRule(Rule):
-    """Checks one device of a memory snapshot instead of a trace."""
+    """Checks the allocations of one device, of a memory snapshot or a trace, instead of its time."""
 
     __slots__ = ()
 
-    def check(self, facts: Facts) -> Outcome:  # noqa: ARG002  # a trace holds no allocations with stacks
-        """Skip: the rule reads snapshots."""
-        return Skipped("The rule checks snapshots of torch.cuda.memory._dump_snapshot, not traces.")
+    def check(self, facts: Facts) -> Outcome:  # noqa: ARG002
+        """Skip: :meth:`advise` takes the place of this."""
+        return Skipped("The rule checks the allocations of a device.")
 
     @abstractmethod
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.device_memory import DeviceMemory, LargestBatch, largest_batch
-from traceadvisor.model.step_memory import StepMemory
+from traceadvisor.analysis.memory.device_memory import DeviceMemory, LargestBatch, PeakParts, largest_batch
 
 # Of 1000 bytes, tensors use 300 at the peak and 60 at the emptiest instant; 350 are held in all.
 MEMORY = DeviceMemory(1000, 300, 60, 350.0)
@@ -9,13 +8,13 @@ MEMORY = DeviceMemory(1000, 300, 60, 350.0)
 
 def test_memory_that_a_step_adds_grows_with_the_batch() -> None:
     # Of 800 that may be held, 50 are not the tensors' and 100 are state: 650 for samples of 20 each.
-    parts = StepMemory(1, state_bytes=100, activations_bytes=100, rest_bytes=100)
+    parts = PeakParts(state_bytes=100, activations_bytes=100, rest_bytes=100)
     assert largest_batch(MEMORY, parts, 10, 0.8) == LargestBatch(20.0, 32, 55)
 
 
 def test_a_larger_batch_fits_if_only_activations_grow() -> None:
     # 200 of the peak stay, so that 550 are left for samples of 10 each.
-    parts = StepMemory(1, state_bytes=100, activations_bytes=100, rest_bytes=100)
+    parts = PeakParts(state_bytes=100, activations_bytes=100, rest_bytes=100)
     assert largest_batch(MEMORY, parts, 10, 0.8).samples_by_activations == 55
 
 

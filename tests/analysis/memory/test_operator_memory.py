@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.analysis.memory.step_memory import MOST_OPERATORS, OTHERS, OUTSIDE, memory_by_operator
-from traceadvisor.model.step_memory import OperatorMemory
+from traceadvisor.analysis.memory.operator_memory import MOST_OPERATORS, OTHERS, OUTSIDE, memory_by_operator
+from traceadvisor.model.operator_memory import OperatorMemory
 
 
 def _steps() -> TraceBuilder:

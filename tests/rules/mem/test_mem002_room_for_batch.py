@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import TraceBuilder
+from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence
 from traceadvisor.model.findings import Skipped
@@ -34,9 +34,12 @@ def test_the_largest_batch_is_predicted_from_the_memory_per_sample(tmp_path: Pat
 
 def test_with_known_activations_a_second_prediction_grows_only_them(tmp_path: Path) -> None:
     # 1 GB is held between steps; 32 samples add 2 GB of activations and 2 GB of other memory. The limit is 16 GB.
-    builder = _launch_bound().step(1, 100, 200).op("aten::add", 110, 180).launch(111, 114, kernel=(115, 120))
-    builder.op("autograd::engine::evaluate_function: MulBackward0", 150, 160).memory(99, 1024, total_allocated=GB)
-    builder.memory(140, 1024, total_allocated=3 * GB).memory(155, 1024, total_allocated=5 * GB)
+    builder = TraceBuilder().device(0, totalGlobalMem=20 * GB).step(0, 0, 100)
+    for start in range(0, 100, 10):
+        builder.op("aten::add", start, start + 5).launch(start + 1, start + 4, kernel=(start + 5, start + 10))
+    builder.op("autograd::engine::evaluate_function: MulBackward0", 50, 90, thread=AUTOGRAD)
+    builder.memory(1, 2 * GB, total_allocated=3 * GB, address=1).memory(55, 2 * GB, address=2, thread=AUTOGRAD)
+    builder.memory(60, -2 * GB, address=1, thread=AUTOGRAD).memory(65, -2 * GB, address=2, thread=AUTOGRAD)
     found = Captured(builder, tmp_path).loader(batch=32).device(memory=5 * GB).finding(RoomForBatch())
     assert evidence(found, "memory per sample") == 4 * GB / 32
     assert evidence(found, "predicted largest batch") == 15 * 32 // 4

@@ -12,14 +12,15 @@ from traceadvisor.rules.mem.mem006_checkpointing_candidate import CheckpointingC
 GB = 10**9
 
 
-def _step(state: int, forward: int, peak: int, *, recorded_before: bool = True) -> TraceBuilder:
+def _step(state: int, forward: int, peak: int) -> TraceBuilder:
     """Build a step on a GPU with 10 GB from the GB held before it, before its backward pass, and at its peak."""
     builder = TraceBuilder().device(0, totalGlobalMem=10 * GB).step(0, 0, 100).step(1, 100, 200)
     builder.op("aten::mm", 0, 115).launch(2, 4, kernel=(5, 95)).launch(110, 112, kernel=(115, 175))
     builder.op("autograd::engine::evaluate_function: AddmmBackward0", 150, 180, thread=AUTOGRAD)
-    levels = [(90, state)] if recorded_before else []
-    for at, held in [*levels, (140, forward), (155, peak), (195, state)]:
-        builder.memory(at, 1, total_allocated=held * GB)
+    kept, passing = (forward - state) * GB, (peak - forward) * GB
+    builder.memory(110, kept, total_allocated=forward * GB, address=1)
+    builder.memory(155, passing, address=2, thread=AUTOGRAD)
+    builder.memory(160, -kept, address=1, thread=AUTOGRAD).memory(170, -passing, address=2, thread=AUTOGRAD)
     for event in builder.events:
         if event["name"] == "[memory]":
             event["args"]["Total Reserved"] = 9 * GB
@@ -53,9 +54,10 @@ def test_reserved_but_unused_memory_is_clear(tmp_path: Path) -> None:
     assert captured.clear(CheckpointingCandidate()).value == 0.2
 
 
-def test_without_the_memory_before_the_step_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = _step(1, 7, 8, recorded_before=False)
-    assert "two steps or more" in skipped(CheckpointingCandidate(), builder, tmp_path)
+def test_without_a_backward_pass_the_rule_is_skipped(tmp_path: Path) -> None:
+    builder = _step(1, 7, 8)
+    builder.events = [event for event in builder.events if "AddmmBackward0" not in event["name"]]
+    assert "keeps for the backward pass" in skipped(CheckpointingCandidate(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("state", "found"), [(4, False), (3, True)])

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
@@ -44,10 +45,10 @@ _WORKSPACE = re.compile(
     r"|run_fused_conv|cusolverDn|miopen\w{0,60}[wW]orkspace|hipblas\w{0,60}Workspace"
 )
 _COMMUNICATION = re.compile(r"\bc10d::|ProcessGroup|\bnccl\w*[A-Z(]")
-_ENGINE = "torch::autograd::Engine::"
+_ENGINE = re.compile(rf"torch::autograd::Engine::|{BACKWARD_PREFIX}")
 _COPY = re.compile(r"THPVariable_(?:to|cuda)\(|torch::autograd::dispatch_to\(")
-_OPERATOR = re.compile(r"at::_ops::(\w+?)::(?:call|redispatch)\(")
-_NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
+_OPERATOR = re.compile(r"at::_ops::(\w+?)::(?:call|redispatch)\(|^aten::(\w+)$")
+_NODE = re.compile(rf"torch::autograd::(?:generated::)?(\w+)::apply\(|^{BACKWARD_PREFIX}: (\w+)")
 _PLUMBING = re.compile(r"empty|resize|new_|set_|_?to(?:_|$)|zeros$|ones$|zero_$|fill_|clone|contiguous|full$")
 """Operators that only ask for memory on behalf of another one."""
 
@@ -67,14 +68,20 @@ class CallStacks:
 
     places: tuple[MemoryPlace | None, ...]
 
+    tell_lines: bool
+    """Whether they tell one line of code from another; operators alone do not."""
+
 
 def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
     """Read all call stacks."""
     is_python = [_is_python(frame) for frame in snapshot.frames]
-    only_python = all(is_python) and bool(is_python)
+    only_python = all(is_python) and bool(is_python) and not snapshot.of_trace
+    tell_lines = any(is_python) or not snapshot.of_trace
     read = [_read(snapshot, stack, is_python, only_python=only_python) for stack in snapshot.stacks]
     phases, engines, modules, places = zip(*read, (Phase.UNKNOWN, False, False, None), strict=True)
-    return CallStacks(np.array(phases, np.int64), np.array(engines, np.bool_), np.array(modules, np.bool_), places)
+    return CallStacks(
+        np.array(phases, np.int64), np.array(engines, np.bool_), np.array(modules, np.bool_), places, tell_lines
+    )
 
 
 def _is_python(frame: Frame) -> bool:
@@ -88,10 +95,10 @@ def _read(
         return (Phase.BACKWARD, True, False, MemoryPlace(None)) if only_python else (Phase.UNKNOWN, False, False, None)
     python = [snapshot.frames[one] for one in stack if is_python[one]]
     native = [snapshot.frames[one].function for one in stack if not is_python[one]]
-    is_backward = any(_ENGINE in one for one in native)
+    is_backward = any(_ENGINE.search(one) for one in native)
     in_module = any(one.function == "_call_impl" and "torch/nn/modules/" in (one.file or "") for one in python)
     phase = _phase(python, native, is_backward=is_backward, in_module=in_module)
-    return phase, is_backward, in_module, _place(python, native)
+    return phase, is_backward, in_module, _place(snapshot, python, native)
 
 
 def _phase(python: Sequence[Frame], native: Sequence[str], *, is_backward: bool, in_module: bool) -> Phase:
@@ -100,8 +107,12 @@ def _phase(python: Sequence[Frame], native: Sequence[str], *, is_backward: bool,
     by_evidence = (
         (any(_WORKSPACE.search(one) for one in native), Phase.WORKSPACE),
         (any(_COMMUNICATION.search(one) for one in native), Phase.COMMUNICATION),
-        (any(one.function == "zero_grad" for one in python), Phase.ZERO_GRAD),
-        (any("torch/optim/" in one and not one.endswith("lr_scheduler.py") for one in files), Phase.OPTIMIZER),
+        (any(one.function == "zero_grad" for one in python) or _has(native, "Optimizer.zero_grad#"), Phase.ZERO_GRAD),
+        (
+            any("torch/optim/" in one and not one.endswith("lr_scheduler.py") for one in files)
+            or _has(native, "Optimizer.step#"),
+            Phase.OPTIMIZER,
+        ),
         (is_backward, Phase.BACKWARD),
         (not in_module and not {"_apply", "to_empty", "__init__"}.isdisjoint(modules), Phase.MODULE),
         (not in_module and any(_COPY.search(one) for one in native), Phase.INPUT),
@@ -109,11 +120,16 @@ def _phase(python: Sequence[Frame], native: Sequence[str], *, is_backward: bool,
     return next((phase for holds, phase in by_evidence if holds), Phase.OTHER)
 
 
-def _place(python: Sequence[Frame], native: Sequence[str]) -> MemoryPlace:
+def _has(native: Sequence[str], mark: str) -> bool:
+    return any(one.startswith(mark) for one in native)
+
+
+def _place(snapshot: MemorySnapshot, python: Sequence[Frame], native: Sequence[str]) -> MemoryPlace:
+    location = Location.of_function if snapshot.of_trace else Location
     lines = [
-        Location(one.file, one.line, one.function)
+        location(one.file, one.line, one.function)
         for one in python
-        if one.file is not None and one.line is not None and not is_library(one.file)
+        if one.file is not None and one.line is not None and not is_library(one.file, snapshot.own_code)
     ]
     innermost = python[0] if python else None
     owner = innermost if innermost and (not lines or innermost.file != lines[0].file) else None
@@ -126,11 +142,11 @@ def _place(python: Sequence[Frame], native: Sequence[str]) -> MemoryPlace:
 
 
 def _node(native: Sequence[str]) -> str | None:
-    names = (found[1] for one in native if (found := _NODE.search(one)))
+    names = (found[1] or found[2] for one in native if (found := _NODE.search(one)))
     return next(names, None)
 
 
 def _operator(native: Sequence[str]) -> str | None:
     """The innermost operator that computes something."""
-    names = [found[1] for one in native if (found := _OPERATOR.search(one))]
+    names = [found[1] or found[2] for one in native if (found := _OPERATOR.search(one))]
     return next((one for one in names if not _PLUMBING.match(one)), names[-1] if names else None)

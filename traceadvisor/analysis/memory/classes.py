@@ -45,6 +45,7 @@ class _Classifier:
     def __init__(self, history: MemoryHistory, stacks: CallStacks) -> None:
         self._instants = history.instants
         self._rows: Allocations = history.allocations
+        self._tell_lines = stacks.tell_lines
         self._phase = stacks.phase[self._rows.stack]  # the last one stands for no stack
         self._is_backward = stacks.is_backward[self._rows.stack]
         self._in_module = stacks.in_module[self._rows.stack]
@@ -67,7 +68,8 @@ class _Classifier:
         self._in_optimizer()
         self._in_forward()
         self._from_before()
-        self._like_others()
+        if self._tell_lines:
+            self._like_others()
         self._by_size()
         self._by_layers()
         self._kind[self._kind == NONE] = KINDS.index(Kind.UNKNOWN)
@@ -200,7 +202,7 @@ class _Classifier:
         if passes.size > 1:
             last = mine & self._in_module & (self._rows.start > passes[-2]) & (self._rows.start < passes[-1])
             self._is(last, Kind.ACTIVATIONS, Evidence.KEPT_UNTIL_BACKWARD)
-        after = mine & (self._next_backward == self._instants) & (self._kind == NONE)
+        after = mine & (self._next_backward == self._instants) & (self._kind == NONE) & self._tell_lines
         stack = self._rows.stack
         counts = np.bincount(stack[after], minlength=int(stack.max(initial=0)) + 1)
         self._is(after & (counts[stack.clip(min=0)] > 1), Kind.ACTIVATIONS, Evidence.KEPT_BY_LAYERS)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.scaling import grows_with_batch
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.events import NONE
+from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import StepMemory
 from traceadvisor.model.telemetry_window import DeviceWindow
 from traceadvisor.model.trace import Trace
 
@@ -67,6 +70,62 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
 
 
 @frozen
+class PeakParts:
+    """The parts of the peak; together its bytes."""
+
+    state_bytes: int
+    """Parameters, optimizer state, and what no evidence tells, which most often was there before."""
+
+    activations_bytes: int
+    """Saved activations and inputs."""
+
+    rest_bytes: int
+    """Gradients, workspaces, temporary tensors."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory in use by tensors."""
+        return self.state_bytes + self.activations_bytes + self.rest_bytes
+
+    @property
+    def activations_share(self) -> float:
+        """Activations as a share of the peak, 0..1."""
+        return self.activations_bytes / max(self.peak_bytes, 1)
+
+
+def peak_parts(device: DeviceMemoryFigures) -> PeakParts | None:
+    """Return the parts of the peak by their classes; None where no activations are known."""
+    held = {one.kind: one.requested_bytes for one in device.classes}
+    if MemoryClass.ACTIVATIONS not in held:
+        return None
+    state = sum(held.get(one, 0) for one in _STATE)
+    activations = held[MemoryClass.ACTIVATIONS] + held.get(MemoryClass.INPUTS, 0)
+    return PeakParts(state, activations, device.peak_bytes - state - activations)
+
+
+_STATE = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER_STATE, MemoryClass.UNKNOWN)
+
+RECOMPUTED_SHARE = 1 / 3
+"""Share of kernel time of one more forward pass: a backward pass has two products for each forward product.
+Kaplan et al., "Scaling Laws for Neural Language Models", https://arxiv.org/abs/2001.08361"""
+
+HALF = 0.5
+"""Share of activations that checkpointing keeps. With n equal layers in segments of sqrt(n), the segments' inputs and
+one segment stay, 2 / sqrt(n): half with 16 layers, less with more. Chen et al., "Training Deep Nets with Sublinear
+Memory Cost", https://arxiv.org/abs/1604.06174. Also the size of 16-bit activations relative to float32."""
+
+
+def freed_by_half_the_activations(memory: SnapshotFacts) -> int:
+    """Return by how much the peak falls with half of the saved activations: recomputed, or in 16 bits."""
+    return memory.saved(MemoryChange(np.flatnonzero(memory.is_saved), HALF))
+
+
+def freed_by_half_the_batch(memory: SnapshotFacts) -> int:
+    """Return by how much the peak falls with half of all that grows with the batch."""
+    return memory.saved(MemoryChange(grows_with_batch(memory), HALF))
+
+
+@frozen
 class LargestBatch:
     """A forecast for some share of the device's memory."""
 
@@ -81,12 +140,12 @@ class LargestBatch:
     unknown."""
 
 
-def largest_batch(memory: DeviceMemory, parts: StepMemory | None, batch: int, target_share: float) -> LargestBatch:
+def largest_batch(memory: DeviceMemory, parts: PeakParts | None, batch: int, target_share: float) -> LargestBatch:
     """Return the batch that fits, linear in the batch size. Memory outside tensors is assumed to stay the same.
 
     Args:
         memory: as held with the present batch.
-        parts: of the fullest step; if unknown, the lowest level is taken as what outlives a step.
+        parts: of the peak; if unknown, the lowest level is taken as what outlives a step.
         batch: samples in a batch.
         target_share: of the device's memory that may be held.
     """

@@ -17,6 +17,8 @@ from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.model.memory_snapshot import MemorySnapshot
 
+NO_PYTHON = "No Python stacks were recorded: pass stacks='python' or 'all' for a snapshot, with_stack=True for a trace."
+
 
 class SnapshotFacts:
     """The facts of one device of a snapshot; each is computed once. Masks have one value for each allocation."""
@@ -59,8 +61,9 @@ class SnapshotFacts:
 
     @property
     def has_cpp(self) -> bool:
-        """Whether stacks have frames of C++, which name operators."""
-        return any(len(stack) > len(python) for stack, python in zip(self.snapshot.stacks, self.python, strict=True))
+        """Whether stacks have frames of C++, which name operators and libraries."""
+        pairs = zip(self.snapshot.stacks, self.python, strict=True)
+        return not self.snapshot.of_trace and any(len(stack) > len(python) for stack, python in pairs)
 
     @cached_property
     def code(self) -> Int64:

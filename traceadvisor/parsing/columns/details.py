@@ -141,6 +141,7 @@ class DetailColumns:
             self._memory.add("allocated_bytes", int64([event.args.allocated_bytes for event in events]))
             self._memory.add("reserved_bytes", int64([event.args.reserved_bytes for event in events]))
             self._memory.add("changed_bytes", int64([event.args.changed_bytes for event in events]))
+            self._memory.add("address", int64([event.args.address for event in events]))
             self._memory.add("process", int64(signatures.keys_of([event.pid for event in events])))
             self._memory.add("thread", int64(signatures.keys_of([event.tid for event in events])))
 
@@ -176,6 +177,7 @@ class DetailColumns:
             allocated_bytes=column("allocated_bytes"),
             reserved_bytes=column("reserved_bytes"),
             changed_bytes=column("changed_bytes"),
+            address=column("address"),
             thread=threads[place.reshape(-1)],
         )
 

@@ -83,6 +83,7 @@ class InstantArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     changed_bytes: int = msgspec.field(default=0, name="Bytes")
     """Negative where memory was freed."""
 
+    address: int = msgspec.field(default=NONE, name="Addr")
     device_type: int = msgspec.field(default=NONE, name="Device Type")
     device_id: int = msgspec.field(default=NONE, name="Device Id")
     allocated_bytes: int = msgspec.field(default=NONE, name="Total Allocated")

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceadvisor.analysis.memory.device_memory import DeviceMemory
-from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.analysis.memory.device_memory import (
+    RECOMPUTED_SHARE,
+    DeviceMemory,
+    freed_by_half_the_activations,
+    freed_by_half_the_batch,
+)
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
@@ -22,10 +26,10 @@ class NearCapacity(Rule):
     How to fix it: Mixed precision halves the activations. Gradient checkpointing recomputes activations instead of
         keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step. Without
         cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
-    How the saving is estimated: No time is saved: the fix prevents out-of-memory errors. The freed memory is estimated
-        from the activations, if they were recorded. Each of three fixes frees half of them: checkpointing (as with 16
-        equal layers in four segments), mixed precision (if all were float32), and two half batches with gradient
-        accumulation. We assume that one more forward pass takes a third of the kernel time.
+    How the saving is estimated: No time is saved: the fix prevents out-of-memory errors. If allocations were recorded,
+        they are replayed with half of the saved activations, for checkpointing (as with 16 equal layers in four
+        segments) and mixed precision (if all were float32), and with half of all that grows with the batch, for two
+        half batches with gradient accumulation. We assume that one more forward pass takes a third of the kernel time.
     When it may be wrong: PyTorch keeps memory that it once reserved. If the memory used by tensors was not recorded,
         held memory can be far above it, and nothing is wrong. In a container, the driver may not distinguish the memory
         of other processes from that of the run.
@@ -84,16 +88,17 @@ class NearCapacity(Rule):
 
 
 def _parts(facts: Facts) -> Iterator[Evidence | None]:
-    """Yield the parts of the fullest step, and the memory that each fix frees."""
-    parts = facts.fullest_step
-    if parts is None:
+    """Yield the parts of the peak, and the memory that each fix frees."""
+    memory, parts = facts.allocations, facts.peak_parts
+    if memory is None or parts is None:
         return
-    relief = memory_relief(parts, facts.settings.autocast_dtype)
+    freed = freed_by_half_the_activations(memory)
     recomputed_ns = RECOMPUTED_SHARE * facts.per_step_ns(facts.claim(Category.KERNEL))
     yield Evidence("memory held between steps", parts.state_bytes, Unit.BYTES)
     yield Evidence("activation memory", parts.activations_bytes, Unit.BYTES)
-    yield Evidence("memory freed by checkpointing", relief.checkpointing_bytes, Unit.BYTES)
+    yield Evidence("memory freed by checkpointing", freed, Unit.BYTES)
     yield Evidence("extra step time for checkpointing, at most", recomputed_ns, Unit.NS_PER_STEP)
-    label = "memory freed by mixed precision, if all activations are float32"
-    yield facts.known(label, relief.mixed_precision_bytes, Unit.BYTES)
-    yield Evidence("memory freed by two half batches with gradient accumulation", relief.accumulation_bytes, Unit.BYTES)
+    if not facts.settings.autocast_dtype:
+        yield Evidence("memory freed by mixed precision, if all activations are float32", freed, Unit.BYTES)
+    accumulated = freed_by_half_the_batch(memory)
+    yield Evidence("memory freed by two half batches with gradient accumulation", accumulated, Unit.BYTES)

@@ -49,7 +49,7 @@ class RoomForBatch(Rule):
         if share < self.min_idle_share:
             remark = "the GPU is already busy"
             return Clear("GPU idle time between launches", share, self.min_idle_share, Unit.SHARE, remark)
-        forecast = largest_batch(memory, facts.fullest_step, batch, self.target_share)
+        forecast = largest_batch(memory, facts.peak_parts, batch, self.target_share)
         then = min(2 * batch, forecast.samples)
         return facts.finding(
             claims=idle,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.analysis.memory.device_memory import RECOMPUTED_SHARE, freed_by_half_the_activations
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
@@ -10,19 +10,17 @@ class CheckpointingCandidate(Rule):
     """Most of a nearly full GPU memory holds activations, which could be recomputed instead of kept.
 
     What it finds: Steps that use most of the GPU memory at their peak. Most of this peak is activations, which the
-        forward pass keeps for the backward pass. Allocator events show the memory when the step starts, when the
-        backward pass starts, and at the peak.
+        forward pass keeps for the backward pass. Allocator events show which pass allocates and frees each tensor.
     Why it costs time: It costs no time directly. But the batch cannot grow, although a larger batch may use the GPU
         better. A larger batch than usual causes an out-of-memory error.
     How to fix it: Wrap the largest blocks of the model in
         ``torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)``. The backward pass then recomputes their
         activations. Try mixed precision first: it frees about the same memory and saves time.
     How the saving is estimated: No time is saved: the step becomes longer by up to one more forward pass. We assume
-        that this pass takes a third of the kernel time. The fix is assumed to free half of the activations, as with 16
-        equal layers in four segments.
+        that this pass takes a third of the kernel time. The recorded allocations are replayed with half of the saved
+        activations, as with 16 equal layers in four segments.
     When it may be wrong: If most activations are in one layer, such as the logits of a large vocabulary, checkpointing
-        blocks frees little memory. If gradients are freed by other means than the optimizer's ``zero_grad``,
-        activations seem smaller.
+        blocks frees little memory.
     """
 
     meta = RuleMeta("MEM006", "checkpointing-candidate", "Activations fill the GPU memory")
@@ -37,15 +35,19 @@ class CheckpointingCandidate(Rule):
     fifths that a run can safely hold."""
 
     def check(self, facts: Facts) -> Outcome:
-        memory, parts = facts.needed(facts.memory, Input.DEVICE_MEMORY), facts.fullest_step
-        if parts is None:
-            reason = "The use of memory was not recorded over two steps or more"
+        memory, parts, allocations = (
+            facts.needed(facts.memory, Input.DEVICE_MEMORY),
+            facts.peak_parts,
+            facts.allocations,
+        )
+        if parts is None or allocations is None:
+            reason = "No memory that the forward pass keeps for the backward pass was recorded"
             return Skipped(facts.unknown_without(reason, Option.MEMORY))
         if (held := parts.peak_bytes / memory.capacity_bytes) < self.min_capacity_share:
             return Clear("GPU memory used by tensors at the peak", held, self.min_capacity_share, Unit.SHARE)
         if parts.activations_share < self.min_activations_share:
             return Clear("activations at the peak", parts.activations_share, self.min_activations_share, Unit.SHARE)
-        freed = memory_relief(parts, facts.settings.autocast_dtype).checkpointing_bytes
+        freed = freed_by_half_the_activations(allocations)
         longer_ns = RECOMPUTED_SHARE * facts.per_step_ns(facts.claim(Category.KERNEL))
         return facts.finding(
             fix=Fix(

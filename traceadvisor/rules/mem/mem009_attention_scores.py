@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.memory.call_stacks import Phase
 from traceadvisor.analysis.memory.changes import MemoryChange
-from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.memory.snapshot_facts import NO_PYTHON, SnapshotFacts
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
 from traceadvisor.model.location import Frame
@@ -46,8 +46,8 @@ class AttentionScores(SnapshotRule):
 
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Look for the softmax inside attention, and replay without what has its size."""
-        if not any(memory.snapshot.stacks):
-            return Skipped("The snapshot has no stacks: record with stacks='python' or 'all'.")
+        if not any(memory.python):
+            return Skipped(NO_PYTHON)
         scopes = [_scope(memory, stack) for stack in range(len(memory.snapshot.stacks))]
         is_score = np.zeros(len(memory.rows), dtype=np.bool_)
         for scope in dict.fromkeys(one for one in scopes if one):

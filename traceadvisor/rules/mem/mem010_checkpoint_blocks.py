@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from traceadvisor.analysis.memory.changes import MemoryChange
-from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.memory.snapshot_facts import NO_PYTHON, SnapshotFacts
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
@@ -46,12 +46,11 @@ class CheckpointBlocks(SnapshotRule):
 
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Find the blocks of the fullest forward pass, and replay with each recomputed."""
-        if not any(memory.snapshot.stacks):
-            return Skipped("The snapshot has no stacks: record with stacks='python' or 'all'.")
+        if not any(memory.python):
+            return Skipped(NO_PYTHON)
         kept = np.flatnonzero(memory.is_saved)
-        passes = np.unique(memory.pass_of[kept])
-        fullest = [kept[memory.pass_of[kept] == one] for one in passes]
-        blocks = [repeated_blocks(memory, rows) for rows in fullest]
+        passes = np.split(kept, np.flatnonzero(np.diff(memory.pass_of[kept])) + 1)
+        blocks = [repeated_blocks(memory, rows) for rows in passes]
         change = MemoryChange(
             kept[:0], pieces=np.concatenate([np.zeros((0, 3), np.int64), *(recomputed(memory, one) for one in blocks)])
         )

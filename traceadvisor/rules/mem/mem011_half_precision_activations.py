@@ -48,7 +48,9 @@ class HalfPrecisionActivations(SnapshotRule):
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Replay with the types and copies of autocast."""
         if not memory.has_cpp:
-            return Skipped("The stacks have no frames of C++, which name the operators: record with stacks='all'.")
+            return Skipped(
+                "No frames of C++ were recorded, which name the operators: record a snapshot with stacks='all'."
+            )
         share_cast = memory.is_autocast.mean() if len(memory.rows) else 0.0
         if share_cast > 0.0:
             return Clear("allocations by autocast", share_cast, 0.0, Unit.SHARE, at_least=True)

@@ -16,7 +16,8 @@ from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
 class ForeachTemporaries(SnapshotRule):
     """An optimizer with ``foreach`` makes temporary tensors for all weights at the same time.
 
-    What it finds: Temporary tensors of functions named ``_multi_tensor_...`` in the optimizer's step.
+    What it finds: Temporary tensors of functions named ``_multi_tensor_...`` or ``_foreach_...`` in the optimizer's
+        step.
     Why it costs time: It costs no time, but memory as large as the model, and the step is then the peak.
     How to fix it: Pass ``fused=True`` to the optimizer, which makes none, or ``foreach=False``, which makes them for
         one weight after the other and is slower.
@@ -33,7 +34,7 @@ class ForeachTemporaries(SnapshotRule):
         """Replay without the temporary tensors of all weights."""
         if not memory.in_phase(Phase.OPTIMIZER).any():
             return Skipped("No step of an optimizer was recorded.")
-        multi = memory.with_frame(lambda frame: frame.function.startswith("_multi_tensor_"))
+        multi = memory.with_frame(lambda frame: frame.function.startswith(("_multi_tensor_", "aten::_foreach_")))
         temporary = multi & memory.is_of(MemoryClass.TEMPORARIES)
         change = MemoryChange(np.flatnonzero(temporary))
         share = memory.saved_share(change)

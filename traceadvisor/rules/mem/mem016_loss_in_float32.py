@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.memory.call_stacks import Phase
 from traceadvisor.analysis.memory.changes import MemoryChange
-from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.memory.snapshot_facts import NO_PYTHON, SnapshotFacts
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
@@ -40,8 +40,8 @@ class LossInFloat32(SnapshotRule):
 
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Replay with the loss in eight pieces."""
-        if not any(memory.snapshot.stacks):
-            return Skipped("The snapshot has no stacks: record with stacks='python' or 'all'.")
+        if not any(memory.python):
+            return Skipped(NO_PYTHON)
         of_loss = memory.of_stacks(any(_LOSS.fullmatch(one.function) for one in frames) for frames in memory.python)
         of_loss &= memory.in_phase(Phase.OTHER)
         sizes = memory.rows.size_bytes

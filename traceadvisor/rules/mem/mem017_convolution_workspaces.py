@@ -31,7 +31,9 @@ class ConvolutionWorkspaces(SnapshotRule):
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Replay without the workspaces."""
         if not memory.has_cpp:
-            return Skipped("The stacks have no frames of C++, which name the libraries: record with stacks='all'.")
+            return Skipped(
+                "No frames of C++ were recorded, which name the libraries: record a snapshot with stacks='all'."
+            )
         convolves = memory.with_frame(lambda frame: "cudnn" in frame.function.lower() or "miopen" in frame.function)
         scratch = convolves & memory.is_of(MemoryClass.WORKSPACES)
         change = MemoryChange(np.flatnonzero(scratch))

@@ -35,7 +35,7 @@ class UnusableReserve(SnapshotRule):
         mine = blocks.device == memory.history.device
         reserved = int(blocks.size_bytes[mine].sum())
         if not reserved:
-            return Skipped("The snapshot has no segments of the device.")
+            return Skipped("No segments of the device were recorded. For a trace, see MEM005.")
         is_free = blocks.state == BlockState.INACTIVE
         used = np.isin(blocks.segment, np.unique(blocks.segment[mine & ~is_free]))
         pieces = int(blocks.size_bytes[mine & is_free & used].sum())

@@ -31,6 +31,8 @@ class AllocatorChurn(SnapshotRule):
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Count segments that went back and came again."""
         events, rows = memory.snapshot.events, memory.history.rows
+        if memory.snapshot.of_trace:
+            return Skipped("A trace does not tell segments. It has calls of the driver: see MEM004.")
         if not rows.size:
             return Skipped("The snapshot holds no history: call torch.cuda.memory._record_memory_history() first.")
         is_back, is_new = events.action[rows] == Action.SEGMENT_FREE, events.action[rows] == Action.SEGMENT_ALLOC

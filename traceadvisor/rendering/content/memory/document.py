@@ -197,12 +197,16 @@ def _notes(report: Report, shown: _Shown) -> Iterator[str]:
         yield NO_HISTORY
     elif not shown.snapshot.has_stacks:
         yield NO_STACKS
-    if shown.device.unmatched:
+    yield from _unmatched(shown.device)
+    yield from (row.note.message for row in report.health_notes if row.note.degrades)
+
+
+def _unmatched(device: DeviceMemoryFigures) -> Iterator[str]:
+    if device.unmatched:
         yield (
-            f"{number_of(shown.device.unmatched, 'block')} at the end and the recorded allocations do not agree. "
+            f"{number_of(device.unmatched, 'block')} and the recorded allocations do not agree. "
             "Levels over time may be wrong by their size."
         )
-    yield from (row.note.message for row in report.health_notes if row.note.degrades)
 
 
 def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
@@ -333,15 +337,29 @@ def _held(shown: _Shown, kind: MemoryClass) -> int:
 
 
 def _fold(shown: _Shown) -> Fold:
-    chart = _chart(shown)
-    figures = Figures(_figures(shown.device))
     headline = memory_headline(shown, several=False)
-    advice = shown.snapshot.advice_on(shown.device.device)
-    fixes = (Group("What would lower the peak", tuple(advice_blocks(advice))),) if advice else ()
-    growth = shown.snapshot.growth
-    fits = (Group("What would fit", tuple(growth_blocks(growth))),) if growth else ()
-    blocks = (figures, *((chart,) if chart else ()), *fixes, *fits, *_tables(shown))
+    blocks = tuple(_device_blocks(shown))
     return Fold(f"Memory snapshot {shown.name}", blocks, headline, shown.anchor, FoldLook.SECTION, Detail.COMMENT)
+
+
+def recording_blocks(memory: SnapshotFigures, anchor: str) -> Iterator[Block]:
+    """The memory of a recording's device, as a snapshot shows it."""
+    for device in memory.devices:
+        shown = _Shown(memory, device, "", anchor)
+        yield Prose(memory_headline(shown, several=False), Tone.STRONG)
+        yield from map(Prose, _unmatched(device))
+        yield from _device_blocks(shown)
+
+
+def _device_blocks(shown: _Shown) -> Iterator[Block]:
+    yield Figures(_figures(shown.device))
+    if chart := _chart(shown):
+        yield chart
+    if advice := shown.snapshot.advice_on(shown.device.device):
+        yield Group("What would lower the peak", tuple(advice_blocks(advice)))
+    if growth := shown.snapshot.growth:
+        yield Group("What would fit", tuple(growth_blocks(growth)))
+    yield from _tables(shown)
 
 
 def _others(shown: Sequence[_Shown], largest: _Shown | None) -> Iterator[Block]:

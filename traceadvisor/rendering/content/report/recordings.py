@@ -109,7 +109,7 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
         (
             "memory",
             "GPU memory",
-            "over time and at the peak of each step",
+            "over time, at the peak, and ways to lower it",
             memory_blocks(recording, f"recording-{number}-memory"),
         ),
     )

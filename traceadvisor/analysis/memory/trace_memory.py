@@ -1,0 +1,188 @@
+"""The allocations of a trace's ``[memory]`` events, as those of a memory snapshot.
+
+The events hold the size of each block with its rounding, and what the device holds after each. Their call stacks are
+the operators around them, marks of the optimizer, and Python calls where those were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from traceadvisor.analysis.memory.allocations import Allocations, MemoryHistory, held_bytes, memory_history
+from traceadvisor.analysis.memory.call_stacks import call_stacks
+from traceadvisor.analysis.memory.classes import EVIDENCE, KINDS, Classes, classes
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.operators.innermost import ThreadCalls
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.numbering import numbered
+from traceadvisor.analysis.operators.python_frames import calls_at, frame_of
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.location import Frame
+from traceadvisor.model.memory_figures import MemoryClass, MemoryEvidence
+from traceadvisor.model.memory_snapshot import Action, Blocks, MemoryEvents, MemorySnapshot, Segments
+from traceadvisor.model.trace import Trace
+
+ADAM_STATES = 2
+"""Tensors that optimizers of Adam's family keep for each parameter; of others, the number depends on settings."""
+
+_MOST_BYTES = 1 << 50
+"""Of one allocation: sums of a million stay exact."""
+
+
+def trace_memory(trace: Trace, tree: OperatorTree, device: int) -> SnapshotFacts | None:
+    """Return the allocations of a device with their classes; None if no memory was recorded."""
+    rows = np.flatnonzero(trace.memory.device == device)
+    if not rows.size:
+        return None
+    snapshot = _snapshot(trace, tree, rows)
+    stacks = call_stacks(snapshot)
+    history = _history(trace, snapshot, rows)
+    if not history.peak_bytes:
+        return None
+    if (trace.memory.address[rows] == NONE).any():  # allocations of one size may be confused
+        unknown = np.full(len(history.allocations), KINDS.index(MemoryClass.UNKNOWN))
+        none = np.full_like(unknown, EVIDENCE.index(MemoryEvidence.NONE))
+        return SnapshotFacts(snapshot, history, stacks, Classes(unknown, none))
+    return _with_parameters(SnapshotFacts(snapshot, history, stacks, classes(history, stacks)))
+
+
+def _snapshot(trace: Trace, tree: OperatorTree, rows: Int64) -> MemorySnapshot:
+    memory, none = trace.memory, np.empty(0, np.int64)
+    changed = np.clip(memory.changed_bytes[rows], -_MOST_BYTES, _MOST_BYTES)
+    frames, stacks, stack = _Stacks(trace, tree).at(memory.thread[rows], memory.time_ns[rows])
+    address = memory.address[rows]
+    events = MemoryEvents(
+        memory.device[rows],
+        np.where(changed > 0, Action.ALLOC, Action.FREE_COMPLETED),
+        memory.time_ns[rows],
+        address if (address != NONE).all() else _addresses(changed),
+        np.abs(changed),
+        np.zeros_like(rows),
+        stack,
+    )
+    blocks = Blocks(*(none for _ in range(7)))
+    segments = Segments(*(none for _ in range(4)))
+    return MemorySnapshot(
+        trace.origin.path, events, segments, blocks, frames, stacks, of_trace=True, own_code=trace.own_code
+    )
+
+
+def _addresses(changed: Int64) -> Int64:
+    """Stand-ins for addresses that were not recorded: what is freed is the last allocation of its size."""
+    order = np.argsort(np.abs(changed), kind="stable")
+    sizes, signs = np.abs(changed)[order], np.sign(changed)[order]
+    count = np.cumsum(signs)
+    first = np.searchsorted(sizes, sizes)
+    level = count - (count - signs)[first] + (signs < 0)  # of its size: that of an allocation is the one that it makes
+    result = np.empty_like(changed)
+    result[order] = numbered(sizes - sizes.min(initial=0), level - level.min(initial=0))[0]
+    return result
+
+
+def _history(trace: Trace, snapshot: MemorySnapshot, rows: Int64) -> MemoryHistory:
+    """The history; its first allocation, without a stack, is all that was there before and stays."""
+    memory, history = trace.memory, memory_history(snapshot, int(trace.memory.device[rows[0]]))
+    held, reserved = memory.allocated_bytes[rows], memory.reserved_bytes[rows]
+    missing = held - history.requested_bytes[1:]
+    rest = max(int(np.median(missing)), 0)
+    return replace(
+        history,
+        allocations=_after(_from_before(history, [rest][: min(rest, 1)]), history.allocations),
+        requested_bytes=history.requested_bytes + rest,
+        reserved_bytes=np.append(reserved[:1], reserved).clip(min=0),
+        final_bytes=int(held[-1]),
+        unmatched=int(np.count_nonzero(np.diff(missing))),
+    )
+
+
+def _from_before(history: MemoryHistory, sizes: Sequence[int]) -> Allocations:
+    """Allocations of these sizes that were there before, and stay."""
+    none, end = np.full(len(sizes), NONE), np.full(len(sizes), history.instants)
+    return Allocations(none, np.array(sizes, np.int64), none, none, np.zeros_like(end), end, end, none, none)
+
+
+def _after(first: Allocations, second: Allocations) -> Allocations:
+    parts = ((getattr(one, column.name) for one in (first, second)) for column in fields(Allocations))
+    return Allocations(*map(np.concatenate, map(tuple, parts)))
+
+
+def _with_parameters(facts: SnapshotFacts) -> SnapshotFacts:
+    """Tell parameters, and the state of Adam, in what was there before: they are as large as the gradients."""
+    history, found, rows = facts.history, facts.found, facts.rows
+    mine = facts.is_of(MemoryClass.GRADIENTS)
+    gradients = int(held_bytes(rows.start[mine], rows.end[mine], rows.size_bytes[mine], history.instants).max())
+    rest = int(rows.size_bytes[0]) if rows.stack[0] == NONE else 0
+    if not gradients or rest < gradients:
+        return facts
+    names = {frame.function for frame in facts.snapshot.frames if frame.function.startswith("Optimizer.step#")}
+    states = ADAM_STATES * gradients if names and all("Adam" in name for name in names) else 0
+    if (state := states if gradients + states <= rest else 0) and facts.is_of(MemoryClass.OPTIMIZER_STATE).any():
+        state = 0  # made in the recording
+    parts = (
+        (gradients, MemoryClass.PARAMETERS, MemoryEvidence.SIZE_OF_GRADIENTS),
+        (state, MemoryClass.OPTIMIZER_STATE, MemoryEvidence.COPIES_OF_PARAMETERS),
+        (rest - gradients - state, MemoryClass.UNKNOWN, MemoryEvidence.NONE),
+    )
+    sizes, kinds, evidence = zip(*(part for part in parts if part[0]), strict=True)
+    later = Allocations(*(getattr(rows, column.name)[1:] for column in fields(Allocations)))
+    return SnapshotFacts(
+        facts.snapshot,
+        replace(history, allocations=_after(_from_before(history, sizes), later)),
+        facts.stacks,
+        Classes(
+            np.append([KINDS.index(one) for one in kinds], found.kind[1:]),
+            np.append([EVIDENCE.index(one) for one in evidence], found.evidence[1:]),
+        ),
+    )
+
+
+class _Stacks:
+    """The operators, marks and Python calls around instants, innermost first."""
+
+    def __init__(self, trace: Trace, tree: OperatorTree) -> None:
+        self._trace, self._tree = trace, tree
+        self._rows: dict[Frame, int] = {}
+        self._chains: dict[tuple[int, int], int] = {}
+        self._stacks: list[tuple[int, ...]] = [()]
+
+    def at(self, threads: Int64, times_ns: Int64) -> tuple[tuple[Frame, ...], tuple[tuple[int, ...], ...], Int64]:
+        """Return frames, stacks, and the number of the stack at each instant."""
+        trace, tree, calls = self._trace, self._tree, self._trace.python_calls
+        marks = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.")
+        spans = ThreadCalls(trace.events.start_ns[marks], trace.events.end_ns[marks], trace.events.thread[marks])
+        ran = np.flatnonzero(calls_at(calls, threads, times_ns))
+        python = ThreadCalls(calls.start_ns[ran], calls.end_ns[ran], calls.thread[ran])
+        name_id = trace.events.name_id
+        parts = (
+            self._numbers(tree.enclosing(threads, times_ns), tree.parent, name_id[tree.rows], Frame),
+            self._numbers(spans.at(threads, times_ns), np.full(marks.size, NONE), name_id[marks], Frame),
+            self._numbers(python.at(threads, times_ns), python.around(), calls.name_id[ran], frame_of),
+        )
+        number, example = numbered(*parts)
+        stacks = [sum((self._stacks[part[place]] for part in parts), ()) for place in example.tolist()]
+        return tuple(self._rows), tuple(stacks), number
+
+    def _numbers(self, at: Int64, around: Int64, name_id: Int32, frame: Callable[[str], Frame]) -> Int64:
+        """Number what runs at each instant with all around it; 0 for nothing."""
+        known = {NONE: 0}
+        distinct, place = np.unique(at, return_inverse=True)
+        for innermost in distinct.tolist():
+            path, call = [], innermost
+            while call not in known:
+                path.append(call)
+                call = int(around[call])
+            for one in reversed(path):
+                key = known[int(around[one])], self._row(frame(self._trace.names[name_id[one]]))
+                if key not in self._chains:
+                    self._chains[key] = len(self._stacks)
+                    self._stacks.append((key[1], *self._stacks[key[0]]))
+                known[one] = self._chains[key]
+        return np.array([known[call] for call in distinct.tolist()], np.int64)[place]
+
+    def _row(self, frame: Frame) -> int:
+        return self._rows.setdefault(frame, len(self._rows))
