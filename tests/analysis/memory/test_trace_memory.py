@@ -48,7 +48,7 @@ def test_a_trace_has_the_classes_of_a_snapshot_of_the_same_training(
 
 @pytest.mark.parametrize("make", [convolutions, transformer])
 @pytest.mark.parametrize("states", [0, 2])
-def test_parameters_and_the_state_of_adam_from_before_are_told_by_the_gradients(
+def test_sizes_of_gradients_show_parameters_and_the_state_of_adam_from_before(
     make: Callable[..., Training], states: int, tmp_path: Path
 ) -> None:
     training = make(states=states).build().steps(1)
@@ -60,7 +60,7 @@ def test_parameters_and_the_state_of_adam_from_before_are_told_by_the_gradients(
     assert not held.get(MemoryClass.UNKNOWN, 0)
 
 
-def test_operators_and_marks_alone_tell_all_that_an_operator_allocates(tmp_path: Path) -> None:
+def test_operators_and_marks_alone_show_the_class_of_what_operators_allocate(tmp_path: Path) -> None:
     training = transformer().build().steps(3)
     whole, less = (_by_class(_of_trace(trace_of(training, python=one), tmp_path)) for one in (True, False))
     assert less[MemoryClass.GRADIENTS] == whole[MemoryClass.GRADIENTS]
@@ -71,7 +71,7 @@ def test_operators_and_marks_alone_tell_all_that_an_operator_allocates(tmp_path:
     )
 
 
-def test_without_addresses_no_class_is_told(tmp_path: Path) -> None:
+def test_without_addresses_all_classes_are_unknown(tmp_path: Path) -> None:
     memory = _of_trace(trace_of(transformer().build().steps(3), addresses=False), tmp_path)
     assert MemoryClass.OVERHEAD in _by_class(memory)
     assert _by_class(memory)[MemoryClass.UNKNOWN] == memory.history.peak_bytes

@@ -112,7 +112,7 @@ def _after(first: Allocations, second: Allocations) -> Allocations:
 
 
 def _with_parameters(facts: SnapshotFacts) -> SnapshotFacts:
-    """Tell parameters, and the state of Adam, in what was there before: they are as large as the gradients."""
+    """Find parameters, and the state of Adam, in what was there before: they are as large as the gradients."""
     history, found, rows = facts.history, facts.found, facts.rows
     mine = facts.is_of(MemoryClass.GRADIENTS)
     gradients = int(held_bytes(rows.start[mine], rows.end[mine], rows.size_bytes[mine], history.instants).max())

@@ -56,7 +56,7 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
     return Chart(
         id=chart_id,
         title="Memory over time by class",
-        caption="Requested memory. The figures of the classes are those at the peak.",
+        caption="Memory in use by tensors. The figures of the classes are those at the peak.",
         description=_sentence(device, names),
         height=BOTTOM + AXIS_HEIGHT,
         shapes=tuple(_layers(over, x, top, names)),
@@ -182,7 +182,7 @@ def _sentence(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str]) -> 
         for one in device.classes
         if one.kind is not MemoryClass.OVERHEAD
     )
-    return f"Requested memory over the recording, stacked by class. At the peak of {size(device.peak_bytes)}: {parts}."
+    return f"Memory in use over the recording, stacked by class. At the peak of {size(device.peak_bytes)}: {parts}."
 
 
 def _table(over: ClassesOverTime, names: Mapping[MemoryClass, str]) -> Table:
@@ -197,7 +197,7 @@ def _table(over: ClassesOverTime, names: Mapping[MemoryClass, str]) -> Table:
         return count(int(position[row])) if over.time_ns is None else duration(float(position[row]))
 
     first = Column("Event" if over.time_ns is None else "At")
-    columns = (first, Column("Requested"), Column("Reserved"), *(Column(names[kind]) for kind in over.requested_bytes))
+    columns = (first, Column("In use"), Column("Reserved"), *(Column(names[kind]) for kind in over.requested_bytes))
     rows = tuple(
         (
             Cell(f"{at(row)}{', the end' if row == end else ''}"),

@@ -36,7 +36,7 @@ class SmallerBatch(SnapshotRule):
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Replay with half of what grows with the batch."""
         if not memory.in_phase(Phase.BACKWARD).any() and not memory.is_saved.any():
-            return Skipped("The snapshot holds no training: no backward pass, and nothing saved for one.")
+            return Skipped("No training was recorded: no backward pass, and nothing saved for one.")
         rows = grows_with_batch(memory)
         change = MemoryChange(rows, 0.5, pieces=_kept_gradients(memory))
         share = memory.saved_share(change)

@@ -76,10 +76,13 @@ def advice_blocks(advice: DeviceAdvice) -> Iterator[Block]:
         passed = ", ".join(_check(one) for one in rest if isinstance(one.outcome, Clear))
         if passed:
             yield Prose(f"Checked without a finding: {passed}.", Tone.QUIET)
+        unknown: dict[str, list[str]] = {}
         for one in rest:
             if not isinstance(one.outcome, Clear):
                 why = one.outcome.reason if isinstance(one.outcome, Skipped) else one.outcome.error
-                yield Prose(f"Could not check {_check(one)}: {why}", Tone.QUIET)
+                unknown.setdefault(why, []).append(_check(one))
+        for why, names in unknown.items():
+            yield Prose(f"Could not check {', '.join(names)}: {why}", Tone.QUIET)
 
 
 def _check(check: MemoryCheck) -> str:

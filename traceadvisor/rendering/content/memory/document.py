@@ -259,7 +259,7 @@ def _shares(one: ClassBytes, device: DeviceMemoryFigures) -> tuple[Cell, Cell]:
 
 def _evidence(one: ClassBytes) -> str:
     if one.kind is MemoryClass.OVERHEAD:
-        return "reserved, but not requested"
+        return "reserved, but not in use by tensors"
     parts = sorted(one.evidence.items(), key=lambda item: -item[1])
     if len(parts) == 1:
         return EVIDENCE[parts[0][0]]

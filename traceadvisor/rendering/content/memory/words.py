@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import MemoryClass, MemoryEvidence, MemoryPlace
 from traceadvisor.rendering.document.table import Cell
 from traceadvisor.rendering.origins import LONGEST_NAME, frame_words, location_words
@@ -72,8 +73,12 @@ def place_words(place: MemoryPlace | None) -> str:
         return NO_STACK
     if place.line is None:
         return place.operator or (frame_words(place.owner) if place.owner else NO_USER_CODE)
-    function = f" ({place.line.function})" if place.line.function else ""
-    return f"{location_words(place.line)}{function}"
+    return _line_words(place.line)
+
+
+def _line_words(line: Location) -> str:
+    """``nn_utils.py:6 (softmax)``; ``nn_utils.py:5 (function softmax)`` if only the function is known."""
+    return f"{location_words(line)} ({line.function})" if line.function and line.is_line else location_words(line)
 
 
 def place_cell(place: MemoryPlace | None) -> Cell:
@@ -82,6 +87,6 @@ def place_cell(place: MemoryPlace | None) -> Cell:
     if place is None or place.line is None:
         return Cell(clipped(words, LONGEST_NAME), code=place is not None and words != NO_USER_CODE)
     owner = f"in {frame_words(place.owner)}" if place.owner else ""
-    called = ", ".join(f"{location_words(one)} ({one.function})" for one in place.callers[:2])
+    called = ", ".join(map(_line_words, place.callers[:2]))
     remark = "; ".join(part for part in (owner, f"called from {called}" if called else "") if part)
     return Cell(clipped(words, LONGEST_NAME), code=True, remark=clipped(remark, 2 * LONGEST_NAME) or None)
