@@ -29,4 +29,4 @@ def test_a_large_model_with_a_small_batch_is_clear() -> None:
 def test_inference_is_skipped() -> None:
     model = transformer().build()
     model.forward(grad=False)
-    assert "no training" in skipped(SmallerBatch(), facts(model))
+    assert "No training" in skipped(SmallerBatch(), facts(model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -52,6 +52,9 @@ _NODE = re.compile(rf"torch::autograd::(?:generated::)?(\w+)::apply\(|^{BACKWARD
 _PLUMBING = re.compile(r"empty|resize|new_|set_|_?to(?:_|$)|zeros$|ones$|zero_$|fill_|clone|contiguous|full$")
 """Operators that only ask for memory on behalf of another one."""
 
+_ENGINE_RUNS, _MODULE_RUNS = "engine", "module"
+"""Signs that hold beside a phase."""
+
 
 @frozen(eq=False)
 class CallStacks:
@@ -72,81 +75,94 @@ class CallStacks:
     """Whether they tell one line of code from another; operators alone do not."""
 
 
+@frozen(eq=False)
+class _FrameFacts:
+    """What one frame says, wherever it is."""
+
+    signs: frozenset[Phase | str]
+    python: Frame | None = None
+    user: Location | None = None
+    """Its line, if it is the user's."""
+
+    node: str | None = None
+    operator: str | None = None
+
+
 def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
     """Read all call stacks."""
-    is_python = [_is_python(frame) for frame in snapshot.frames]
+    frames = [_frame_facts(frame, snapshot) for frame in snapshot.frames]
+    is_python = [one.python is not None for one in frames]
     only_python = all(is_python) and bool(is_python) and not snapshot.of_trace
-    tell_lines = any(is_python) or not snapshot.of_trace
-    read = [_read(snapshot, stack, is_python, only_python=only_python) for stack in snapshot.stacks]
+    read = [_read([frames[one] for one in stack], only_python=only_python) for stack in snapshot.stacks]
     phases, engines, modules, places = zip(*read, (Phase.UNKNOWN, False, False, None), strict=True)
-    return CallStacks(
-        np.array(phases, np.int64), np.array(engines, np.bool_), np.array(modules, np.bool_), places, tell_lines
-    )
+    is_backward, in_module = np.array(engines, np.bool_), np.array(modules, np.bool_)
+    tell_lines = any(is_python) or not snapshot.of_trace
+    return CallStacks(np.array(phases, np.int64), is_backward, in_module, places, tell_lines)
 
 
-def _is_python(frame: Frame) -> bool:
-    return frame.file is not None and (frame.file.endswith(".py") or frame.file.startswith("<"))
+def _frame_facts(frame: Frame, snapshot: MemorySnapshot) -> _FrameFacts:
+    name, file = frame.function, frame.file
+    if file is not None and (file.endswith(".py") or file.startswith("<")):
+        location, user = Location.of_function if snapshot.of_trace else Location, None
+        if frame.line is not None and not is_library(file, snapshot.own_code):
+            user = location(file, frame.line, name)
+        return _FrameFacts(frozenset(_signs_of_python(name, file)), frame, user)
+    node, operator = (pattern.search(name) for pattern in (_NODE, _OPERATOR))
+    named = (found and (found[1] or found[2]) for found in (node, operator))
+    return _FrameFacts(frozenset(_signs(name)), None, None, *named)
 
 
-def _read(
-    snapshot: MemorySnapshot, stack: Sequence[int], is_python: Sequence[bool], *, only_python: bool
-) -> tuple[Phase, bool, bool, MemoryPlace | None]:
+def _signs_of_python(function: str, file: str) -> Iterator[Phase | str]:
+    if function == "zero_grad":
+        yield Phase.ZERO_GRAD
+    if "torch/optim/" in file and not file.endswith("lr_scheduler.py"):
+        yield Phase.OPTIMIZER
+    if "torch/nn/modules/" in file:
+        if function == "_call_impl":
+            yield _MODULE_RUNS
+        if function in {"_apply", "to_empty", "__init__"}:
+            yield Phase.MODULE
+
+
+def _signs(function: str) -> Iterator[Phase | str]:
+    """What a C++ frame, or a mark or operator of a trace, is a sign of."""
+    patterns = ((_WORKSPACE, Phase.WORKSPACE), (_COMMUNICATION, Phase.COMMUNICATION), (_COPY, Phase.INPUT))
+    yield from (sign for pattern, sign in patterns if pattern.search(function))
+    if _ENGINE.search(function):
+        yield from (Phase.BACKWARD, _ENGINE_RUNS)
+    if function.startswith("Optimizer.zero_grad#"):
+        yield Phase.ZERO_GRAD
+    if function.startswith("Optimizer.step#"):
+        yield Phase.OPTIMIZER
+
+
+_SUREST = (Phase.WORKSPACE, Phase.COMMUNICATION, Phase.ZERO_GRAD, Phase.OPTIMIZER, Phase.BACKWARD)
+_OUTSIDE_MODULES = (Phase.MODULE, Phase.INPUT)
+
+
+def _read(stack: Sequence[_FrameFacts], *, only_python: bool) -> tuple[Phase, bool, bool, MemoryPlace | None]:
     if not stack:  # the thread of the autograd engine has no Python frames
         return (Phase.BACKWARD, True, False, MemoryPlace(None)) if only_python else (Phase.UNKNOWN, False, False, None)
-    python = [snapshot.frames[one] for one in stack if is_python[one]]
-    native = [snapshot.frames[one].function for one in stack if not is_python[one]]
-    is_backward = any(_ENGINE.search(one) for one in native)
-    in_module = any(one.function == "_call_impl" and "torch/nn/modules/" in (one.file or "") for one in python)
-    phase = _phase(python, native, is_backward=is_backward, in_module=in_module)
-    return phase, is_backward, in_module, _place(snapshot, python, native)
+    signs = frozenset[Phase | str]().union(*(one.signs for one in stack))
+    in_module = _MODULE_RUNS in signs
+    phases = _SUREST if in_module else (*_SUREST, *_OUTSIDE_MODULES)
+    phase = next((one for one in phases if one in signs), Phase.OTHER)
+    return phase, _ENGINE_RUNS in signs, in_module, _place(stack)
 
 
-def _phase(python: Sequence[Frame], native: Sequence[str], *, is_backward: bool, in_module: bool) -> Phase:
-    files = [one.file or "" for one in python]
-    modules = [one.function for one, file in zip(python, files, strict=True) if "torch/nn/modules/" in file]
-    by_evidence = (
-        (any(_WORKSPACE.search(one) for one in native), Phase.WORKSPACE),
-        (any(_COMMUNICATION.search(one) for one in native), Phase.COMMUNICATION),
-        (any(one.function == "zero_grad" for one in python) or _has(native, "Optimizer.zero_grad#"), Phase.ZERO_GRAD),
-        (
-            any("torch/optim/" in one and not one.endswith("lr_scheduler.py") for one in files)
-            or _has(native, "Optimizer.step#"),
-            Phase.OPTIMIZER,
-        ),
-        (is_backward, Phase.BACKWARD),
-        (not in_module and not {"_apply", "to_empty", "__init__"}.isdisjoint(modules), Phase.MODULE),
-        (not in_module and any(_COPY.search(one) for one in native), Phase.INPUT),
-    )
-    return next((phase for holds, phase in by_evidence if holds), Phase.OTHER)
-
-
-def _has(native: Sequence[str], mark: str) -> bool:
-    return any(one.startswith(mark) for one in native)
-
-
-def _place(snapshot: MemorySnapshot, python: Sequence[Frame], native: Sequence[str]) -> MemoryPlace:
-    location = Location.of_function if snapshot.of_trace else Location
-    lines = [
-        location(one.file, one.line, one.function)
-        for one in python
-        if one.file is not None and one.line is not None and not is_library(one.file, snapshot.own_code)
-    ]
-    innermost = python[0] if python else None
+def _place(stack: Sequence[_FrameFacts]) -> MemoryPlace:
+    lines = [one.user for one in stack if one.user]
+    innermost = next((one.python for one in stack if one.python), None)
     owner = innermost if innermost and (not lines or innermost.file != lines[0].file) else None
+    node = next((one.node for one in stack if one.node), None)
     return MemoryPlace(
         lines[0] if lines else None,
         owner,
         tuple(lines[1 : 1 + MOST_CALLERS]),
-        _node(native) or _operator(native),
+        node or _operator([one.operator for one in stack if one.operator]),
     )
 
 
-def _node(native: Sequence[str]) -> str | None:
-    names = (found[1] or found[2] for one in native if (found := _NODE.search(one)))
-    return next(names, None)
-
-
-def _operator(native: Sequence[str]) -> str | None:
+def _operator(names: Sequence[str]) -> str | None:
     """The innermost operator that computes something."""
-    names = [found[1] or found[2] for one in native if (found := _OPERATOR.search(one))]
     return next((one for one in names if not _PLUMBING.match(one)), names[-1] if names else None)

@@ -147,7 +147,6 @@ class _Stacks:
     def __init__(self, trace: Trace, tree: OperatorTree) -> None:
         self._trace, self._tree = trace, tree
         self._rows: dict[Frame, int] = {}
-        self._chains: dict[tuple[int, int], int] = {}
         self._stacks: list[tuple[int, ...]] = [()]
 
     def at(self, threads: Int64, times_ns: Int64) -> tuple[tuple[Frame, ...], tuple[tuple[int, ...], ...], Int64]:
@@ -169,20 +168,27 @@ class _Stacks:
 
     def _numbers(self, at: Int64, around: Int64, name_id: Int32, frame: Callable[[str], Frame]) -> Int64:
         """Number what runs at each instant with all around it; 0 for nothing."""
-        known = {NONE: 0}
-        distinct, place = np.unique(at, return_inverse=True)
-        for innermost in distinct.tolist():
-            path, call = [], innermost
-            while call not in known:
-                path.append(call)
-                call = int(around[call])
-            for one in reversed(path):
-                key = known[int(around[one])], self._row(frame(self._trace.names[name_id[one]]))
-                if key not in self._chains:
-                    self._chains[key] = len(self._stacks)
-                    self._stacks.append((key[1], *self._stacks[key[0]]))
-                known[one] = self._chains[key]
-        return np.array([known[call] for call in distinct.tolist()], np.int64)[place]
-
-    def _row(self, frame: Frame) -> int:
-        return self._rows.setdefault(frame, len(self._rows))
+        around = np.append(around, NONE)  # of none
+        used = np.zeros(around.size, dtype=np.bool_)
+        above = np.unique(at)
+        while (above := above[above != NONE]).size:
+            used[above] = True
+            above = np.unique(around[above])
+            above = above[~used[above]]
+        calls = np.flatnonzero(used)
+        names, place = np.unique(name_id[calls], return_inverse=True)
+        rows = [self._rows.setdefault(frame(self._trace.names[name]), len(self._rows)) for name in names.tolist()]
+        row = np.array(rows, np.int64)[place]
+        depth, outer = np.zeros_like(calls), around[calls]
+        while (is_inside := outer != NONE).any():
+            depth += is_inside
+            outer = around[outer]
+        number = np.zeros(around.size, np.int64)
+        order = np.argsort(depth, kind="stable")
+        for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
+            alike, example = numbered(number[around[calls[level]]], row[level])
+            number[calls[level]] = len(self._stacks) + alike
+            outer_stacks = number[around[calls[level[example]]]].tolist()
+            for inner, whole in zip(row[level[example]].tolist(), outer_stacks, strict=True):
+                self._stacks.append((inner, *self._stacks[whole]))
+        return number[at]

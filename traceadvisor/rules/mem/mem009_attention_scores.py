@@ -48,7 +48,12 @@ class AttentionScores(SnapshotRule):
         """Look for the softmax inside attention, and replay without what has its size."""
         if not any(memory.python):
             return Skipped(NO_PYTHON)
-        scopes = [_scope(memory, stack) for stack in range(len(memory.snapshot.stacks))]
+        names = [frame.function for frame in memory.snapshot.frames]
+        softmax = {row for row, name in enumerate(names) if "softmax" in name or _SOFTMAX.search(name)}
+        scopes = [
+            None if softmax.isdisjoint(stack) else _scope(memory, row)
+            for row, stack in enumerate(memory.snapshot.stacks)
+        ]
         is_score = np.zeros(len(memory.rows), dtype=np.bool_)
         for scope in dict.fromkeys(one for one in scopes if one):
             is_score |= _scores(memory, memory.of_stacks([one == scope for one in scopes]), scope)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
+from operator import itemgetter
 
 import numpy as np
 
@@ -67,9 +69,11 @@ def _apart(memory: SnapshotFacts, row: int, pauses: list[tuple[int, Int64]], par
     """The lifetime of a gradient without the pauses from each step until this part of the next backward pass."""
     start, end = int(memory.rows.start[row]), int(memory.rows.end[row])
     pieces = []
-    for pause, backward in pauses:
+    for pause, backward in pauses[bisect_right(pauses, start, key=itemgetter(0)) :]:
+        if pause >= end:
+            break
         again = int(backward[int(part * backward.size)]) if backward.size else memory.history.instants
-        if start < pause and end >= again:
+        if end >= again:
             pieces.append((row, start, pause + 1))
             start = again
     return [*pieces, (row, start, end)]

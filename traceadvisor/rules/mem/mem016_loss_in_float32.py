@@ -42,8 +42,7 @@ class LossInFloat32(SnapshotRule):
         """Replay with the loss in eight pieces."""
         if not any(memory.python):
             return Skipped(NO_PYTHON)
-        of_loss = memory.of_stacks(any(_LOSS.fullmatch(one.function) for one in frames) for frames in memory.python)
-        of_loss &= memory.in_phase(Phase.OTHER)
+        of_loss = memory.with_frame(lambda frame: _LOSS.fullmatch(frame.function)) & memory.in_phase(Phase.OTHER)
         sizes = memory.rows.size_bytes
         largest = int(sizes[of_loss].max(initial=0))
         passing = memory.in_phase(Phase.BACKWARD) & memory.is_of(MemoryClass.TEMPORARIES)
