@@ -144,7 +144,7 @@ def test_real_comments_render_without_harm(cmark: None) -> None:
         _assert_harmless(text, by_cmark, by_markdown_it)
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.nightly("comment", "tests/ci"))])
 def test_what_passes_renders_without_links_mentions_or_foreign_elements(count: int, cmark: None) -> None:
     chance, passed = random.Random(count), 0
     short = [text for text in _real() if len(text) < 3_000]
