@@ -19,7 +19,7 @@ from traceadvisor.results import report_json
 LATE, STEPS = 7, 4
 
 
-def _job(folder: Path, world_size: int, *, late: int = LATE, steps: int = STEPS) -> Path:
+def ranks_of_a_job(folder: Path, world_size: int, *, late: int = LATE, steps: int = STEPS) -> Path:
     """Ranks that arrive 40 us after the step's start, each a little later than the one before; the late one at 80."""
     for rank in range(world_size):
         arrival = 80 if rank == late else 40 + rank % 4
@@ -30,7 +30,7 @@ def _job(folder: Path, world_size: int, *, late: int = LATE, steps: int = STEPS)
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return load(_job(tmp_path_factory.mktemp("job"), 12), processes=1)
+    return load(ranks_of_a_job(tmp_path_factory.mktemp("job"), 12), processes=1)
 
 
 def test_three_ranks_are_judged_and_all_are_rows(report: Report) -> None:
@@ -89,9 +89,9 @@ def test_what_travels_of_a_rank_is_small(tmp_path: Path) -> None:
 
 
 def test_a_rank_with_other_steps_and_a_missing_one_are_named(tmp_path: Path) -> None:
-    _job(tmp_path, 12)
+    ranks_of_a_job(tmp_path, 12)
     (tmp_path / "host_3.1700000000000.pt.trace.json").unlink()
-    other = rank_builder(5, [40] * (STEPS + 1), world_size=12, group_size=12, first_step=2)
+    other = rank_builder(5, [40] * (STEPS + 1), world_size=12, group_size=12, first_step=3)
     other.write(tmp_path / "host_5.1700000000000.pt.trace.json")
     report = load(tmp_path, processes=1)
     (job,) = report.jobs
@@ -102,7 +102,7 @@ def test_a_rank_with_other_steps_and_a_missing_one_are_named(tmp_path: Path) -> 
 
 
 def test_recordings_of_one_rank_twice_are_named_in_one_note(tmp_path: Path) -> None:
-    _job(tmp_path, 12)
+    ranks_of_a_job(tmp_path, 12)
     for rank in (2, 4):
         builder = rank_builder(rank, [40] * STEPS, world_size=12, group_size=12)
         builder.write(tmp_path / f"copy_{rank}.1700000000000.pt.trace.json")

@@ -9,6 +9,8 @@ import pytest
 
 from tests.children import added, run
 from traceadvisor import load
+from traceadvisor.model.job import LateCause
+from traceadvisor.rendering.formats import FORMATS
 
 pytestmark = pytest.mark.slow
 
@@ -88,17 +90,17 @@ dist.destroy_process_group()
 """A delay in one part of the last rank's step. Timers see no difference: all ranks wait inside ``backward()``."""
 
 CAUSES = {
-    "loader": "data wait",
-    "forward": "other CPU work",
-    "backward": "backward pass",
-    "optimizer": "optimizer",
-    "log": "other CPU work",
+    "loader": ("data wait", LateCause.DATA),
+    "forward": ("other CPU work", LateCause.HOST),
+    "backward": ("backward pass", LateCause.COMPUTE),
+    "optimizer": ("optimizer", LateCause.COMPUTE),
+    "log": ("other CPU work", LateCause.HOST),
 }
-"""The category that each delay adds to. A sleep in the forward pass runs no operator."""
+"""The category that each delay adds to, and the cause on the page. A sleep in the forward pass runs no operator."""
 
 
 @pytest.mark.parametrize(
-    ("part", "ranks"), [("loader", 2), ("forward", 3), ("backward", 2), ("backward", 4), ("optimizer", 2), ("log", 3)]
+    ("part", "ranks"), [("loader", 2), ("forward", 3), ("backward", 4), ("optimizer", 2), ("log", 3)]
 )
 def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -109,7 +111,15 @@ def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, t
     report = load(tmp_path / "runs")
     (found,) = [row.finding for row in report.findings if row.finding.rule.id == "DIST005"]
     assert {one.label: one.value for one in found.evidence}["late rank"] == ranks - 1
-    assert found.fix.summary == f"Shorten what delays rank {ranks - 1}: {CAUSES[part]}"
+    category, cause = CAUSES[part]
+    assert found.fix.summary == f"Shorten what delays rank {ranks - 1}: {category}"
     lines = SCRIPT.splitlines()
     (place,) = found.locations
     assert (place.file, place.is_line, lines[place.line - 1].strip().split("  # ")[-1]) == ("train.py", True, part)
+    (job,) = report.jobs
+    late = job.stragglers[0]
+    assert (late.rank, next(iter(late.causes)), late.location) == (ranks - 1, cause, place)
+    assert late.is_persistent is not False
+    page = FORMATS["html"].render(report).decode()
+    assert f"Rank {ranks - 1} is late" in page
+    assert f"The line with the most extra time is train.py:{place.line}" in page

@@ -97,7 +97,7 @@ class Straggler:
     """Steps in which it causes the most waiting."""
 
     is_persistent: bool | None
-    """Whether it is late in most steps, and causes most of the waiting; None with fewer than three compared steps."""
+    """Whether it is the latest in most steps; None if that may be by chance, as with few steps."""
 
     causes: Mapping[LateCause, float]
     """Share of the wait for it, by what it did before; largest first."""

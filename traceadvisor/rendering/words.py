@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Method, Severity
+from traceadvisor.model.job import LateCause
 from traceadvisor.model.report import FoldedBecause, SourceKind, Work
 from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
@@ -90,6 +91,17 @@ COLLECTIVE = {
     CollectiveKind.SEND_RECEIVE: "Send and receive",
     CollectiveKind.BARRIER: "Barrier",
     CollectiveKind.OTHER: "Other",
+}
+
+LATE_CAUSE = {
+    LateCause.DATA: "data wait",
+    LateCause.COMPUTE: "compute",
+    LateCause.HOST: "CPU work",
+    LateCause.COPIES: "copies",
+    LateCause.LINK: "communication with some of the ranks",
+    LateCause.CLOCK: "compute on a GPU with a lower clock",
+    LateCause.START: "a later start of the recorded step, for a reason that was not recorded",
+    LateCause.UNKNOWN: "unknown",
 }
 
 PURPOSE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import comb
 
 import numpy as np
 
@@ -27,7 +28,8 @@ EXPLAINED = 0.25
 LOWER_CLOCK = 0.95
 """Share of the median clock of all ranks, below which a GPU is throttled."""
 
-FEWEST_STEPS = 3
+CHANCE = 0.05
+"""Probability that any rank is the latest in so many steps by chance, below which one is late for a reason."""
 
 CAUSES: Mapping[LateCause, tuple[Category, ...]] = {
     LateCause.DATA: (Category.DATA_WAIT,),
@@ -228,17 +230,27 @@ def _stragglers(
             causes[delays.cause(number)] = causes.get(delays.cause(number), 0.0) + float(caused_ns[number])
         whole_ns = sum(causes.values())
         share, late_steps = float(by_rank[row]) / total_ns, int((main == row).sum())
-        is_persistent = share >= MOST_WAITING and late_steps >= MOST_WAITING * matched.step_count
         place = extra_place(ranks, row, float(by_rank[row]))
         yield Straggler(
             ranks[row].rank,
             float(by_rank[row]),
             share,
             late_steps,
-            is_persistent if matched.step_count >= FEWEST_STEPS else None,
+            _is_persistent(late_steps, matched.step_count, len(ranks)),
             {one: ns / whole_ns for one, ns in sorted(causes.items(), key=lambda each: -each[1]) if ns},
             *(place or (None, None)),
         )
+
+
+def _is_persistent(late_steps: int, steps: int, ranks: int) -> bool | None:
+    """Whether a rank is the latest in most steps; None if that may be by chance."""
+    if late_steps < MOST_WAITING * steps:
+        return False
+    one = 1 / ranks
+    often = sum(
+        comb(steps, times) * one**times * (1 - one) ** (steps - times) for times in range(late_steps, steps + 1)
+    )
+    return True if ranks * often < CHANCE else None
 
 
 def _collectives(

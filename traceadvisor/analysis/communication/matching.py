@@ -86,11 +86,20 @@ def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
 
 
 def other_steps(ranks: Sequence[CollectiveCalls]) -> list[int]:
-    """Places of the ranks that recorded other steps than most, or other collectives in them."""
+    """Places of the ranks that recorded other steps than most, or other collectives in them.
+
+    A rank may lack up to half of the steps of most ranks, as long as all compared ranks have a step in common.
+    """
     of_ranks = [{(step, kinds) for step, (_, kinds) in _by_step(one).items()} for one in ranks]
-    common = Counter(chain.from_iterable(of_ranks))
-    usual = {each for each, count in common.items() if 2 * count > len(ranks)}
-    return [place for place, steps in enumerate(of_ranks) if usual and not usual <= steps]
+    counts = Counter(chain.from_iterable(of_ranks))
+    usual = {each for each, count in counts.items() if 2 * count > len(ranks)}
+    if not usual:
+        return []
+    alike = {place for place, steps in enumerate(of_ranks) if 2 * len(usual & steps) >= len(usual)}
+    if not set.intersection(usual, *(of_ranks[place] for place in alike)):
+        most = max(sorted(usual), key=lambda each: counts[each])
+        alike = {place for place in alike if most in of_ranks[place]}
+    return [place for place, _ in enumerate(ranks) if place not in alike]
 
 
 def _by_step(calls: CollectiveCalls) -> dict[int, tuple[Int64, bytes]]:

@@ -110,11 +110,20 @@ PROCESSES_PAINT = Paint("processes-line", "#db5465", "#f37075", _DARK_INK)
 WAITING_PAINT = Paint("waiting-line", "#c9699f", "#d67fb0", _DARK_INK)
 RECORDED_WINDOW = Paint("recorded-window", "#e1eaf6", "#23324a", _DARK_INK, "#ffffff")
 
+RANK_PAINTS = (
+    Paint("rank-work", "#b9c4d4", "#46536a", _DARK_INK, "#ffffff"),
+    Paint("rank-wait", "#e9e0f8", "#2e2542", _DARK_INK, "#ffffff"),
+    Paint("rank-late", "#d2481a", "#ee6a3c"),
+    Paint("rank-transfer", "#1f5fa8", "#4c8fe6"),
+)
+"""Own work of a rank, its wait for others, its work while half of the others wait, and the transfer."""
+
 ALL_PAINTS = (
     *PAINTS.values(),
     *(SAVING, SAVING_RANGE, TRACK, LOADER_TIME, RECORDED_WINDOW),
     *STEP_PAINTS.values(),
     *RUN_PAINTS.values(),
+    *RANK_PAINTS,
     *DEVICE_PAINTS,
     *(HOST_PAINT, PROCESSES_PAINT, WAITING_PAINT),
 )

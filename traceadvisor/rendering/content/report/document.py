@@ -21,7 +21,7 @@ from traceadvisor.rendering.content.report.health import (
     secrets_fold,
     without_step_notes,
 )
-from traceadvisor.rendering.content.report.job import job_sentences
+from traceadvisor.rendering.content.report.job import job_blocks
 from traceadvisor.rendering.content.report.machine import machine_blocks
 from traceadvisor.rendering.content.report.outcomes import (
     checked_sentence,
@@ -95,6 +95,7 @@ def report_document(report: Report) -> Document:
         before=(health,) if health and damaged else (),
         top=tuple(_top(report, None if damaged else health)),
         sections=(
+            *((Section("Ranks of the job", job, "job"),) if (job := tuple(job_blocks(report))) else ()),
             Section(_findings_title(report), tuple(_findings(report, drawn)), "findings"),
             Section(
                 "Details", (*details, *((rules_fold(rules),) if rules else ()), _environment(report, drawn)), "details"
@@ -160,7 +161,6 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
     if figures := top_figures(report):
         yield Figures(figures, SUMMARY)
     yield from (fold for fold in (caution, secrets_fold(report)) if fold)
-    yield from (Prose(sentence, Tone.SCOPE, SUMMARY) for sentence in job_sentences(report))
     if sentence := first_run_sentence(report.recordings):
         yield Prose(sentence, Tone.SCOPE, SUMMARY)
     if chart := top_chart(report):

@@ -14,7 +14,7 @@ MOST_DRAWN = 4
 
 
 def drawn_recordings(report: Report) -> tuple[Recording, ...]:
-    """The diagnosed recording, those that the findings refer to, and the first ones; in the report's order."""
+    """The diagnosed recording, the slowest, median and fastest rank, and others with findings, in order."""
     wanted = set(islice(dict.fromkeys(_by_need(report)), MOST_DRAWN))
     return tuple(one for one in report.recordings if one.id in wanted)
 
@@ -22,6 +22,9 @@ def drawn_recordings(report: Report) -> tuple[Recording, ...]:
 def _by_need(report: Report) -> Iterator[str]:
     if report.recordings:
         yield recording_of_verdict(report).id
+    in_full = {(job.run, job.cycle, rank) for job in report.jobs for rank in job.in_full}
+    ranks = ((one, one.distributed.rank) for one in report.recordings if one.distributed)
+    yield from (one.id for one, rank in ranks if (one.run, one.cycle, rank) in in_full)
     known = {one.id for one in report.recordings}
     yield from (row.recording_ids[0] for row in report.findings if row.recording_ids[0] in known)
     yield from (one.id for one in report.recordings)

@@ -1,20 +1,288 @@
-"""A job of several ranks."""
+"""A job of several ranks: who is late, why, and how much the ranks differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.job import Job, LateCause, RankRow, Spread, Straggler
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.lists import listed
+from traceadvisor.rendering.charts.rank_lanes import rank_lanes
+from traceadvisor.rendering.content.report.drawn import anchors
+from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
+from traceadvisor.rendering.document.detail import Detail
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns, sorted_by, titled
+from traceadvisor.rendering.origins import location_words
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, megahertz, number_of, percent
+from traceadvisor.rendering.words import CATEGORY, COLLECTIVE, LATE_CAUSE
+
+SUMMARY = Detail.SUMMARY
+MOST_JOBS = 3
+"""Sets of ranks recorded at the same time on the page; the JSON report has all."""
+
+OPEN_ROWS = 12
+MOST_NAMED = 8
+LITTLE = 0.02
+"""Share of the step that ranks wait for each other, which is not worth a sentence about a rank."""
 
 
-def job_sentences(report: Report) -> Iterator[str]:
-    """Which ranks of a large job were judged."""
-    ids = {one.path for one in report.recordings}
-    for job in report.jobs:
-        if len(job.ranks) > len(ids):
-            judged = listed([str(rank) for rank in job.in_full])
-            yield (
-                f"The job has {len(job.ranks)} recorded ranks. Shown in full are the slowest, median and fastest "
-                f"without waiting: ranks {judged}."
-            )
+def job_blocks(report: Report) -> Iterator[Block]:
+    """The parts about the ranks that were recorded together, those that wait longest first."""
+    in_order = sorted(report.jobs, key=lambda job: -(job.waiting_ns or 0.0))
+    for number, job in enumerate(in_order[:MOST_JOBS], start=1):
+        blocks = tuple(_blocks(report, job, f"job-{number}"))
+        if len(in_order) == 1:
+            yield from blocks
+        else:
+            yield Group(_name(job), blocks, f"job-{number}", SUMMARY)
+    if len(in_order) > MOST_JOBS:
+        left = len(in_order) - MOST_JOBS
+        yield Prose(f"{number_of(left, 'more moment')} with less waiting: see the JSON report.", Tone.QUIET, SUMMARY)
+
+
+def _name(job: Job) -> str:
+    return f"{job.run or 'Job'}, recording {job.cycle + 1}"
+
+
+def _blocks(report: Report, job: Job, anchor: str) -> Iterator[Block]:
+    yield Prose(job_verdict(job), Tone.VERDICT, SUMMARY)
+    yield from (Prose(sentence, Tone.NOTICE, SUMMARY) for sentence in _gaps(job))
+    if chart := rank_lanes(job, f"{anchor}-lanes"):
+        yield chart
+    if clocks := _clocks(job):
+        yield Prose(clocks, Tone.QUIET)
+    if job.stragglers:
+        yield _straggler_table(job)
+    if sentence := _in_full(report, job):
+        yield Prose(sentence, Tone.QUIET, SUMMARY)
+    yield _fold("All ranks", number_of(len(job.ranks), "rank"), _rank_table(report, job), f"{anchor}-ranks")
+    about = "lowest, median and highest rank of each category"
+    yield _fold("Spread over the ranks", about, _spread_table(job), f"{anchor}-spread")
+    if job.collectives:
+        about = "who came last, and what it did before"
+        yield _fold("Collectives with the most waiting", about, _collective_table(job), f"{anchor}-collectives")
+
+
+def _fold(title: str, about: str, table: Table, anchor: str) -> Fold:
+    return Fold(title, (table,), about, anchor, FoldLook.SECTION)
+
+
+def job_verdict(job: Job) -> str:
+    """The sentence on who is late."""
+    if job.waiting_ns is None:
+        return "The ranks cannot be compared: no step has the same collectives on all of them."
+    step_ns = job.step_spread.high_ns
+    if not job.stragglers or job.waiting_ns < LITTLE * step_ns:
+        return f"The ranks keep pace: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others."
+    first = job.stragglers[0]
+    share = percent(first.share_of_waiting)
+    if first.is_persistent is False:
+        return (
+            f"Ranks take turns at being late: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others. "
+            f"Rank {first.rank} causes the most, {share}: {_causes(first)}."
+        )
+    often = (
+        f"It is the latest in {first.late_steps} of {job.step_count} steps."
+        if first.is_persistent
+        else f"With {number_of(job.step_count, 'compared step')}, that may be by chance."
+    )
+    return (
+        f"Rank {first.rank} is late: the others wait {_of_step(first.caused_ns, step_ns)} for it, {share} of all "
+        f"waiting. The reason: {_causes(first)}.{_line(first)} {often}"
+    )
+
+
+def _of_step(ns: float, step_ns: float) -> str:
+    return f"{duration(ns)} per step" + (f" ({percent(ns / step_ns)})" if step_ns else "")
+
+
+def _causes(one: Straggler, most: int = 2) -> str:
+    """What it did before, with the share of the wait where there are several causes."""
+    causes = list(one.causes.items())[:most]
+    if len(one.causes) == 1:
+        return LATE_CAUSE[causes[0][0]]
+    return ", ".join(f"{LATE_CAUSE[cause]} ({percent(share)})" for cause, share in causes)
+
+
+def _line(one: Straggler) -> str:
+    return f" The line with the most extra time is {location_words(one.location)}." if one.location else ""
+
+
+def _gaps(job: Job) -> Iterator[str]:
+    """What is not compared, and why."""
+    if job.missing:
+        named, one = _ranks(job.missing), "it" if len(job.missing) == 1 else "one of them"
+        yield f"{named} of {job.world_size} {_were(job.missing)} not recorded: {one} may be later still."
+    if job.other_steps:
+        yield (
+            f"{_ranks(job.other_steps)} recorded other steps, or other collectives in them, than most ranks, so "
+            f"{'it is' if len(job.other_steps) == 1 else 'they are'} not compared."
+        )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
+    return f"Rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:MOST_NAMED]))}{more}"
+
+
+def _were(ranks: Sequence[int]) -> str:
+    return "was" if len(ranks) == 1 else "were"
+
+
+def _clocks(job: Job) -> str | None:
+    """How well the clocks agree, and how long transfers take."""
+    if job.transfer_ns is None or job.waiting_ns is None:
+        return None
+    compared = f"{number_of(job.collective_count, 'collective')} in {number_of(job.step_count, 'step')}"
+    agree = (
+        "The clocks are aligned by its end; how well they agree is unknown."
+        if job.clock_error_ns is None
+        else f"The clocks are aligned by their ends, 95% of which agree within {duration(job.clock_error_ns)}."
+    )
+    return (
+        f"{compared} are compared. {agree} Their transfers take at most {duration(job.transfer_ns)} per step; a rank "
+        f"waits {duration(job.waiting_ns)} on average."
+    )
+
+
+def _straggler_table(job: Job) -> Table:
+    titles = ("Rank", "Others wait for it", "Share of waiting", "Latest in", "What it does longer", "Line")
+    rows = tuple(
+        (
+            Cell(f"rank {one.rank}"),
+            sorted_by(duration(one.caused_ns), one.caused_ns),
+            Cell(percent(one.share_of_waiting)),
+            Cell(f"{one.late_steps} of {job.step_count} steps" if job.step_count > 1 else NOT_MEASURED),
+            Cell(_causes(one, 3)),
+            Cell(location_words(one.location)) if one.location else Cell(NOT_MEASURED),
+        )
+        for one in job.stragglers
+    )
+    columns = tuple(Column(title, numeric=title not in {"What it does longer", "Line"}) for title in titles)
+    detail = SUMMARY if len(job.stragglers) > 1 else Detail.PAGE  # of one, the sentence above has the figures
+    return measured_columns(
+        Table("Late ranks", columns, rows, layout=Layout.STACKED, is_named=True, detail=detail, noun="rank")
+    )
+
+
+def _in_full(report: Report, job: Job) -> str | None:
+    """Which ranks were judged; None if all were."""
+    if len(_judged(report, job)) == len(job.ranks):
+        return None
+    first, *others = job.in_full
+    slowest = "which the others wait for most" if job.stragglers else "the slowest"
+    roles = zip(("median", "fastest"), others, strict=False)
+    by_work = "".join(f", rank {rank} (the {role} by its time without waiting)" for role, rank in roles)
+    return (
+        f"Shown in full: rank {first} ({slowest}){by_work}. The findings are about these ranks; of the others only the "
+        "figures in this section were kept."
+    )
+
+
+def _judged(report: Report, job: Job) -> Mapping[int, str]:
+    """The ids of the recordings of this job, by rank."""
+    return {
+        one.distributed.rank: one.id
+        for one in report.recordings
+        if (one.run, one.cycle) == (job.run, job.cycle) and one.distributed and one.distributed.rank is not None
+    }
+
+
+_PARTS = (
+    Category.DATA_WAIT,
+    Category.KERNEL,
+    Category.FORWARD,
+    Category.BACKWARD,
+    Category.OPTIMIZER,
+    Category.IDLE_LAUNCH,
+    Category.IDLE_HOST,
+    Category.OTHER_HOST,
+)
+"""Categories with a column of their own: those that make a rank late."""
+
+
+def _rank_table(report: Report, job: Job) -> Table:
+    judged, places = _judged(report, job), anchors(report)
+    parts = [part for part in _PARTS if any(row.parts_ns.get(part) for row in job.ranks)]
+    columns = (
+        Column("Rank"),
+        *map(Column, ("Step", "Without waiting", "Others wait for it")),
+        *map(Column, ("Waits", "Enters last", "Clock agrees within", "GPU clock")),
+        *(Column(CATEGORY[part]) for part in parts),
+    )
+    rows = tuple(_rank_row(row, places.get(judged.get(row.rank, "")), parts) for row in job.ranks)
+    about = "Ranks: means per step"
+    return measured_columns(Table(about, columns, rows, OPEN_ROWS, Layout.COMPARISON, is_sortable=True, noun="rank"))
+
+
+def _rank_row(row: RankRow, anchor: str | None, parts: Sequence[Category]) -> tuple[Cell, ...]:
+    times = (row.step_ns, row.work_ns, row.caused_ns, row.wait_ns)
+    return (
+        Cell(f"{row.rank}", href=anchor and f"#{anchor}"),
+        *(sorted_by(duration(ns), ns) for ns in times),
+        Cell(count(row.last_count)),
+        Cell(duration(row.clock_error_ns)),
+        Cell(megahertz(row.sm_clock_mhz)),
+        *(sorted_by(duration(ns), ns) for ns in map(row.parts_ns.get, parts)),
+    )
+
+
+def _spread_table(job: Job) -> Table:
+    columns = titled("Category", "Lowest", "Rank", "Median", "Highest", "Rank")
+    rows = (("Step", job.step_spread), *((CATEGORY[category], spread) for category, spread in job.spread.items()))
+    return Table("Categories over the ranks, per step", columns, tuple(_spread_row(*row) for row in rows))
+
+
+def _spread_row(name: str, spread: Spread) -> tuple[Cell, ...]:
+    return (
+        Cell(name),
+        Cell(duration(spread.low_ns)),
+        Cell(f"{spread.low_rank}"),
+        Cell(duration(spread.median_ns)),
+        Cell(duration(spread.high_ns)),
+        Cell(f"{spread.high_rank}"),
+    )
+
+
+def _collective_table(job: Job) -> Table:
+    titles = (
+        "Step",
+        "Collective",
+        "Last rank",
+        "Late by",
+        "Others wait",
+        "Transfer at most",
+        "What it did longer",
+    )
+    columns = tuple(Column(title, numeric=title not in {"Collective", "What it did longer"}) for title in titles)
+    rows = tuple(
+        (
+            Cell(f"{one.step}"),
+            Cell(f"{one.number}: {COLLECTIVE[one.kind]}"),
+            Cell(f"{one.rank}"),
+            sorted_by(duration(one.late_ns), one.late_ns),
+            sorted_by(duration(one.waited_ns), one.waited_ns),
+            Cell(duration(one.transfer_ns)),
+            Cell(_before(one.cause, one.extra_ns)),
+        )
+        for one in job.collectives
+    )
+    left_out = job.collective_count - len(rows)
+    return Table(
+        "Collectives with the most waiting",
+        columns,
+        rows,
+        OPEN_ROWS,
+        Layout.WIDE,
+        is_sortable=True,
+        noun="collective",
+        left_out=left_out,
+    )
+
+
+def _before(cause: LateCause, extra_ns: Mapping[Category, int]) -> str:
+    longer = ", ".join(f"{CATEGORY[category]} {duration(ns)}" for category, ns in extra_ns.items())
+    named = LATE_CAUSE[cause]
+    if cause is LateCause.START:
+        return named
+    return f"{named}: {longer}" if longer else named

@@ -1,0 +1,91 @@
+"""The part of a report about the ranks of a job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.judging.test_many_ranks import LATE, ranks_of_a_job
+from traceadvisor import load
+from traceadvisor.model.job import Job, Straggler
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.charts.drawing import Tone
+from traceadvisor.rendering.charts.palette import RANK_PAINTS
+from traceadvisor.rendering.charts.rank_lanes import MOST_LANES, rank_lanes
+from traceadvisor.rendering.content.report.job import job_verdict
+from traceadvisor.rendering.formats import FORMATS
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return load(ranks_of_a_job(tmp_path_factory.mktemp("job"), 80), processes=1)
+
+
+def _job(report: Report, **changed: Any) -> Job:
+    return replace(report.jobs[0], **changed)
+
+
+def _straggler(report: Report, **changed: Any) -> Straggler:
+    return replace(report.jobs[0].stragglers[0], **changed)
+
+
+def test_the_late_rank_is_named_with_its_cause_in_every_format(report: Report) -> None:
+    for name in ("html", "md"):
+        page = FORMATS[name].render(report).decode()
+        assert f"Rank {LATE} is late: the others wait 38.5 µs per step (38.9%) for it, 100.0% of all waiting." in page
+        assert "The reason: compute. It is the latest in 4 of 4 steps." in page
+
+
+def test_the_picture_shows_the_late_rank_among_a_part_of_the_others(report: Report) -> None:
+    chart = rank_lanes(report.jobs[0], "lanes")
+    assert chart is not None
+    assert [label.text for label in chart.labels if label.tone is Tone.STRONG] == [f"{LATE}"]
+    assert len(chart.data.rows) <= MOST_LANES
+    (late,) = [strip for strip in chart.strips if strip.paint is RANK_PAINTS[2]]
+    assert len(re.findall("M", late.path)) == 1  # one lane only
+
+
+def test_a_rank_that_is_late_by_turns_is_not_called_late(report: Report) -> None:
+    turns = _straggler(report, is_persistent=False, share_of_waiting=0.3)
+    assert job_verdict(_job(report, stragglers=(turns,))).startswith("Ranks take turns at being late")
+
+
+def test_few_steps_do_not_show_whether_a_rank_is_always_late(report: Report) -> None:
+    unsure = _straggler(report, is_persistent=None)
+    assert "With 1 compared step, that may be by chance." in job_verdict(
+        _job(report, stragglers=(unsure,), step_count=1)
+    )
+
+
+def test_little_waiting_is_no_late_rank(report: Report) -> None:
+    assert job_verdict(_job(report, waiting_ns=900.0)).startswith("The ranks keep pace")
+
+
+def test_ranks_without_common_steps_are_not_compared(report: Report) -> None:
+    alone = _job(report, waiting_ns=None, transfer_ns=None, stragglers=(), collectives=(), lanes=None)
+    assert job_verdict(alone).startswith("The ranks cannot be compared")
+    assert FORMATS["html"].render(replace(report, jobs=(alone,)))
+
+
+def test_missing_ranks_and_other_steps_are_named(report: Report) -> None:
+    page = FORMATS["md"].render(replace(report, jobs=(_job(report, missing=(3,), other_steps=(5, 6)),))).decode()
+    assert "Rank 3 of 80 was not recorded: it may be later still." in page
+    assert "Ranks 5, 6 recorded other steps" in page
+
+
+def test_each_rank_is_a_row_and_three_have_details(report: Report) -> None:
+    page = FORMATS["html"].render(report).decode()
+    rows = page[page.index('id="job-1-ranks"') : page.index('id="job-1-spread"')]
+    assert rows.count("<tr") == 80 + 2  # two headings
+    assert len(set(re.findall(r'href="#(recording-\d+)"', rows))) == 3
+    assert f"Shown in full: rank {LATE} (which the others wait for most)" in page
+
+
+def test_a_report_that_was_read_back_has_no_picture_and_the_same_words(report: Report) -> None:
+    without = replace(report, jobs=(_job(report, lanes=None),))
+    page = FORMATS["html"].render(without).decode()
+    assert "on one clock" not in page
+    assert f"Rank {LATE} is late" in page
