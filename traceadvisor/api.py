@@ -175,7 +175,7 @@ def load(  # noqa: PLR0913  # what is read, and how
     selection: Selection = EVERYTHING,
     settings: Settings = DEFAULTS,
     progress: Progress = silent,
-    processes: int | None = None,
+    processes: int | str | None = None,
     limits: Limits | None = None,
     within: Sequence[Path] = (),
 ) -> Report:
@@ -191,8 +191,8 @@ def load(  # noqa: PLR0913  # what is read, and how
         progress: called with the progress of each file; see :data:`Progress`.
         processes: number of files to read in parallel. Each file takes its own process and its own memory. By default
             the number of usable cores, or fewer for little input. With ``processes=1``, this process reads all.
-            A single file is read in this process, and a second one helps with a large one. The report does not
-            depend on it.
+            A single file is read in this process, and a second one helps with a large one. Or the address of a Dask
+            scheduler, such as ``tcp://host:8786``: its workers read all files. The report does not depend on it.
         limits: limits on the input, as a protection against malicious files; by default, those of the settings.
         within: folders in which experiments must lie; by default also beside a path.
 
@@ -235,7 +235,7 @@ def report(
     out: Path | str = "traceadvisor-report",
     formats: Iterable[str] = ("html",),
     settings: Settings = DEFAULTS,
-    processes: int | None = None,
+    processes: int | str | None = None,
     limits: Limits | None = None,
 ) -> tuple[Report, dict[str, Path]]:
     """Read recordings and write a report; returns the report and the path of each written format.

@@ -17,9 +17,11 @@ from traceadvisor.cli.options import (
     SettingsOptions,
     chosen_formats,
     chosen_settings,
+    chosen_workers,
     format_option,
     output_option,
     settings_options,
+    workers_options,
 )
 from traceadvisor.cli.terminal import print_report, reading_progress
 from traceadvisor.comparing.inputs import compare_paths
@@ -54,12 +56,7 @@ from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
     help="Exit with 1 if a condition is true. Comma-separated: 'regression' (the step is slower), 'regression=5%' "
     "(slower by more than that), 'new' (a new finding), 'new:high' (of that severity or worse), 'new:DATA001'.",
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
-)
+@workers_options
 @settings_options
 def command(
     *,
@@ -70,6 +67,7 @@ def command(
     formats: str,
     fail_on: tuple[str, ...],
     processes: int | None,
+    dask: str | None,
     **options: Unpack[SettingsOptions],
 ) -> None:
     """Show what changed from BASE to HEAD, why, and how certain that is.
@@ -96,7 +94,7 @@ def command(
                 history=history,
                 settings=settings,
                 progress=progress,
-                processes=processes,
+                processes=chosen_workers(processes, dask),
             )
         _write(result, output, names)
         fail_where_met(conditions, result)

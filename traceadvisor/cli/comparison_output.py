@@ -34,7 +34,7 @@ def compare_beside(
     folder: Path,
     names: Sequence[str],
     settings: Settings,
-    processes: int | None,
+    processes: int | str | None,
 ) -> None:
     """Write the comparison with BASE beside the report, and print its summary; exit with 1 if a condition is true."""
     with reading_progress() as progress:

@@ -130,6 +130,31 @@ LOCATION = _Location()
 STANDARD_OUTPUT = "-"
 """Stands for standard output in the place of a folder."""
 
+
+def workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--processes`` and ``--dask``, for :func:`chosen_workers`."""
+    processes = click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
+    )
+    dask = click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Read files in the workers of a Dask cluster, such as tcp://host:8786. They must see the same paths, and "
+        "have the same versions.",
+    )
+    return processes(dask(command))
+
+
+def chosen_workers(processes: int | None, dask: str | None) -> int | str | None:
+    """The number of processes or the address of a scheduler; raises UsageError if both are given."""
+    if processes and dask:
+        raise UsageError("--processes and --dask cannot be combined: a worker of Dask reads one file at a time.")
+    return processes or dask
+
+
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

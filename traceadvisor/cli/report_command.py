@@ -18,9 +18,11 @@ from traceadvisor.cli.options import (
     SettingsOptions,
     chosen_formats,
     chosen_settings,
+    chosen_workers,
     format_option,
     output_option,
     settings_options,
+    workers_options,
 )
 from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
@@ -57,12 +59,7 @@ GITHUB = "github"
     help="Also compare with this capture, trace, log directory or JSON report, as `compare` does; give it several "
     "times for several captures. --fail-on then takes 'regression', 'regression=5%' and 'new:high', too.",
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
-)
+@workers_options
 @click.option(
     "--save-steps",
     is_flag=True,
@@ -85,6 +82,7 @@ def command(
     fail_on: tuple[str, ...],
     base: tuple[Path, ...],
     processes: int | None,
+    dask: str | None,
     save_steps: bool,
     explain_silence: bool,
     **options: Unpack[SettingsOptions],
@@ -114,7 +112,7 @@ def command(
                 selection=api.Selection(run, worker, span),
                 settings=settings,
                 progress=progress,
-                processes=processes,
+                processes=chosen_workers(processes, dask),
             )
         _write(result, output, names, explain_silence=explain_silence)
         if save_steps:
@@ -130,7 +128,7 @@ def command(
                 folder=Path(output),
                 names=names,
                 settings=settings,
-                processes=processes,
+                processes=chosen_workers(processes, dask),
             )
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")

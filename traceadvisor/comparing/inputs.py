@@ -34,7 +34,7 @@ def compare_paths(  # noqa: PLR0913  # what is read, and how
     history: Paths = (),
     settings: Settings = api.DEFAULTS,
     progress: Progress = api.silent,
-    processes: int | None = None,
+    processes: int | str | None = None,
     limits: Limits | None = None,
 ) -> Comparison:
     """Compare BASE with HEAD. Each path is a capture, a trace, a log directory or a JSON report.
@@ -45,7 +45,7 @@ def compare_paths(  # noqa: PLR0913  # what is read, and how
         history: earlier captures of the same script, which show how much identical runs differ.
         settings: rules to run and their thresholds; JSON reports keep those that they were made with.
         progress: called with the progress of each file.
-        processes: number of files to read in parallel.
+        processes: number of files to read in parallel, or the address of a Dask scheduler.
         limits: limits on the input; by default, those of the settings.
 
     Raises:
@@ -66,7 +66,7 @@ def compare_with(
     *,
     settings: Settings = api.DEFAULTS,
     progress: Progress = api.silent,
-    processes: int | None = None,
+    processes: int | str | None = None,
 ) -> Comparison:
     """Compare BASE with a report; takes what :func:`compare_paths` takes, and raises the same errors."""
     return compare(_Reading(settings, progress, processes).reports(_listed(base)), [head])
@@ -78,7 +78,7 @@ class _Reading:
 
     settings: Settings
     progress: Progress
-    processes: int | None
+    processes: int | str | None
     limits: Limits | None = None
 
     def reports(self, paths: Iterable[Path]) -> list[Report]:

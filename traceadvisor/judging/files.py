@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.bundle.runs import BundleRuns
-from traceadvisor.errors import InputError
+from traceadvisor.errors import InputError, UsageError
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.engine import Judgement, judge
@@ -33,6 +35,9 @@ from traceadvisor.rules.base import Rule
 from traceadvisor.system.cores import usable_cores
 from traceadvisor.system.executor import Died, Outcome, Tell, Watch, one_by_one, side_by_side
 from traceadvisor.system.remote import is_of_this_process, is_remote
+
+if TYPE_CHECKING:
+    from traceadvisor.system.cluster import Cluster
 
 Progress = Callable[[Origin, int, int], None]
 """Called with a file, the bytes of it read so far, and its size in bytes.
@@ -168,8 +173,29 @@ class FileJudge:
         return self._bundles[origin.bundle].run(origin.rank)
 
 
+@frozen
+class _Elsewhere:
+    """Judges files on another machine."""
+
+    judge: FileJudge
+
+    def __call__(self, file: NamedFile, tell: Tell) -> JudgedFile:
+        if not file.origin.path.exists():
+            raise InputError(
+                file.origin.path,
+                "does not exist for the worker of Dask",
+                expected="a path that is the same on all machines",
+                remedy="Use a folder that they share, or a URL.",
+            )
+        return self.judge(file, tell)
+
+
 def judge_files(
-    files: Sequence[NamedFile], rules: tuple[Rule, ...], progress: Progress, processes: int, limits: Limits = LIMITS
+    files: Sequence[NamedFile],
+    rules: tuple[Rule, ...],
+    progress: Progress,
+    processes: int | str,
+    limits: Limits = LIMITS,
 ) -> list[Outcome[JudgedFile]]:
     """The judgement of each file; an InputError if it cannot be read, or a Fault of this program.
 
@@ -183,7 +209,7 @@ def judge_files(
         progress: called with the progress of each file.
         processes: number of files to read at the same time, each in its own process. A single file, or one file at a
             time, is read in this process, and another one helps with a large single file. On systems other than Unix,
-            this process does everything.
+            this process does everything. Or the address of a Dask cluster, whose workers read all files.
         limits: input limits for each file.
     """
     sizes_bytes = [file.size_bytes for file in files]
@@ -195,14 +221,33 @@ def judge_files(
         watch.advanced(position, 0)
     crowds = Counter((file.origin.run, file.origin.cycle) for file in files)
     files = [replace(one, is_of_many=crowds[one.origin.run, one.origin.cycle] > MOST_IN_FULL) for one in files]
+    with _workers(processes, files) as workers:
+        return _judged(files, FileJudge(rules, limits, workers != 1 and len(files) == 1), watch, workers)
+
+
+@contextmanager
+def _workers(processes: int | str, files: Iterable[NamedFile]) -> Iterator[int | Cluster]:
+    """The number of processes that may be used, or a connection to a cluster."""
     is_only_here = any(is_of_this_process(file.origin.path) for file in files)
-    in_parallel = processes > 1 and os.name == "posix" and not is_only_here
-    judge_file = FileJudge(rules, limits, in_parallel and len(files) == 1)
-    outcomes = _outcomes(judge_file, files, watch, processes if in_parallel else 1)
+    if isinstance(processes, int):
+        yield processes if os.name == "posix" and not is_only_here else 1
+        return
+    if is_only_here:
+        raise UsageError("No worker of Dask can read memory://, which is in the memory of this process.")
+    from traceadvisor.system.cluster import connected  # noqa: PLC0415  # seldom needed
+
+    with connected(processes) as cluster:
+        yield cluster
+
+
+def _judged(
+    files: Sequence[NamedFile], judge_file: FileJudge, watch: Watch, workers: int | Cluster
+) -> list[Outcome[JudgedFile]]:
+    outcomes = _outcomes(judge_file, files, watch, workers)
     judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}
     ranks = [one for each in judged.values() for one in each.compared]
     rank_waits, chosen = waits(ranks), in_full(ranks)
-    communicating = {rule.meta.id for rule in rules if Category.COMMUNICATION in rule.claims}
+    communicating = {rule.meta.id for rule in judge_file.rules if Category.COMMUNICATION in rule.claims}
     again = [
         place
         for place, each in judged.items()
@@ -210,7 +255,7 @@ def judge_files(
     ]
     judge_file = replace(judge_file, rank_waits=rank_waits)
     whole = [replace(files[place], is_of_many=False) for place in again]
-    repeated = _outcomes(judge_file, whole, _UNWATCHED, processes if in_parallel else 1)
+    repeated = _outcomes(judge_file, whole, _UNWATCHED, workers)
     for place, outcome in zip(again, repeated, strict=True):
         outcomes[place] = outcome
     return [_in_words(outcome, file) for outcome, file in zip(outcomes, files, strict=True)]
@@ -219,10 +264,14 @@ def judge_files(
 _UNWATCHED = Watch(lambda _, __: None, lambda _: None)
 
 
-def _outcomes(work: FileJudge, files: Sequence[NamedFile], watch: Watch, processes: int) -> list[Outcome[JudgedFile]]:
-    if processes > 1 and len(files) > 1:
-        weights = [file.size_bytes for file in files]
-        return side_by_side(work, files, watch, processes=processes, weights=weights)
+def _outcomes(
+    work: FileJudge, files: Sequence[NamedFile], watch: Watch, workers: int | Cluster
+) -> list[Outcome[JudgedFile]]:
+    weights = [file.size_bytes for file in files]
+    if not isinstance(workers, int):
+        return workers.side_by_side(_Elsewhere(work), files, watch, weights=weights)
+    if workers > 1 and len(files) > 1:
+        return side_by_side(work, files, watch, processes=workers, weights=weights)
     return one_by_one(work, files, watch)
 
 
