@@ -16,9 +16,10 @@ from tests.recording.stacks.timed_lines import LINES, TIMES_NS, sampled, share_o
 from tests.waiting import wait_until
 from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.stacks import StackSampler, sampler
-from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, SHORT_SWITCH_S
+from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, LONGEST_HELD_NS, SHORT_SWITCH_S
 from traceadvisor.recording.stacks.tally import Raw
 
 QUICK_S = 0.005
@@ -341,6 +342,22 @@ def test_a_run_begins_with_short_intervals() -> None:
     assert one._interval_ns == 20_000_000
     one._pace(cpu_ns=1, run_ns=100 * 10**9)
     assert one._interval_ns == 50_000_000
+
+
+@pytest.mark.parametrize(("step_ns", "interval_ns"), [(2_900_000, 25_000_000), (3_100_000, 10_000_000)])
+def test_short_steps_are_sampled_less_often(step_ns: int, interval_ns: int) -> None:
+    log = StepLog()
+    for number in range(100):
+        start_ns = number * (step_ns if number >= 40 else 10 * step_ns)
+        log.add(TimedStep(number, 0, step_ns, 0, 1, StepState.PLAIN, 0, start_ns, 0))
+    one = StackSampler(log, thread=threading.get_ident())
+    code = log.add.__code__
+    for at_ns in (0, LONGEST_HELD_NS):
+        assert one.samples().count == 0
+        one.add([(code, 0)], at_ns=at_ns, weight_ns=10, is_fetching=False, is_in_call=False, is_waiting=False)
+    assert one.samples().count == 2
+    one._pace(cpu_ns=1, run_ns=1)
+    assert one._interval_ns == interval_ns
 
 
 def test_an_interval_that_passed_unseen_belongs_to_the_next_sample() -> None:

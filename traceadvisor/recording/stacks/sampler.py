@@ -30,7 +30,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from traceadvisor.bundle.stacks import write_stacks
 from traceadvisor.bundle.steps import StepLog
@@ -67,6 +67,16 @@ DEEPEST = 2000
 
 COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 """Whether any allocation may start the garbage collector, not only the end of an instruction."""
+
+SHORT_STEP_NS, SHORT_STEPS_INTERVAL_NS = 3_000_000, 25_000_000
+"""Mean step below which samples are this far apart at least. To hand over the interpreter for a sample takes the
+training thread up to 0.1 ms of CPU time."""
+
+RECENT_STEPS = 50
+"""Steps whose mean counts."""
+
+MOST_HELD, LONGEST_HELD_NS = 64, 500_000_000
+"""Samples that wait until they are counted, and for how long: a killed run loses them."""
 
 _SMOOTHING = 0.05
 """Weight of the latest sample in means."""
@@ -117,7 +127,7 @@ class ThreadSampler:
         self._samples = samples
         self._process = os.getpid()
         self._sampled = next((one for one in threading.enumerate() if one.ident == thread), None)
-        self._least_ns = int((interval_s or FIRST_INTERVAL_S) * 1e9)
+        self._first_ns = self._least_ns = int((interval_s or FIRST_INTERVAL_S) * 1e9)
         self._usual_ns = int((interval_s or INTERVAL_S) * 1e9)
         self._interval_ns = self._least_ns
         self._random = random.Random()  # noqa: S311  # not the script's own generator
@@ -299,8 +309,30 @@ class StackSampler(ThreadSampler):
         interval_s: float | None = None,
     ) -> None:
         """Prepare to sample; ``log`` has the steps of the run, as far as they have ended."""
-        self._tally = StackTally(log)
-        super().__init__(self._tally, thread=thread, is_fetching=is_fetching, interval_s=interval_s)
+        self._log, self._tally = log, StackTally(log)
+        self._held: list[tuple[Raw, int, dict[str, Any]]] = []
+        super().__init__(self, thread=thread, is_fetching=is_fetching, interval_s=interval_s)
+
+    def add(self, raw: Raw, *, at_ns: int, **figures: Any) -> None:
+        """Take a sample. The tally gets several together, since its code has left the CPU's caches in between."""
+        self._held.append((raw, at_ns, figures))
+        if len(self._held) >= MOST_HELD or at_ns - self._held[0][1] >= LONGEST_HELD_NS:
+            self._pass_on()
+
+    def _sample_until_stopped(self) -> None:
+        try:
+            super()._sample_until_stopped()
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        held, self._held = self._held, []
+        for raw, at_ns, figures in held:
+            self._tally.add(raw, at_ns=at_ns, **figures)
+        if end := len(self._log):
+            first = max(end - RECENT_STEPS, 0)
+            mean_ns = (self._log.end_clock_ns(end - 1) - self._log.clock_ns(first)) / (end - first)
+            self._least_ns = max(self._first_ns, SHORT_STEPS_INTERVAL_NS if mean_ns < SHORT_STEP_NS else 0)
 
     def samples(self) -> StackSamples:
         """All samples so far."""
