@@ -632,25 +632,28 @@ class Facts:
         return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
     def bound(self, most_ns: float, reason: str, claims: SpanSet | None = None) -> Estimate:
-        """A saving of up to ``most_ns`` of the typical step, scaled to :attr:`step_ns`.
+        """A saving of up to ``most_ns`` of the typical step.
 
-        If recorded steps are much longer than undisturbed ones, nothing is scaled: the limit is what fits in an
-        undisturbed step.
+        If recorded steps are longer than undisturbed ones, nothing is scaled, as this time may be a part that recording
+        did not make longer: the limit is what fits in an undisturbed step. If they are shorter, it is scaled.
 
         Args:
             most_ns: the upper limit; the expected value is half of it.
             reason: why it is not simulated, as a clause without its stop.
             claims: the time that ``most_ns`` is about; by default none of it is in the data loader.
         """
-        recorded_ns = self.typical.duration_ns if self.typical else 0.0
-        if self.distortion and self.distortion.doubt:
+        if self.distortion and self.distortion.ratio > 1:
             most_ns = self._undisturbed_most_ns(most_ns, claims, self.distortion)
-            return Estimate.bound(most_ns, self.distortion.doubt)
-        scale = self.step_ns / recorded_ns if self.step_ns and recorded_ns else 1.0
-        return Estimate.bound(most_ns * scale, reason)
+            return Estimate.bound(most_ns, self.distortion.doubt or reason)
+        return Estimate.bound(most_ns * self.stretch, reason)
+
+    @property
+    def stretch(self) -> float:
+        """Factor by which the steps that savings refer to are longer than typical recorded ones; at least 1."""
+        return max((self.step_ns or 0.0) / max(self.typical.duration_ns if self.typical else 0.0, 1.0), 1.0)
 
     def _undisturbed_most_ns(self, most_ns: float, claims: SpanSet | None, found: Distortion) -> float:
-        """The largest part of an undisturbed step that some time of a much longer recorded step can be.
+        """The largest part of an undisturbed step that some time of a longer recorded step can be.
 
         Time in the data loader was measured in both. The rest of the undisturbed step also has the other work, which
         may have grown more than the step did, by a factor of up to :data:`MOST_GROWTH`.

@@ -116,8 +116,9 @@ def judged(name: str, bundle: Path) -> Verdict:
 
 
 def _workers(finding: Finding) -> int | None:
+    """The number of workers that a finding proposes; None if it proposes something else."""
     workers = finding.fix.settings.get("num_workers")
-    return workers if isinstance(workers, int) else None
+    return workers if isinstance(workers, int) and finding.rule.id in WAITING else None
 
 
 def _marked(name: str) -> set[int]:

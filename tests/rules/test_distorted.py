@@ -65,9 +65,12 @@ def test_no_simulation_of_such_steps_is_trusted(tmp_path: Path) -> None:
     assert "4.0 times as long" in (facts.replay.gate.device_doubt or "")
 
 
-@pytest.mark.parametrize(("undisturbed_us", "distorted"), [(66, True), (67, False)])
-def test_steps_are_distorted_from_half_as_long_again(undisturbed_us: float, tmp_path: Path, *, distorted: bool) -> None:
+@pytest.mark.parametrize(
+    ("undisturbed_us", "distorted", "limit_us"), [(66, True, 40), (67, False, 40), (100, False, 40), (125, False, 50)]
+)
+def test_limits_are_not_scaled_down_however_little_steps_are_distorted(
+    undisturbed_us: float, limit_us: float, tmp_path: Path, *, distorted: bool
+) -> None:
     facts = _facts(tmp_path, undisturbed_us)
     assert facts.is_distorted is distorted
-    limit_ns = min(40, undisturbed_us - 10) * US if distorted else 0.4 * undisturbed_us * US
-    assert facts.bound(40 * US, "unknown").high_ns == pytest.approx(limit_ns)
+    assert facts.bound(40 * US, "unknown").high_ns == pytest.approx(limit_us * US)

@@ -190,11 +190,8 @@ def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -
     is_limit = finding.saving.method is Method.BOUND or (facts.rank_waits and rule.claims == {Category.COMMUNICATION})
     if rule.also_saves or finding.of_run or not is_limit:
         return finding
-    step_ns, recorded_ns = facts.step_ns, facts.typical.duration_ns if facts.typical else 0.0
-    # Claims of distorted steps are not scaled down: they may be parts that recording did not make longer.
-    scale = step_ns / recorded_ns if step_ns and recorded_ns and not facts.is_distorted else 1.0
-    claimed_ns = facts.per_step_ns(finding.claims) * scale
-    if finding.saving.high_ns <= claimed_ns + NOISE_SHARE * (step_ns or 0.0):
+    claimed_ns = facts.per_step_ns(finding.claims) * facts.stretch
+    if finding.saving.high_ns <= claimed_ns + NOISE_SHARE * (facts.step_ns or 0.0):
         return finding
     return _limited(finding, claimed_ns, LONGER_THAN_CLAIM)
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import platform
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +14,7 @@ from torch.optim import Optimizer
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
 from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
+from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
@@ -26,65 +23,6 @@ from traceadvisor.recording.telemetry.nvml import pci_bus_id
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
-
-
-LONG_PAUSE_NS = 10_000_000
-"""A shorter collection is not worth a look at its callers."""
-
-PROFILER = "traceadvisor.recording.loop.profiler"
-"""The module that records."""
-
-
-def _is_recording(frame: FrameType | None) -> bool:
-    """Whether a recording starts, ends or is written: the script does not collect then."""
-    while frame and frame.f_globals.get("__name__") != PROFILER:
-        frame = frame.f_back
-    return frame is not None
-
-
-class GcTimer:
-    """Times Python's garbage collections, in any thread: all of them stop the interpreter. Two clock reads each."""
-
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._clock = clock
-        self._started_ns: int | None = None
-        self._stopped_ns: int | None = None
-        self._begun_ns: int | None = None
-        self._total_ns = self._longest_ns = 0
-
-    def start(self) -> None:
-        """Start at the first step: imports and building the model collect garbage, too."""
-        self._started_ns = self._clock()
-        gc.callbacks.append(self._collecting)
-
-    def stop(self) -> None:
-        """Stop, if started."""
-        if self._started_ns is not None and self._stopped_ns is None:
-            self._stopped_ns = self._clock()
-            if self._collecting in gc.callbacks:
-                gc.callbacks.remove(self._collecting)
-
-    @property
-    def share(self) -> float | None:
-        """Share of the time since the start; None before it."""
-        if self._started_ns is None:
-            return None
-        return self._total_ns / max((self._stopped_ns or self._clock()) - self._started_ns, 1)
-
-    @property
-    def longest_ns(self) -> int | None:
-        """The longest collection since the start; None before it."""
-        return None if self._started_ns is None else self._longest_ns
-
-    def _collecting(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # as gc calls it
-        if phase == "start":
-            self._begun_ns = self._clock()
-        elif self._begun_ns is not None:
-            pause_ns, self._begun_ns = self._clock() - self._begun_ns, None
-            if pause_ns >= LONG_PAUSE_NS and _is_recording(sys._getframe()):
-                return
-            self._total_ns += pause_ns
-            self._longest_ns = max(self._longest_ns, pause_ns)
 
 
 class SettingsSeen:

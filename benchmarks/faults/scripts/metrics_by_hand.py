@@ -22,7 +22,7 @@ def scores(predicted, labels, count):
     return result
 
 
-data = TensorDataset(torch.randn(80 * 256, 64), torch.randint(0, 20, (80 * 256,)))
+data = TensorDataset(torch.randn(400 * 256, 64), torch.randint(0, 20, (400 * 256,)))
 model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 20))
 optimizer = torch.optim.Adam(model.parameters(), fused=True)
 ends = []

@@ -37,6 +37,13 @@ def test_the_line_with_most_of_the_loading_is_named_with_what_it_calls() -> None
     assert 0.94 < found.high < 1  # the whole function
 
 
+def test_its_function_may_save_the_time_in_which_its_caller_frees_what_it_made() -> None:
+    freed, elsewhere = (
+        known((50, (NEXT, FETCH, ITEM)), (50, (NEXT, FETCH, *inner))).high for inner in ((), (COLLATE,))
+    )
+    assert (freed, elsewhere < 0.61) == (1.0, True)
+
+
 def test_frames_outside_of_the_loader_do_not_count() -> None:
     assert known((40, (MAIN, NEXT, FETCH, ITEM))).location.line == 31
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.recording.loop.test_loop_capture import Training, captured
 from tests.recording.running import settings
-from traceadvisor.recording.settings import LONG_PAUSE_NS, PROFILER, GcTimer
+from traceadvisor.recording.gc_timer import LONG_PAUSE_NS, PROFILER, GcTimer
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import Sampled, SampledStack
+from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.stacks import tally as tally_module
 from traceadvisor.recording.stacks.tally import Raw, StackTally
 
@@ -158,6 +159,14 @@ def test_what_this_package_does_itself_is_one_frame() -> None:
     frames, (stack,), _ = tally.samples()
     assert [frames[place].function for place in stack.frames] == ["train", "TraceAdvisor"]
     assert not stack.is_fetching
+
+
+def test_a_garbage_collection_is_the_time_of_the_code_that_starts_it() -> None:
+    tally, collecting = StackTally(StepLog()), GcTimer._collecting.__code__
+    tally.add([(collecting, 0), (TRAIN, 0)], at_ns=0, weight_ns=10, is_fetching=True, is_in_call=False)
+    frames, (stack,), _ = tally.samples()
+    assert [frames[place].function for place in stack.frames] == ["train"]
+    assert stack.is_fetching
 
 
 def test_the_function_written_in_c_is_named_while_it_runs() -> None:

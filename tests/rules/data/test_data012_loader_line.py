@@ -18,12 +18,13 @@ from traceadvisor.rules.data.data012_loader_line import LoaderLineCost
 ITEM = user("__getitem__", 31)
 JSON = library("load", 293, "json/__init__.py")
 NEXT = library("__next__", 700, "torch/utils/data/dataloader.py")
+COLLATE = library("default_collate", 300, "torch/utils/data/_utils/collate.py")
 
 
 def _loading(count: int, *frames: SampledFrame, rest: int = 20, is_waiting: bool = False) -> StackSamples:
     """Samples of a line, and of other loading."""
     samples = Samples().add(count, MAIN, NEXT, *frames, is_fetching=True, is_waiting=is_waiting)
-    return samples.add(rest, MAIN, NEXT, is_fetching=True).build()
+    return samples.add(rest, MAIN, NEXT, COLLATE, is_fetching=True).build()
 
 
 def _captured(

@@ -58,9 +58,16 @@ def _on_gpu(*, gb: int, each_keeps: int | None) -> TraceBuilder:
 
 def test_forward_operators_inside_the_backward_pass_are_found_with_their_time(tmp_path: Path) -> None:
     found = finding(Recomputation(), _training(), tmp_path)
-    assert evidence(found, "recomputation of activations") == 20_000
+    assert evidence(found, "recomputation of activations") == 22_000  # with the code that calls the block again
     assert evidence(found, "recomputed blocks") == 1
-    assert found.claims.total_ns == 4 * 20_000
+    assert found.claims.total_ns == 4 * 22_000
+
+
+def test_what_follows_a_block_in_its_node_ends_the_recomputation(tmp_path: Path) -> None:
+    builder = _training()
+    for at in range(0, 400, 100):
+        builder.op("aten::mul", at + 46, at + 48)
+    assert finding(Recomputation(), builder, tmp_path).claims.total_ns == 4 * 26_000
 
 
 def test_a_small_block_is_found_by_the_function_that_computes_it_again(tmp_path: Path) -> None:
@@ -68,7 +75,7 @@ def test_a_small_block_is_found_by_the_function_that_computes_it_again(tmp_path:
     small = _training(("aten::addmm", "aten::gelu"), each=10)
     for at in range(0, 400, 100):
         small.python("torch/utils/checkpoint.py(1657): recompute_fn", at + 21, at + 45)
-    assert finding(Recomputation(), small, tmp_path).claims.total_ns == 4 * 20_000
+    assert finding(Recomputation(), small, tmp_path).claims.total_ns == 4 * 22_000
 
 
 def test_on_a_cpu_the_saving_is_an_upper_limit_because_its_memory_is_unknown(tmp_path: Path) -> None:
@@ -93,10 +100,10 @@ def test_a_block_has_at_least_four_operators(operators: int, tmp_path: Path, *, 
 
 def test_a_checkpoint_function_recomputes_however_few_operators_it_has(tmp_path: Path) -> None:
     found = finding(Recomputation(), _training(BLOCK[:2], node="CheckpointFunctionBackward"), tmp_path)
-    assert evidence(found, "recomputation of activations") == 8_000
+    assert evidence(found, "recomputation of activations") == 10_000
 
 
-@pytest.mark.parametrize(("each", "found"), [(1, True), (0.9, False)])
+@pytest.mark.parametrize(("each", "found"), [(0.6, True), (0.5, False)])
 def test_recomputation_counts_from_a_twentieth_of_the_step(each: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(Recomputation(), _training(each=each), tmp_path) is found
 
@@ -107,13 +114,13 @@ def test_activations_that_fit_are_kept_and_the_step_is_simulated_without_their_k
     assert evidence(found, "additional memory to keep all activations") == 4 * GB
     assert evidence(found, "free GPU memory") == 5 * GB
     assert (found.fix.change, found.fix.what_if is not None) == (KEEP, True)
-    assert evidence(found, "recomputation of activations") == 2 * (1_000 + 20_000)  # the GPU waits for the first launch
+    assert evidence(found, "recomputation of activations") == 2 * (3_000 + 20_000)  # the GPU waits for the first launch
 
 
 def test_what_fits_in_part_saves_that_part_at_most(tmp_path: Path) -> None:
     found = finding(Recomputation(), _on_gpu(gb=6, each_keeps=4), tmp_path)  # 1.8 of 4 GB
     assert (found.saving.method, found.fix.change) == (Method.BOUND, FEWER)
-    assert found.saving.high_ns == pytest.approx(42_000 * 0.45)
+    assert found.saving.high_ns == pytest.approx(46_000 * 0.45)
 
 
 def test_a_full_gpu_needs_its_recomputation(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ class Recomputed:
     """The block of each operator, 0 for the first, shape ``(n,)``."""
 
     starts_ns: Int64
-    """Starts of the blocks, shape ``(m,)``."""
+    """Ends of what runs before the blocks, shape ``(m,)``: the code that calls a block again belongs to it."""
 
     ends_ns: Int64
+    """Starts of what runs after them in the same node; ends of the blocks if nothing does."""
+
     threads: Int64
 
     @property
@@ -84,13 +86,19 @@ def recomputed(trace: Trace, tree: OperatorTree) -> Recomputed:
         is_block |= (numbers > 0) & (names[trace.events.name_id[tree.rows]] | _holds_checkpoint(trace, tree))
         chosen = chosen[is_block[node[chosen]]]
     blocks, block = np.unique(node[chosen], return_inverse=True)
-    return Recomputed(
-        tree.rows[chosen],
-        block,
-        tree.start_ns[np.minimum(first[blocks], position.size - 1)],
-        tree.end_ns[last[blocks]],
-        tree.thread[blocks],
-    )
+    around = [_around(tree, node, first[node], last[node]) for node in blocks.tolist()]
+    starts_ns, ends_ns = np.array(around, dtype=np.int64).reshape(-1, 2).T
+    return Recomputed(tree.rows[chosen], block, starts_ns, ends_ns, tree.thread[blocks])
+
+
+def _around(tree: OperatorTree, node: int, first: int, last: int) -> tuple[int, int]:
+    """Return the end of what runs in a node before some of its children, and the start of what runs after them."""
+    before = int(tree.end_ns[node + 1 : first].max(initial=tree.start_ns[node]))
+    later = last + 1
+    while later < tree.rows.size and tree.parent[later] >= last:
+        later += 1
+    is_sibling = later < tree.rows.size and tree.parent[later] == node
+    return before, int(tree.start_ns[later] if is_sibling else tree.end_ns[last])
 
 
 def _holds_checkpoint(trace: Trace, tree: OperatorTree) -> Mask:

@@ -33,7 +33,8 @@ class LoaderLine:
     """Lower end of the 95% interval of the share."""
 
     high: float
-    """Upper end of that of its function: a fix of a line may replace the lines around it."""
+    """Upper end of that of its function, and of its caller's own time, in which Python frees what the function made: a
+    fix of a line may replace the lines around it."""
 
     cpu_share: float
     """Share of the time in which loading does not wait."""
@@ -55,6 +56,7 @@ class LoaderLine:
 class _Path:
     """A stack inside the loader."""
 
+    frames: tuple[SampledFrame, ...]
     users: tuple[SampledFrame, ...]
     callee: Frame | None
     time_ns: int
@@ -83,7 +85,13 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     all_waiting_ns = sum(path.time_ns for path in paths if path.is_waiting)
     line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
     sampled = min(samples.effective_count, whole_count)
-    function_ns = sum(path.time_ns for path in paths if any(_is_same_function(one, line) for one in path.users))
+    caller = here[0].frames[: here[0].frames.index(line)][-1:]
+    function_ns = sum(
+        path.time_ns
+        for path in paths
+        if any(_is_same_function(one, line) for one in path.users)
+        or any(map(_is_same_function, path.frames[-1:], caller))
+    )
     return LoaderLine(
         replace(place_of(line), owner=callee, samples=count),
         callee,
@@ -114,7 +122,7 @@ def _path(samples: StackSamples, stack: SampledStack, counted: Sampled) -> _Path
     last = max((place for place, frame in enumerate(inside) if frame.is_user), default=len(inside))
     called = inside[last + 1] if last + 1 < len(inside) else None
     callee = Frame(called.function, called.file, called.line) if called else None
-    return _Path(users, callee, counted.time_ns, counted.count, stack.is_waiting)
+    return _Path(tuple(inside), users, callee, counted.time_ns, counted.count, stack.is_waiting)
 
 
 def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:

@@ -11,7 +11,7 @@ from types import CodeType
 
 from traceadvisor.bundle.stacks import LONGEST_TEXT
 from traceadvisor.model.samples import SampledFrame
-from traceadvisor.recording import after_import
+from traceadvisor.recording import after_import, gc_timer
 from traceadvisor.recording.script import program
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 from traceadvisor.text.secrets import without_secrets
@@ -41,13 +41,14 @@ _LONGEST_CODE = 1 << 16
 OWN_WORK = SampledFrame("TraceAdvisor")
 """Stands for all frames inside one of this package that does work of its own."""
 
-_RUNS_IMPORTS = after_import.__file__
-"""This file's frames run what the script imports."""
+_BESIDE_THE_SCRIPT = {after_import.__file__, gc_timer.__file__}
+"""Frames of these files run what the script imports, or stand in long calls without Python code, whose allocations
+start the garbage collector: a sample that waits for the interpreter then finds them there."""
 
 
 def is_own_work(code: CodeType) -> bool:
     """Whether code does work of this package, rather than to call on for the script."""
-    return code.co_filename.startswith(PACKAGE) and code.co_filename != _RUNS_IMPORTS
+    return code.co_filename.startswith(PACKAGE) and code.co_filename not in _BESIDE_THE_SCRIPT
 
 
 def is_own(code: CodeType) -> bool:

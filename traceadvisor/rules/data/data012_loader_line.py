@@ -40,7 +40,8 @@ class LoaderLineCost(Rule):
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
     How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
-        is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
+        is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it, with the time of
+        its caller in which Python frees what it made. With workers,
         without a GPU, and where the simulation is not trusted, the saving is that part of the undisturbed time in the
         loader, or of the whole step if the loop waits for workers. It is at most the wait. Only the high estimate
         without a GPU may exceed it: workers that compute less leave more of the cores to the training, and the rest of

@@ -32,9 +32,9 @@ class PaddedBatches(Rule):
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
         (``group_by_length=True`` of the Trainer), or several short samples into one row.
-    How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the forward and backward pass,
-        times the share of padding. If the model has attention, whose time grows with the square of the length, the
-        limit is the share of pairs of positions with padding.
+    How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the step without its optimizer,
+        times the share of padding that the fix removes. If the model has attention, whose time grows with the square of
+        the length, the limit is the share of pairs of positions with this padding.
     When it may be wrong: Work that does not grow with the length stays. The model may leave out padding itself in a
         way that no operator shows. Later batches may have other lengths. Where each new length compiles or
         captures a CUDA graph, pad to a few lengths.
@@ -43,6 +43,7 @@ class PaddedBatches(Rule):
     meta = RuleMeta("DATA013", "padded-batches", "A large part of each batch is padding")
     needs = frozenset({Input.STEPS})
     claims = frozenset({Category.KERNEL, Category.FORWARD, Category.BACKWARD})
+    also_saves = "without a GPU, making batches, computing the loss and freeing memory"
 
     min_padded_share: float = 0.2
     """Share of positions. Samples of similar length still need some."""
@@ -65,6 +66,9 @@ class PaddedBatches(Rule):
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
         if share < self.min_share:
             return Clear("computing on padding", share, self.min_share, Unit.SHARE)
+        most_ns = facts.per_step_ns(claims)
+        if not facts.observation.has_device:
+            most_ns = facts.per_step_ns(facts.steps.typical_windows - facts.claim(Category.OPTIMIZER))
         is_surplus = padding.surplus_share >= padding.padded_share / 2
         return facts.finding(
             claims=claims,
@@ -83,16 +87,16 @@ class PaddedBatches(Rule):
                 Evidence("batches measured, the first of the run", padding.batch_count, Unit.COUNT),
                 facts.time_per_step("time of the model", claims),
             ),
-            most_ns=_removed(facts, padding.padded_share) * facts.per_step_ns(claims),
+            most_ns=_removed(facts, padding.surplus_share if is_surplus else padding.padded_share) * most_ns,
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a CUDA graph, pad to a few lengths instead.",),
         )
 
 
-def _removed(facts: Facts, padded: float) -> float:
-    """Return the largest share of the time that goes with the padding: of attention, as its square."""
-    return 1 - (1 - padded) ** (2 if any(map(_ATTENTION.search, facts.trace.names)) else 1)
+def _removed(facts: Facts, share: float) -> float:
+    """Return the largest share of the time that goes with a share of the positions: of attention, as its square."""
+    return 1 - (1 - share) ** (2 if any(map(_ATTENTION.search, facts.trace.names)) else 1)
 
 
 def _has_size(facts: Facts, length: int) -> bool:

@@ -39,7 +39,7 @@ class Recomputation(Rule):
     How the saving is estimated: The step is simulated without the recomputation, if the recorded memory shows that all
         activations fit. Memory events show how much each block keeps when it is recomputed. All blocks but the
         largest need that much more at the peak, up to four fifths of the GPU memory. Otherwise, the saving is an upper
-        limit: the time of the recomputation, or the part that fits.
+        limit: the time of the recomputation, with the code that calls a block again, or the part that fits.
     When it may be wrong: The batch may be as large as it is because of checkpointing. Compiled regions recompute
         inside one operator, which a recording does not show.
     """
