@@ -11,6 +11,7 @@ from traceadvisor.analysis.sampled.shares import (
     keeps_traceback,
     line_between_steps,
     line_of_call,
+    share_around_lines,
     share_of_lines,
     share_of_steps,
 )
@@ -70,6 +71,18 @@ def test_a_call_counts_by_its_recorded_name() -> None:
     assert beside_training([(TRAIN, "copy.py(119): deepcopy")])(COPY)
     with_item = (MAIN, user("train", 22), user("update", 65), SampledFrame("item"))
     assert beside_training([(UPDATE, "<built-in method item of Tensor>")])(with_item)
+
+
+def test_all_lines_of_a_function_may_be_replaced_but_not_those_of_the_training_loop() -> None:
+    backward = (MAIN, user("train", 24), library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    item = (MAIN, user("train", 22), user("update", 66), SampledFrame("item"))
+    loop = (MAIN, user("train", 25), SampledFrame("print"))
+    samples = Samples().add(40, *backward).add(20, *OWN).add(10, *item).add(20, *COPY).add(10, *loop).build()
+    sites = beside_training([(UPDATE, None), (TRAIN, "copy.py(119): deepcopy")])
+    lines, around = share_of_lines(samples, sites), share_around_lines(samples, sites)
+    assert lines
+    assert around
+    assert (lines.share, around.share) == (pytest.approx(0.4), pytest.approx(0.5))
 
 
 def test_all_that_a_line_calls_beside_the_training_counts_with_it() -> None:

@@ -19,6 +19,7 @@ from traceadvisor.model.samples import SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import WAIT_LESS, PythonOverhead
+from traceadvisor.statistics import share_interval
 
 FORWARD = ("torch/nn/modules/module.py(1751): _call_impl", "train.py(27): train", "train.py(80): main")
 LATER = ("torch/optim/sgd.py(30): step", "train.py(31): train", "train.py(80): main")
@@ -447,6 +448,23 @@ def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Pa
     samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
     found = Captured(_with_average(), tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 + 0.8 * 1 / 191)
+
+
+def test_the_backward_pass_of_these_lines_widens_no_range_up_to_the_step(tmp_path: Path) -> None:
+    # The forward operators of half of the backward pass are outside of modules, and samples show no other lines there.
+    builder = _with_average()
+    for at in range(0, 4000, 1000):
+        builder.op("aten::mul", at + 300, at + 301, sequence=1000 + at)
+        builder.op("MulBackward0", at + 311, at + 500, sequence=1000 + at, forward_thread=1, thread=AUTOGRAD)
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(30, main, train, user("update", 65)).add(60, *backward).add(10, *rest).build()
+    saving = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead()).saving
+    share = 0.3 + 0.6 * 190 / 380
+    low, high = share_interval(share, 100)
+    assert saving.low_ns == pytest.approx(0.5 * low * 1_000_000)
+    assert saving.high_ns == pytest.approx(high * 1_000_000)
 
 
 def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path: Path) -> None:

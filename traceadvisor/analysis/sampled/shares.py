@@ -35,6 +35,13 @@ class SampledShare:
     share: float
     low: float
     high: float
+    count: float
+    """Samples of equal weight that it is of."""
+
+    @classmethod
+    def of(cls, share: float, count: float) -> SampledShare:
+        """Return a share of some samples with its interval."""
+        return cls(share, *share_interval(share, count), count)
 
 
 def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
@@ -55,9 +62,7 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
             is_found = True
     if samples is None or whole_count < FEWEST_SAMPLES or not whole_ns or not is_found:
         return None
-    share = found_ns / whole_ns
-    count = min(samples.effective_count, whole_count)
-    return SampledShare(share, *share_interval(share, count))
+    return SampledShare.of(found_ns / whole_ns, min(samples.effective_count, whole_count))
 
 
 def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
@@ -65,14 +70,36 @@ def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], boo
 
     A line counts if enough of its samples match. None as :func:`share_of_steps`.
     """
+    lines = _lines(samples, matches)
+    return share_of_steps(samples, lambda frames: _beside(frames) in lines)
+
+
+def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
+    """Return the same with all lines of their functions, except for those that call the backward pass."""
+    lines = _lines(samples, matches)
+    stacks = [[samples.frames[at] for at in stack.frames] for stack in samples.stacks] if samples else []
+    loops = {
+        _function(next((one for one in reversed(frames) if one.is_user), None))
+        for frames in stacks
+        if in_backward(frames)
+    }
+    around = set(map(_function, lines)) - loops
+    return share_of_steps(samples, lambda frames: (line := _beside(frames)) in lines or _function(line) in around)
+
+
+def _function(frame: SampledFrame | None) -> tuple[str | None, str] | None:
+    return frame and (frame.file, frame.function)
+
+
+def _lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> set[SampledFrame | None]:
+    """The user's lines of which enough samples match."""
     whole, found = defaultdict[SampledFrame, int](int), defaultdict[SampledFrame, int](int)
     for stack in samples.stacks if samples else ():
         frames = [samples.frames[at] for at in stack.frames] if samples else []
         if (line := _beside(frames)) is not None:
             whole[line] += in_training(stack).time_ns
             found[line] += in_training(stack).time_ns if matches(frames) else 0
-    lines = {line for line, ns in found.items() if ns and ns >= LEAST_MATCHING * whole[line]}
-    return share_of_steps(samples, lambda frames: _beside(frames) in lines)
+    return {line for line, ns in found.items() if ns and ns >= LEAST_MATCHING * whole[line]}
 
 
 def line_of_call(samples: StackSamples | None, function: Location, callee: str) -> Location:
@@ -116,6 +143,11 @@ def line_between_steps(samples: StackSamples | None, loop: Location | None) -> L
 def in_backward(frames: Frames) -> bool:
     """Return whether a stack is in the backward pass."""
     return any((frame.file or "").startswith("torch/autograd/") for frame in frames)
+
+
+def is_beside_training(frames: Frames) -> bool:
+    """Return whether a stack is in the user's code outside the training passes."""
+    return _beside(frames) is not None
 
 
 def keeps_traceback(frames: Frames) -> bool:

@@ -6,7 +6,14 @@ from statistics import median
 from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python, waiting_calls
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.sampled.shares import SampledShare, in_backward, share_of_lines, share_of_steps
+from traceadvisor.analysis.sampled.shares import (
+    SampledShare,
+    in_backward,
+    is_beside_training,
+    share_around_lines,
+    share_of_lines,
+    share_of_steps,
+)
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
@@ -61,7 +68,8 @@ class PythonOverhead(Rule):
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
         the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
         if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
-        them counts, too. Without samples, if only some steps run this code, the saving is an upper limit: all of this
+        them counts, too. The high estimate removes all of their function, unless that is the training loop. Without
+        samples, if only some steps run this code, the saving is an upper limit: all of this
         time. For small operators, it is an upper limit as well: the Python between operators, and of each operator up
         to the time in which Python calls one.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
@@ -154,18 +162,24 @@ class PythonOverhead(Rule):
     def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
         """The share of undisturbed steps in the lines of this code; None with a GPU.
 
-        Operators outside of modules make work for the backward pass, too.
+        Operators outside of modules make work for the backward pass, too: at least these lines' part of it.
         """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
         sites = [(site.locations[0], site.callee) for site in own_sites(facts, lost)]
-        found = share_of_lines(facts.run.stack_samples, beside_passes(sites))
-        backward = share_of_steps(facts.run.stack_samples, in_backward)
-        if found is None or backward is None:
-            return found
-        loose = backward_outside_modules(facts.observation, facts.tree)
-        high = min(found.high + loose * backward.high, 1.0)
-        return SampledShare(found.share + loose * backward.share, found.low, high)
+        samples = facts.run.stack_samples
+        found, around = (share(samples, beside_passes(sites)) for share in (share_of_lines, share_around_lines))
+        if found is None or around is None:
+            return None
+        backward, beside = (share_of_steps(samples, one) for one in (in_backward, is_beside_training))
+        loose = backward_outside_modules(facts.observation, facts.tree) * backward.share if backward else 0.0
+        part = found.share / beside.share if beside and beside.share else 0.0
+        return SampledShare(
+            found.share + loose,
+            SampledShare.of(found.share + part * loose, found.count).low,
+            SampledShare.of(around.share + loose, found.count).high,
+            found.count,
+        )
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:
