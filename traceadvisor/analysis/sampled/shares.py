@@ -88,7 +88,7 @@ def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames],
 
 
 def _function(frame: SampledFrame | None) -> tuple[str | None, str] | None:
-    return frame and (frame.file, frame.function)
+    return (frame.file, frame.function) if frame else None
 
 
 def _lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> set[SampledFrame | None]:
