@@ -19,9 +19,9 @@ class WorkerRestart(Rule):
     How to fix it: ``DataLoader(..., persistent_workers=True)`` keeps the workers, and the state of their data set,
         between epochs.
     How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in epoch
-        starts, applied to the step. The first 20 steps of an epoch may be longer because of the start: what they take
-        longer than later ones, or than the fastest tenth if epochs are that short, counts for as much as the start
-        itself, at most. The first batch of an epoch takes time in any case.
+        starts, applied to the step. The first 20 steps of an epoch may be longer because of the start. What they take
+        longer than later ones, or than the fastest tenth if epochs are that short, counts too, up to the time of the
+        start itself. The first batch of an epoch takes time in any case.
     When it may be wrong: Kept workers hold their memory between epochs, also during validation. The training process
         may change the data set between epochs, for example its seed or the length of samples. Kept workers do not see
         this change.
