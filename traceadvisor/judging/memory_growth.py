@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from traceadvisor.analysis.memory.classes import KINDS
 from traceadvisor.analysis.memory.scaling import GrowthLaw, growth_law, guessed_law, programs
-from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
-from traceadvisor.model.memory_figures import MemoryForecast, MemoryGrowth
+from traceadvisor.analysis.memory.snapshot_facts import PASSES, SnapshotFacts
+from traceadvisor.model.memory_figures import ClassGrowth, MemoryForecast, MemoryGrowth, PassGrowth
 
 GIB = 1 << 30
 
@@ -33,13 +34,27 @@ def growths(facts: Mapping[int, SnapshotFacts]) -> Iterator[tuple[int, MemoryGro
 
 
 def _growth(law: GrowthLaw, names: tuple[str, ...]) -> MemoryGrowth:
-    memory = law.base
-    at_peak = memory.peak_rows
-    powers = np.bincount(law.exponent[at_peak].astype(np.int64), memory.rows.size_bytes[at_peak], minlength=3)
     twice = MemoryForecast(None, 2, 2, 2, law.peak_bytes(2, -1), law.peak_bytes(2), law.peak_bytes(2, 1))
-    stays, linear, square = (int(one) for one in powers[:3])
     fitting = tuple(_fitting(law, size * GIB) for size in DEVICES_GIB)
-    return MemoryGrowth(names, law.ratios, law.paired_share, law.differs, (stays, linear, square), twice, fitting)
+    classes, passes = tuple(_by_class(law)), tuple(_by_pass(law))
+    return MemoryGrowth(names, law.ratios, law.paired_share, law.differs, twice, fitting, classes, passes)
+
+
+def _by_class(law: GrowthLaw) -> Iterator[ClassGrowth]:
+    memory, at_peak = law.base, law.base.peak_rows
+    for place, kind in enumerate(KINDS):
+        mine = at_peak[memory.found.kind[at_peak] == place]
+        if mine.size:
+            powers = np.bincount(law.exponent[mine].astype(np.int64), memory.rows.size_bytes[mine], minlength=3)
+            yield ClassGrowth(kind, *(int(one) for one in powers[:3]))
+
+
+def _by_pass(law: GrowthLaw) -> Iterator[PassGrowth]:
+    memory = law.base
+    part, now, twice = memory.passes_at(np.arange(memory.history.instants)), law.held_bytes(1), law.held_bytes(2)
+    for place, name in enumerate(PASSES):
+        if (mine := part == place).any():
+            yield PassGrowth(name, int(now[mine].max()), int(twice[mine].max()))
 
 
 def _fitting(law: GrowthLaw, capacity: int) -> MemoryForecast:

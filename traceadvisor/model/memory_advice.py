@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Clear, Effort, Evidence, Failed, Fix, RuleMeta, Skipped
 from traceadvisor.model.location import Location
+
+
+class TrainingPass(Enum):
+    """Part of a training step."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
 
 
 @frozen
@@ -29,6 +39,8 @@ class MemoryAdvice:
     evidence: tuple[Evidence, ...]
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
+    peak_pass: TrainingPass | None = None
+    """Where the peak lies after this fix and those above; None where no training was recorded."""
 
 
 @frozen

@@ -10,7 +10,7 @@ from pathlib import Path
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.location import Frame, Location
-from traceadvisor.model.memory_advice import DeviceAdvice
+from traceadvisor.model.memory_advice import DeviceAdvice, TrainingPass
 
 
 class MemoryClass(Enum):
@@ -206,6 +206,9 @@ class DeviceMemoryFigures:
     """The largest allocations at the peak."""
 
     over_time: ClassesOverTime | None = field(default=None)
+    peak_pass: TrainingPass | None = None
+    """The part of the step in which the peak lies; None where no training was recorded."""
+
     out_of_memory: OutOfMemory | None = None
 
 
@@ -233,6 +236,29 @@ class MemoryForecast:
 
 
 @frozen
+class ClassGrowth:
+    """How the memory of a class at the peak grows with the batch or length."""
+
+    kind: MemoryClass
+    stays_bytes: int
+    linear_bytes: int
+    """Grow in proportion."""
+
+    square_bytes: int
+    """Grow with the square."""
+
+
+@frozen
+class PassGrowth:
+    """The highest level in one part of a training step, as recorded and predicted."""
+
+    name: TrainingPass
+    peak_bytes: int
+    twice_bytes: int
+    """At twice the batch or length."""
+
+
+@frozen
 class MemoryGrowth:
     """How the memory of a snapshot grows with its batch or length."""
 
@@ -248,12 +274,15 @@ class MemoryGrowth:
     differs: bool
     """Whether some run under autocast and others do not."""
 
-    bytes_by_power: tuple[int, int, int]
-    """Bytes at the peak that stay, that grow in proportion, and with the square."""
-
     twice: MemoryForecast
     fitting: tuple[MemoryForecast, ...]
     """For common sizes of devices."""
+
+    classes: tuple[ClassGrowth, ...] = ()
+    """Of the peak of the largest snapshot, in the order of charts."""
+
+    passes: tuple[PassGrowth, ...] = ()
+    """Of the parts of a training step, in their order; empty where no training was recorded."""
 
 
 @frozen(eq=False)

@@ -53,15 +53,19 @@ class GrowthLaw:
     differs: bool
     """Whether the base runs under autocast and others do not, or the other way round."""
 
-    def peak_bytes(self, factor: float, doubt: int = 0) -> int:
-        """Return the predicted peak at so many times the batch or length of the base.
+    def held_bytes(self, factor: float, doubt: int = 0) -> Int64:
+        """Return the predicted bytes at each instant at so many times the batch or length of the base.
 
         ``doubt``: added to the exponents that are guesses, -1 or 1 for the ends of the interval.
         """
         rows, instants = self.base.rows, self.base.history.instants
         power = np.where(self.guessed, np.clip(self.exponent + doubt, 0, HIGHEST), self.exponent)
         sizes = (rows.size_bytes * factor**power).astype(np.int64)
-        return int(held_bytes(rows.start, rows.end, sizes, instants).max())
+        return held_bytes(rows.start, rows.end, sizes, instants)
+
+    def peak_bytes(self, factor: float, doubt: int = 0) -> int:
+        """Return the predicted peak."""
+        return int(self.held_bytes(factor, doubt).max())
 
     def largest_factor(self, room_bytes: int, doubt: int = 0) -> float:
         """Return the largest factor whose predicted peak fits into some bytes; 0 if nothing does."""

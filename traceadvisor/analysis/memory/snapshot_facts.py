@@ -14,8 +14,11 @@ from traceadvisor.analysis.memory.classes import KINDS, Classes, classes
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.memory_advice import TrainingPass
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.model.memory_snapshot import MemorySnapshot
+
+PASSES = tuple(TrainingPass)
 
 NO_PYTHON = "No Python stacks were recorded: pass stacks='python' or 'all' for a snapshot, with_stack=True for a trace."
 
@@ -92,13 +95,31 @@ class SnapshotFacts:
         return self.is_of(MemoryClass.ACTIVATIONS)
 
     @cached_property
+    def _passes(self) -> tuple[Int64, Int64]:
+        """When each allocation of the recording was made, and the place in :data:`PASSES` of the pass that did."""
+        made = np.flatnonzero((self.rows.stack != NONE) & (self.rows.start > 0))
+        part = np.where(self.in_phase(Phase.OPTIMIZER), 2, self.in_phase(Phase.BACKWARD).astype(np.int64))[made]
+        return self.rows.start[made], part
+
+    @cached_property
     def pass_of(self) -> Int64:
         """The instant at which the forward or backward pass or optimizer step ends that made each allocation."""
-        rows = self.rows
-        made = np.flatnonzero((rows.stack != NONE) & (rows.start > 0))
-        part = np.where(self.in_phase(Phase.OPTIMIZER), 2, self.in_phase(Phase.BACKWARD).astype(np.int64))[made]
-        ends = np.append(rows.start[made][1:][np.diff(part) != 0], self.history.instants)
-        return ends[np.searchsorted(ends[:-1], rows.start, side="right")].astype(np.int64)
+        starts, part = self._passes
+        ends = np.append(starts[1:][np.diff(part) != 0], self.history.instants)
+        return ends[np.searchsorted(ends[:-1], self.rows.start, side="right")].astype(np.int64)
+
+    def passes_at(self, instants: Int64) -> Int64:
+        """The place in :data:`PASSES` of the pass at each instant; NONE where no training was recorded."""
+        starts, part = self._passes
+        if not part.any():
+            return np.full(instants.shape, NONE)
+        places: Int64 = part[np.searchsorted(starts, instants, side="right").clip(min=1) - 1]
+        return places
+
+    def pass_at(self, instant: int) -> TrainingPass | None:
+        """The pass at an instant; None where no training was recorded."""
+        place = int(self.passes_at(np.array([instant]))[0])
+        return None if place == NONE else PASSES[place]
 
     def saved(self, *changes: MemoryChange) -> int:
         """Bytes by which changes lower the peak; 0 if they do not."""

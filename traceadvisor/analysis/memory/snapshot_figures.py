@@ -34,7 +34,7 @@ MOST_INSTANTS = 300
 
 def snapshot_figures(snapshot: MemorySnapshot, facts: Sequence[SnapshotFacts]) -> SnapshotFigures:
     """Return the figures of all devices that held memory."""
-    devices = tuple(_device(snapshot, one.history, one.stacks, one.found) for one in facts)
+    devices = tuple(_device(snapshot, one) for one in facts)
     return SnapshotFigures(
         snapshot.path,
         devices,
@@ -45,11 +45,9 @@ def snapshot_figures(snapshot: MemorySnapshot, facts: Sequence[SnapshotFacts]) -
     )
 
 
-def _device(
-    snapshot: MemorySnapshot, history: MemoryHistory, stacks: CallStacks, found: Classes
-) -> DeviceMemoryFigures:
-    peak = history.peak
-    alive = history.alive(peak)
+def _device(snapshot: MemorySnapshot, facts: SnapshotFacts) -> DeviceMemoryFigures:
+    history, stacks, found = facts.history, facts.stacks, facts.found
+    peak, alive = history.peak, facts.peak_rows
     return DeviceMemoryFigures(
         device=history.device,
         peak_bytes=history.peak_bytes,
@@ -66,6 +64,7 @@ def _device(
         blocks=tuple(_largest(snapshot, history, found, stacks, alive)),
         over_time=_over_time(snapshot, history, found),
         out_of_memory=_out_of_memory(snapshot, history),
+        peak_pass=facts.pass_at(peak),
     )
 
 

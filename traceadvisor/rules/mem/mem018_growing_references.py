@@ -64,7 +64,7 @@ class GrowingReferences(SnapshotRule):
             evidence=(
                 Evidence("growth per step", per_step, Unit.BYTES_PER_STEP),
                 Evidence("steps", steps, Unit.COUNT),
-                Evidence("tensors left behind", rows.size, Unit.COUNT),
+                Evidence("tensors left behind", rows.size / steps, Unit.PER_STEP),
             ),
             locations=memory.locations(rows),
         )

@@ -9,6 +9,7 @@ from operator import sub
 from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice, MemoryCheck
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory, SnapshotFigures
+from traceadvisor.rendering.content.memory.words import PASS
 from traceadvisor.rendering.document.blocks import Block, Code, Fact, Facts, FactsLook, Group, Items, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
@@ -124,7 +125,7 @@ def _table(advice: DeviceAdvice) -> Table:
             Cell(one.fix.summary, remark=_places(one) or None),
             Cell(size(one.saved_bytes), remark=_share(one, advice)) if one.saved_bytes else _reserve(one),
             Cell(size(one.further_bytes) if one.saved_bytes else "not of the peak"),
-            Cell(size(peak)),
+            Cell(size(peak), remark=one.peak_pass and f"in the {PASS[one.peak_pass]}"),
             Cell(one.price or "none", remark=" ".join(one.caveats) or None),
         )
         for one, peak in zip(advice.advice, islice(peaks, 1, None), strict=True)

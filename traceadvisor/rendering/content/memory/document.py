@@ -19,6 +19,7 @@ from traceadvisor.rendering.content.memory.words import (
     EVIDENCE,
     NO_HISTORY,
     NO_STACKS,
+    PASS,
     place_cell,
     place_words,
 )
@@ -213,6 +214,8 @@ def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
     at = None if device.peak_ns is None else f"{duration(device.peak_ns)} after the first event"
     if device.peak_ns is None and device.instants > 1:
         at = f"after event {count(device.peak_instant)} of {count(device.instants - 1)}"
+    if device.peak_pass:
+        at = f"{at}, in the {PASS[device.peak_pass]}" if at else f"in the {PASS[device.peak_pass]}"
     return (
         Figure("Peak in use", size(device.peak_bytes), at),
         Figure(
@@ -254,7 +257,10 @@ def _classes(device: DeviceMemoryFigures) -> Table:
 def _shares(one: ClassBytes, device: DeviceMemoryFigures) -> tuple[Cell, Cell]:
     if one.kind is MemoryClass.OVERHEAD:
         return Cell(f"not part of the {size(device.peak_bytes)}"), Cell("-")
-    return Cell(percent(one.requested_bytes / device.peak_bytes)), Cell(count(one.allocations))
+    weights = next((other.allocations for other in device.classes if other.kind is MemoryClass.PARAMETERS), 0)
+    is_whole = one.kind is MemoryClass.OPTIMIZER_STATE and weights > 1 and not one.allocations % weights
+    each = f"{one.allocations // weights} for each parameter" if is_whole else None
+    return Cell(percent(one.requested_bytes / device.peak_bytes)), Cell(count(one.allocations), remark=each)
 
 
 def _evidence(one: ClassBytes) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceadvisor.model.memory_figures import MemoryForecast, MemoryGrowth
+from traceadvisor.rendering.content.memory.words import CLASS, PASS
 from traceadvisor.rendering.document.blocks import Block, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.units import percent, size
 
 NOTHING = 0.01
@@ -24,10 +25,7 @@ def growth_blocks(growth: MemoryGrowth) -> Iterator[Block]:
     columns = (Column("Memory of the device", numeric=False), Column(f"Largest {what}, relative to {name}"))
     rows = tuple((Cell(size(one.capacity_bytes or 0)), Cell(_factor(one, is_law=is_law))) for one in growth.fitting)
     yield Table(f"Largest {what} that fits", columns, rows, detail=Detail.SUMMARY)
-    stays, linear, square = (size(one) for one in growth.bytes_by_power)
-    yield Prose(
-        f"Of the peak of {name}, {stays} stay, {linear} grow in proportion, and {square} with the square.", Tone.QUIET
-    )
+    yield from _laws(growth, name)
     if not is_law:
         yield Prose("Give the snapshots of two batch sizes or lengths: their growth makes it a prediction.", Tone.QUIET)
         return
@@ -49,3 +47,19 @@ def _factor(one: MemoryForecast, *, is_law: bool) -> str:
     if is_law:
         return f"{one.factor:.2f} ({one.low_factor:.2f} to {one.high_factor:.2f})"
     return f"about {one.factor:.{int(one.factor < 10)}f}"
+
+
+def _laws(growth: MemoryGrowth, name: str) -> Iterator[Block]:
+    titles = ("Class", "Stays", "Grows in proportion", "Grows with the square")
+    rows = tuple(
+        (Cell(CLASS[one.kind]), *map(Cell, map(size, (one.stays_bytes, one.linear_bytes, one.square_bytes))))
+        for one in growth.classes
+    )
+    yield Table(f"How the peak of {name} grows", titled(*titles), rows, layout=Layout.STACKED)
+    if growth.passes:
+        columns = titled("Part of the step", "Highest level", "At twice of it")
+        rows = tuple(
+            (Cell(PASS[one.name].capitalize()), Cell(size(one.peak_bytes)), Cell(size(one.twice_bytes)))
+            for one in growth.passes
+        )
+        yield Table("Where the peak lies", columns, rows, layout=Layout.STACKED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from traceadvisor.model.location import Location
+from traceadvisor.model.memory_advice import TrainingPass
 from traceadvisor.model.memory_figures import MemoryClass, MemoryEvidence, MemoryPlace
 from traceadvisor.rendering.document.table import Cell
 from traceadvisor.rendering.origins import LONGEST_NAME, frame_words, location_words
@@ -21,6 +22,12 @@ CLASS: Mapping[MemoryClass, str] = {
     MemoryClass.COMMUNICATION: "Communication",
     MemoryClass.UNKNOWN: "Unknown",
     MemoryClass.OVERHEAD: "Allocator overhead",
+}
+
+PASS: Mapping[TrainingPass, str] = {
+    TrainingPass.FORWARD: "forward pass",
+    TrainingPass.BACKWARD: "backward pass",
+    TrainingPass.OPTIMIZER: "optimizer's step",
 }
 
 ABOUT: Mapping[MemoryClass, str] = {
