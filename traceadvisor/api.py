@@ -214,7 +214,9 @@ def load(  # noqa: PLR0913  # what is read, and how
     files = _named(origins)
     outcomes = judge_files(files, chosen, progress, paying_processes(files) if processes is None else processes, limits)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
-    snapshots = judge_snapshots(found.snapshots, chosen, limits)
+    devices = {judgement.recording.device for file in judged for judgement in file.judgements}
+    alike = {replace(one, index=0) for one in devices if one}
+    snapshots = judge_snapshots(found.snapshots, chosen, limits, alike.pop() if len(alike) == 1 else None)
     memory = tuple(one for one in snapshots if isinstance(one, SnapshotFigures))
     unread = [one for one in snapshots if isinstance(one, InputError)]
     failures = [*(outcome for outcome in outcomes if isinstance(outcome, Exception)), *unread]

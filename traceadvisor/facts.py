@@ -796,7 +796,10 @@ class Facts:
     @cached_property
     def memory_figures(self) -> SnapshotFigures | None:
         """The device's memory over time and at its peak, as a report shows it; None if it was not recorded."""
-        return snapshot_figures(self.allocations.snapshot, [self.allocations]) if self.allocations else None
+        if self.allocations is None:
+            return None
+        figures = snapshot_figures(self.allocations.snapshot, [self.allocations])
+        return figures.on(self.device) if self.device else figures
 
     @property
     def peak_parts(self) -> PeakParts | None:

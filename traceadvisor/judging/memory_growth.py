@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,22 +20,26 @@ CONTEXT_BYTES = GIB // 2
 """What CUDA itself takes of a device, about."""
 
 
-def growths(facts: Mapping[int, SnapshotFacts]) -> Iterator[tuple[int, MemoryGrowth]]:
-    """The growth by the number of the snapshot that is scaled: a law if several are of one program, else guesses."""
+def growths(facts: Mapping[int, SnapshotFacts], capacity: int | None = None) -> Iterator[tuple[int, MemoryGrowth]]:
+    """The growth by the number of the snapshot that is scaled: a law if several are of one program, else guesses.
+
+    ``capacity``: of the device that they were made on; None if unknown.
+    """
+    sizes = (*((capacity,) if capacity else ()), *(one * GIB for one in DEVICES_GIB))
     number_of = {id(one): number for number, one in facts.items()}
     for group in programs(tuple(facts.values())):
         if law := growth_law(group):
             ordered = sorted(group, key=lambda one: one.history.peak_bytes)
-            yield number_of[id(law.base)], _growth(law, tuple(one.snapshot.path.name for one in ordered))
+            yield number_of[id(law.base)], _growth(law, sizes, tuple(one.snapshot.path.name for one in ordered))
             continue
         for one in group:
             if guess := guessed_law(one):
-                yield number_of[id(one)], _growth(guess, (one.snapshot.path.name,))
+                yield number_of[id(one)], _growth(guess, sizes, (one.snapshot.path.name,))
 
 
-def _growth(law: GrowthLaw, names: tuple[str, ...]) -> MemoryGrowth:
+def _growth(law: GrowthLaw, sizes: Sequence[int], names: tuple[str, ...]) -> MemoryGrowth:
     twice = MemoryForecast(None, 2, 2, 2, law.peak_bytes(2, -1), law.peak_bytes(2), law.peak_bytes(2, 1))
-    fitting = tuple(_fitting(law, size * GIB) for size in DEVICES_GIB)
+    fitting = tuple(_fitting(law, size) for size in sizes)
     classes, passes = tuple(_by_class(law)), tuple(_by_pass(law))
     return MemoryGrowth(names, law.ratios, law.paired_share, law.differs, twice, fitting, classes, passes)
 

@@ -13,6 +13,7 @@ from traceadvisor.judging.memory_advice import advise
 from traceadvisor.judging.memory_growth import growths
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
+from traceadvisor.model.trace import Device
 from traceadvisor.parsing.snapshot.snapshot_file import EXPECTED, read_snapshot
 from traceadvisor.rules.base import Rule
 
@@ -20,15 +21,20 @@ MOST_COMPARED = 8
 """Snapshots with one device that are held in memory to compare them."""
 
 
-def judge_snapshots(paths: Iterable[Path], rules: Sequence[Rule], limits: Limits) -> list[SnapshotFigures | InputError]:
-    """The figures of each snapshot with advice, one file at a time; an InputError if it cannot be read."""
+def judge_snapshots(
+    paths: Iterable[Path], rules: Sequence[Rule], limits: Limits, device: Device | None = None
+) -> list[SnapshotFigures | InputError]:
+    """The figures of each snapshot with advice, one file at a time; an InputError if it cannot be read.
+
+    ``device``: what all snapshots were made on; None if unknown.
+    """
     facts: dict[int, SnapshotFacts] = {}
     judged = [_judged(path, rules, limits, facts, number) for number, path in enumerate(paths)]
-    for number, growth in growths(facts):
-        found = judged[number]
-        if isinstance(found, SnapshotFigures):
-            judged[number] = replace(found, growth=growth)
-    return judged
+    growing = dict(growths(facts, device.memory_bytes if device else None))
+    return [
+        one if isinstance(one, InputError) else replace(one.on(device) if device else one, growth=growing.get(number))
+        for number, one in enumerate(judged)
+    ]
 
 
 def _judged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.memory_advice import DeviceAdvice, TrainingPass
+from traceadvisor.model.trace import Device
 
 
 class MemoryClass(Enum):
@@ -209,6 +210,12 @@ class DeviceMemoryFigures:
     peak_pass: TrainingPass | None = None
     """The part of the step in which the peak lies; None where no training was recorded."""
 
+    name: str | None = None
+    """Of the device, from a trace or telemetry of it; a snapshot does not tell."""
+
+    capacity_bytes: int | None = None
+    """The memory of the device, likewise."""
+
     out_of_memory: OutOfMemory | None = None
 
 
@@ -304,6 +311,11 @@ class SnapshotFigures:
 
     growth: MemoryGrowth | None = None
     """What would fit; None where nothing grows, or another snapshot of the same program tells."""
+
+    def on(self, device: Device) -> SnapshotFigures:
+        """The same with the name and the memory of the devices, which are all alike."""
+        named = (replace(one, name=device.name, capacity_bytes=device.memory_bytes) for one in self.devices)
+        return replace(self, devices=tuple(named))
 
     def advice_on(self, device: int) -> DeviceAdvice | None:
         """The advice on a device."""

@@ -35,6 +35,7 @@ def _page(report: Report) -> str:
 def test_the_page_of_a_trace_shows_what_fills_the_peak() -> None:
     text = _page(_report())
     assert "Memory peaks at 1.6 GiB: 69% saved activations, 17% optimizer state" in text
+    assert "Memory of the GPU 80 GiB 2% reserved at most" in text
     for title in ("Memory over time by class", "Whose memory it is", "Largest blocks at the peak"):
         assert title in text
     assert "softmax" in text
@@ -44,6 +45,16 @@ def test_the_page_of_a_trace_shows_what_would_lower_the_peak() -> None:
     text = _page(_report())
     assert "Use torch's fused attention, which does not store the score matrix" in text
     assert "Recompute the activations of each block in the backward pass" in text
+
+
+def test_a_snapshot_beside_a_trace_is_of_the_same_gpu(tmp_path: Path) -> None:
+    training = transformer().build().steps(2)
+    training.dump(tmp_path / "snapshot.pickle")
+    report = load(trace_of(training).write(tmp_path / "a.pt.trace.json"), tmp_path / "snapshot.pickle")
+    (snapshot,) = report.memory
+    assert snapshot.devices[0].capacity_bytes == 80 * GIB
+    assert snapshot.growth is not None
+    assert snapshot.growth.fitting[0].capacity_bytes == 80 * GIB
 
 
 def test_json_has_the_classes_over_time_and_at_the_peak() -> None:

@@ -223,7 +223,13 @@ def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
         ),
         Figure("Before the recording", size(device.before_bytes)),
         Figure("In use at the end", size(device.final_bytes)),
+        *((_capacity(device, device.capacity_bytes),) if device.capacity_bytes else ()),
     )
+
+
+def _capacity(device: DeviceMemoryFigures, capacity: int) -> Figure:
+    share = f"{whole_percent(device.peak_reserved_bytes / capacity)} reserved at most"
+    return Figure("Memory of the GPU", size(capacity), f"{device.name}, {share}" if device.name else share)
 
 
 def _chart(shown: _Shown) -> Chart | None:
