@@ -83,7 +83,7 @@ def test_the_peak_after_each_fix_ends_at_that_with_all_fixes(shared_traces: Path
 
 def test_each_figure_of_a_fix_has_its_label_on_a_narrow_screen(shared_traces: Path) -> None:
     shown = page(_real(shared_traces, "lm-train-context-512"))
-    assert '<td class="n" data-label="Peak then">9.3 GiB</td>' in shown
+    assert '<td class="n" data-label="Peak then">9.3 GiB<span class="remark">in the backward pass</span></td>' in shown
 
 
 def test_a_page_says_why_a_check_was_skipped(shared_traces: Path) -> None:
