@@ -30,10 +30,11 @@ MOST_REMARKS = 8
 def command(*, path: Path, output: Path, trusted: bool) -> None:
     """Copy a recording or a result without environment, paths, hosts, users and arguments, to share it.
 
-    PATH is a trace file (*.pt.trace.json, gzipped or not) or a folder written by `traceadvisor capture`, `sweep` or
-    `try`. A report on the copy shows the same figures. Names stay: those of operators, kernels, ranges, modules,
-    functions and source files. Folders and hosts become numbers. Of a sweep, the result and its pages are copied, and
-    neither the output of the script nor the values of environment variables. Existing files are never overwritten.
+    PATH is a trace file (*.pt.trace.json), a memory snapshot (*.pickle), both gzipped or not, or a folder written by
+    `traceadvisor capture`, `sweep` or `try`. A report on the copy shows the same figures. Names stay: those of
+    operators, kernels, ranges, modules, functions and source files. Folders and hosts become numbers. Of a sweep, the
+    result and its pages are copied, and neither the output of the script nor the values of environment variables.
+    Existing files are never overwritten.
 
     Look at the copy before you share it. Exit codes: 0 success; 2 wrong usage, or the copy cannot be written; 3 input
     unreadable; 70 unexpected error.

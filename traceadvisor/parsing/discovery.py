@@ -93,7 +93,7 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
     notes: list[HealthNote] = []
     for path in paths:
         try:
-            if not path.is_dir() and _is_snapshot(path):
+            if not path.is_dir() and is_snapshot(path):
                 snapshots.append(path)
                 continue
             inside = _snapshots_in(path) if path.is_dir() else []
@@ -144,10 +144,10 @@ _SNAPSHOT_NAME = re.compile(r".+\.(?:pickle|pkl)(?:\.gz)?\Z", re.DOTALL)
 def _snapshots_in(root: Path) -> list[Path]:
     """Return the files of a folder that have the name and the first bytes of a memory snapshot."""
     named = (path for path in sorted(entries_below(root)) if _SNAPSHOT_NAME.match(path.name))
-    return [path for path in named if _is_file_inside(path, root) and _is_snapshot(path, b"segments")]
+    return [path for path in named if _is_file_inside(path, root) and is_snapshot(path, b"segments")]
 
 
-def _is_snapshot(path: Path, key: bytes = b"") -> bool:
+def is_snapshot(path: Path, key: bytes = b"") -> bool:
     """Whether a file is a pickle, and one that begins with a key."""
     begin = _first_bytes(path, _FIRST_BYTES) if path.is_file() else None
     return begin is not None and is_pickle(begin) and key in begin

@@ -16,8 +16,10 @@ from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest,
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.discovery import is_snapshot
 from traceadvisor.scrubbing.output import Writable, file_in, gzipped, new_file, new_folder
 from traceadvisor.scrubbing.sidecars import SCRUBS, own_code_of, read_settings
+from traceadvisor.scrubbing.snapshot import scrub_snapshot
 from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.scrubbing.trace import learn_from, scrub_trace
 from traceadvisor.text.cleaning import clean
@@ -33,6 +35,7 @@ _ENDINGS = {
     FileKind.STACKS: "jsonl",
     FileKind.LOADER_STACKS: "jsonl",
     FileKind.SETTINGS: "json",
+    FileKind.MEMORY: "pickle.gz",
 }
 
 Told = Callable[[Path, int], None]
@@ -79,14 +82,14 @@ def scrub_bundle(
             return scrub_trace(path, packed, texts, limits, lambda read: on_progress(path, read)).events
 
     for file in sorted(files, key=lambda one: one.kind is FileKind.TRACE):
-        if file.kind is FileKind.MEMORY:
-            result.remarks.append(f"{clean(file.path)} was left out: snapshots of memory are not scrubbed.")
-            continue
         name = _free_name(copy, file, texts)
         try:
             with file_in(copy, name) as written:
                 if file.kind is FileKind.TRACE:
                     result.events += scrub_packed(folder / file.path, written)
+                elif file.kind is FileKind.MEMORY:
+                    with gzipped(written) as packed:
+                        scrub_snapshot(folder / file.path, packed, texts, limits)
                 else:
                     SCRUBS[file.kind](folder / file.path, written, texts)
         except (InputError, ValueError, OSError) as error:
@@ -199,10 +202,10 @@ class Scrubbed:
 def scrub(
     path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Callable[[Path, int], None] = lambda *_: None
 ) -> Scrubbed:
-    """Copy a trace file or a capture without environment, paths, hosts, users and arguments.
+    """Copy a trace file, a memory snapshot or a capture without environment, paths, hosts, users and arguments.
 
     Args:
-        path: a trace file, gzipped or not, or a folder that a capture wrote.
+        path: a trace file or a memory snapshot, gzipped or not, or a folder that a capture wrote.
         copy: the new file, gzipped if its name ends with ``.gz``, or the new folder. Nothing is overwritten.
         limits: how much to read of each trace.
         on_progress: called with a trace file and the number of its bytes read so far.
@@ -225,6 +228,8 @@ def scrub(
     packs = copy.name.lower().endswith(".gz")
     with new_file(copy) as file, gzipped(file) if packs else nullcontext(file) as unpacked:
         texts = Texts()
+        if is_snapshot(path):
+            return Scrubbed(copy, scrub_snapshot(path, unpacked, texts, limits), ())
         learn_from(path, texts, limits)
         trace = scrub_trace(path, unpacked, texts, limits, lambda read: on_progress(path, read))
     return Scrubbed(copy, trace.events, trace.remarks)

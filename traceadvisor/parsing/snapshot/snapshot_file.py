@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from traceadvisor.model.memory_snapshot import (
     Segments,
 )
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.snapshot.plain_pickle import Dicts, NotPlainError, Plain, read_plain
+from traceadvisor.parsing.snapshot.plain_pickle import Dicts, NotPlainError, Plain, read_plain, whole_values
 from traceadvisor.text.cleaning import clean, clipped
+
+T = TypeVar("T")
 
 EXPECTED = "a CUDA memory snapshot, as torch.cuda.memory._dump_snapshot writes it"
 WRITE_ANEW = "Copy the file again, or record again and call torch.cuda.memory._dump_snapshot(FILE)."
@@ -44,8 +46,17 @@ def read_snapshot(path: Path, limits: Limits = LIMITS) -> MemorySnapshot:
     Raises:
         InputError: the file cannot be read, is damaged, or holds something else.
     """
+    return _read(path, limits, lambda data: _snapshot(path, read_plain(data), limits))
+
+
+def read_whole(path: Path, limits: Limits = LIMITS) -> object:
+    """Read a snapshot into Python objects; errors as above."""
+    return _read(path, limits, whole_values)
+
+
+def _read(path: Path, limits: Limits, read: Callable[[bytes], T]) -> T:
     try:
-        return _snapshot(path, read_plain(_content(path, limits)), limits)
+        return read(_content(path, limits))
     except NotPlainError as error:
         raise InputError(path, f"is a pickle, but {error}", expected=EXPECTED, remedy=WRITE_ANEW) from error
 
