@@ -16,7 +16,7 @@ from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.timeline import CATEGORY_LANE, timeline, words_for
 from traceadvisor.rendering.document.blocks import EventsLink
-from traceadvisor.rendering.units import duration
+from traceadvisor.rendering.units import from_to
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 LONGEST_NAME = 90
@@ -140,7 +140,6 @@ def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> EventsLin
             if longest is None:
                 return None
             start_ns, end_ns = (instant - timeline.start_ns for instant in longest)
-            times = dict.fromkeys((duration(start_ns) if start_ns else "0", duration(end_ns)))
-            words = f"step {timeline.step_index}, {'' if len(times) > 1 else 'at '}{' to '.join(times)}"
+            words = f"step {timeline.step_index}, {from_to(start_ns, end_ns).replace('->', 'to')}"
             return EventsLink("Show it in the trace", words, f"recording-{place}-trace", start_ns, end_ns)
     return None
