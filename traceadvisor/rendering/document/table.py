@@ -69,7 +69,7 @@ class Layout(Enum):
     """Wide, and on a narrow screen each row is a block with a line for each cell."""
 
     DATA = "data"
-    COMPARISON = "comparison"
+    COMPARISON = "comparison stacked"
     REASONS = "reasons"
     BY_RECORDING = "prose by-recording"
 

@@ -36,7 +36,7 @@ from traceadvisor.rendering.document.blocks import (
     Words,
     plain,
 )
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
+from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.writers.elements import Child, element, joined, prose, unbroken
 from traceadvisor.rendering.writers.svg import cell_bar, drawing, range_bar
 from traceadvisor.rendering.writers.templates import DEEPEST, environment, script, style
@@ -256,7 +256,7 @@ class _Page:
         return element("div", whole, class_=f"table {layout}", role="group", aria_label=label, tabindex="0")
 
     def _row(self, table: Table, row: tuple[Cell, ...]) -> Markup:
-        labels = [column.title if table.layout is Layout.STACKED else None for column in table.columns]
+        labels = [column.title if "stacked" in table.layout.value else None for column in table.columns]
         return element("tr", *map(self._cell, table.columns, row, labels))
 
     def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:

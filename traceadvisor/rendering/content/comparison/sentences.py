@@ -193,8 +193,16 @@ def cause_sentence(run: ComparedRun) -> str | None:
     parts = [f"Most of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"]
     line = main_line(explained)
     if line is not None:
-        parts.append(f"the line with the largest change is {line_words(line)}: {signed(line.delta_ns)}")
+        where = line_words(line)
+        if line.head is None and _has_more_workers(run):
+            where = where.replace("only in BASE", "in HEAD not in the training process")
+        parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
     return f"{'; '.join(parts)}."
+
+
+def _has_more_workers(run: ComparedRun) -> bool:
+    """Whether loader workers may run code that the training process ran in BASE."""
+    return any(one.name == "num_workers" and one.base == "0" for one in run.differences)
 
 
 def main_line(explained: StepExplanation) -> LineChange | None:

@@ -192,10 +192,10 @@ def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ; None if none do."""
     if not run.differences:
         return None
-    columns = tuple(Column(title, numeric=False) for title in ("Kind", "Name", "BASE", "HEAD"))
-    rows = tuple(cells(KIND[one.kind], one.name, one.base, one.head) for one in run.differences)
+    columns = tuple(Column(title, numeric=False) for title in ("Name", "Kind", "BASE", "HEAD"))
+    rows = tuple(cells(one.name, KIND[one.kind], one.base, one.head) for one in run.differences)
     title = "Settings, versions and devices that differ"
-    return _named(Table(title, columns, rows, detail=Detail.SUMMARY, noun="difference"))
+    return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
 
 
 NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.HIDDEN, FindingStatus.CHANGED)
@@ -204,22 +204,22 @@ NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.HIDDEN, FindingSta
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
     """The status of each finding."""
     columns = (
-        Column("Status", numeric=False),
         Column("Finding", numeric=False),
+        Column("Status", numeric=False),
         Column("BASE", numeric=False),
         Column("HEAD", numeric=False),
         Column("Where", numeric=False, detail=Detail.COMMENT),
     )
     rows = tuple(
         (
-            Cell(STATUS[change.status], remark=change.reason),
             Cell(f"{change.rule.title} ({change.rule.id})"),
+            Cell(STATUS[change.status], remark=change.reason),
             *(Cell(_state(change, side)) for side in ("base", "head")),
             Cell(_where(change), code=bool(_where(change))),
         )
         for change in changes
     )
-    return Table("Findings", columns, rows, detail=detail, noun="finding")
+    return Table("Findings", columns, rows, layout=Layout.STACKED, detail=detail, noun="finding")
 
 
 def _state(change: FindingChange, side: str) -> str:

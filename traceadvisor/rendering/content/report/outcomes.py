@@ -118,7 +118,11 @@ def _clear(report: Report) -> Table | None:
         Column("Passes if", numeric=False),
         *((Column("Kernel time judged", detail=Detail.PAGE),) if partly else ()),
     )
-    return Table("Passed checks", columns, rows, detail=Detail.SUMMARY, noun="check") if rows else None
+    return (
+        Table("Passed checks", columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="check")
+        if rows
+        else None
+    )
 
 
 def _passes_if(clear: Clear) -> str:
