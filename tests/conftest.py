@@ -97,6 +97,16 @@ def transformers() -> None:
 
 
 @pytest.fixture(scope="session")
+def mlflow() -> None:
+    """MLflow, which keeps reports with runs."""
+
+
+@pytest.fixture(scope="session")
+def wandb() -> None:
+    """Weights & Biases, which does so, too."""
+
+
+@pytest.fixture(scope="session")
 def pseudo_terminals() -> None:
     """Terminals that a program can open."""
 

@@ -113,6 +113,8 @@ NEEDS = {
     "pseudo_terminals": Need("needs pseudo-terminals: mount -t devpts devpts /dev/pts", _has_pseudo_terminals),
     "lightning": Need(f"needs Lightning: {_FRAMEWORKS}", lambda: _has_module("lightning")),
     "transformers": Need(f"needs Transformers: {_FRAMEWORKS}", lambda: _has_module("transformers")),
+    "mlflow": Need(f"needs MLflow: {_FRAMEWORKS}", lambda: _has_module("mlflow")),
+    "wandb": Need(f"needs Weights & Biases: {_FRAMEWORKS}", lambda: _has_module("wandb")),
     "accelerate": Need(f"needs Accelerate: {_FRAMEWORKS}", lambda: _has_module("accelerate")),
     "webdataset": Need(f"needs webdataset: {_FRAMEWORKS}", lambda: _has_module("webdataset")),
     "fastai": Need(f"needs fastai: {_FRAMEWORKS}", lambda: _has_module("fastai")),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.plugin import PluginReading, read_with_plugin
 from traceadvisor import api
+from traceadvisor.integrations.old_plugin import PluginReading, read_with_plugin
 from traceadvisor.model.report import Recording
 
 ReadWithPlugin = Callable[[Path], PluginReading]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.parity.conftest import ReadRecording, ReadWithPlugin
-from tests.parity.plugin import PluginDevice, PluginReading
 from tests.shared import LOGS
+from traceadvisor.integrations.old_plugin import PluginDevice, PluginReading
 from traceadvisor.model.report import Recording, Work
 
 COPIES = (Work.H2D_COPY, Work.D2H_COPY, Work.D2D_COPY)

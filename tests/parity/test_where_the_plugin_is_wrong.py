@@ -10,8 +10,8 @@ import pytest
 
 from tests.build import Framing, TraceBuilder
 from tests.parity.conftest import ReadRecording, ReadWithPlugin
-from tests.parity.plugin import PluginReading
 from tests.shared import NO_WORKERS
+from traceadvisor.integrations.old_plugin import PluginReading
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
 

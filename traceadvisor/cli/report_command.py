@@ -24,11 +24,11 @@ from traceadvisor.cli.options import (
     settings_options,
     workers_options,
 )
-from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
+from traceadvisor.cli.terminal import print_document, print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, write_formats
+from traceadvisor.rendering.formats import BESIDE_PLUGIN_FORMATS, FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 GITHUB = "github"
@@ -70,6 +70,12 @@ GITHUB = "github"
     is_flag=True,
     help="Also print which findings a law dropped or cut down, and by how much.",
 )
+@click.option(
+    "--beside-plugin",
+    is_flag=True,
+    help="Also set the figures of torch-tb-profiler beside those of the report, with the cause of each difference. It "
+    "reads each recording again, without limits.",
+)
 @settings_options
 def command(
     *,
@@ -85,6 +91,7 @@ def command(
     dask: str | None,
     save_steps: bool,
     explain_silence: bool,
+    beside_plugin: bool,
     **options: Unpack[SettingsOptions],
 ) -> None:
     """Show where the step time of a recording goes, and what to fix first.
@@ -117,6 +124,8 @@ def command(
         _write(result, output, names, explain_silence=explain_silence)
         if save_steps:
             _save_steps(result, output, settings.limits)
+        if beside_plugin:
+            _beside_plugin(result, output, names)
         met = first_met(conditions, result)
         if base:
             from traceadvisor.cli.comparison_output import compare_beside  # noqa: PLC0415  # slow to import
@@ -133,6 +142,19 @@ def command(
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
+
+
+def _beside_plugin(result: Report, output: str, names: list[str]) -> None:
+    """Print the figures of torch-tb-profiler beside those of the report, and write them beside it."""
+    from traceadvisor.integrations.beside_plugin import beside_plugin  # noqa: PLC0415  # most reports do not need it
+    from traceadvisor.rendering.content.beside_plugin import beside_plugin_document  # noqa: PLC0415  # as above
+
+    beside = beside_plugin(result)
+    shared = [name for name in names if name in BESIDE_PLUGIN_FORMATS and output != STANDARD_OUTPUT]
+    written = write_formats(beside, Path(output), shared, BESIDE_PLUGIN_FORMATS)
+    click.echo()
+    print_document(beside_plugin_document(beside), list(written.paths.values()))
+    api.raise_failure(written)
 
 
 def _save_steps(result: Report, output: str, limits: Limits) -> None:

@@ -122,6 +122,14 @@ EXPERIMENT_FORMATS = _by_name(
 )
 """All formats of an experiment by name."""
 
+BESIDE_PLUGIN_FORMATS = _by_name(
+    *(
+        Format(name, f"beside-plugin.{name}", "rendering.content.beside_plugin:beside_plugin_document", writer)
+        for name, writer in (("html", "html"), ("md", "markdown"))
+    )
+)
+"""All formats of the figures beside torch-tb-profiler's by name."""
+
 
 @frozen
 class Written:

@@ -1,0 +1,140 @@
+"""Sets the figures of torch-tb-profiler beside those of a report, and finds out why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from math import isclose
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceadvisor.errors import UsageError
+from traceadvisor.model.beside_plugin import (
+    SAME_SHARE,
+    BesideFigure,
+    BesidePlugin,
+    BesideRecording,
+    Cause,
+    Quantity,
+)
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording, Report, Work
+from traceadvisor.model.steps import StepSource
+
+if TYPE_CHECKING:
+    from traceadvisor.integrations.old_plugin import PluginReading
+
+_COPIES = (Work.H2D_COPY, Work.D2H_COPY, Work.D2D_COPY)
+
+
+def beside_plugin(report: Report) -> BesidePlugin:
+    """Have the plugin read each recording of a report again.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        installed = version("torch-tb-profiler")
+    except PackageNotFoundError as error:
+        raise UsageError(
+            "--beside-plugin needs torch-tb-profiler. Install it: pip install 'traceadvisor[tensorboard]'."
+        ) from error
+    from traceadvisor.integrations.old_plugin import read_with_plugin  # noqa: PLC0415  # needs the plugin
+
+    @cache
+    def read(path: Path) -> PluginReading | str:
+        try:
+            return read_with_plugin(path)
+        except Exception as error:  # noqa: BLE001  # its parser checks nothing
+            return f"{type(error).__name__}: {error}"
+
+    recordings = tuple(_beside(one, read(one.path)) for one in report.recordings)
+    return BesidePlugin(installed, report.tool_version, recordings)
+
+
+def _beside(ours: Recording, plugin: PluginReading | str) -> BesideRecording:
+    if isinstance(plugin, str):
+        return BesideRecording(ours.id, (), plugin)
+    reasons = _Reasons(ours, plugin)
+    figures = [
+        BesideFigure(quantity, theirs, value, None if _is_same(theirs, value) else reasons.of(quantity))
+        for quantity, theirs, value in _figures(ours, plugin)
+        if theirs is not None and value is not None
+    ]
+    return BesideRecording(ours.id, tuple(figures))
+
+
+def _is_same(one: float, other: float) -> bool:
+    return isclose(one, other, rel_tol=SAME_SHARE, abs_tol=1e-4)
+
+
+def _figures(ours: Recording, plugin: PluginReading) -> Iterator[tuple[Quantity, float | None, float | None]]:
+    """Each figure, theirs and ours. Both are means over the same kind of steps: the kept ones, not the typical ones."""
+    mean, device = plugin.mean, plugin.devices.get(ours.device.index) if ours.device else None
+    yield Quantity.STEPS, len(plugin.steps), len(ours.steps)
+    yield Quantity.STEP, mean.total_us * 1e3, ours.mean_step_ns
+    yield Quantity.KERNELS, mean.kernel_us * 1e3, _exposed(ours, Work.KERNEL)
+    yield Quantity.COPIES, mean.memcpy_us * 1e3, _exposed(ours, *_COPIES)
+    yield Quantity.MEMSETS, mean.memset_us * 1e3, _exposed(ours, Work.MEMSET)
+    yield Quantity.COMMUNICATION, mean.communication_us * 1e3, _communication(ours)
+    yield Quantity.DATA_LOADING, mean.data_loader_us * 1e3, _exposed(ours, Work.DATA_LOADING)
+    if device:
+        yield Quantity.BUSY, device.busy_share, ours.figures.busy_share
+        yield Quantity.SM_EFFICIENCY, device.sm_efficiency_share, ours.figures.sm_efficiency_share
+        yield Quantity.OCCUPANCY, device.achieved_occupancy_share, ours.figures.achieved_occupancy_share
+    all_ns = sum(one.total_ns_per_step for one in ours.kernels)
+    tensor_core_ns = sum(one.total_ns_per_step for one in ours.kernels if one.tensor_cores)
+    yield Quantity.TENSOR_CORES, plugin.tensor_core_share, tensor_core_ns / all_ns if all_ns else None
+
+
+def _exposed(ours: Recording, *works: Work) -> float | None:
+    overlaps = [overlap for work in works if (overlap := ours.overlaps.get(work))]
+    return sum(one.exposed_ns for one in overlaps) if len(overlaps) == len(works) else None
+
+
+def _communication(ours: Recording) -> float | None:
+    on_host = ours.mean_breakdown.parts_ns.get(Category.COMMUNICATION) if ours.mean_breakdown else None
+    return on_host if ours.device is None else _exposed(ours, Work.COMMUNICATION)
+
+
+class _Reasons:
+    """Why the figures of a recording differ."""
+
+    def __init__(self, ours: Recording, plugin: PluginReading) -> None:
+        self._ours, self._plugin = ours, plugin
+        self._of_steps = self._steps()
+
+    def of(self, quantity: Quantity) -> Cause:
+        """Why two values of a figure are not the same."""
+        mean, collectives = self._plugin.mean, _exposed(self._ours, Work.COMMUNICATION) or 0
+        match quantity:
+            case Quantity.STEPS | Quantity.STEP:
+                return self._of_steps or Cause.UNKNOWN
+            case Quantity.TENSOR_CORES:
+                return Cause.OLD_KERNEL_NAMES
+            case Quantity.DATA_LOADING if mean.data_loader_us == 0:
+                return Cause.OLD_CATEGORIES
+            case Quantity.COMMUNICATION if self._ours.device and mean.communication_us * 1e3 < collectives:
+                return Cause.COLLECTIVES
+            case Quantity.KERNELS if collectives and _is_same(
+                mean.kernel_us * 1e3, collectives + (_exposed(self._ours, Work.KERNEL) or 0)
+            ):
+                return Cause.COLLECTIVES
+        return {None: Cause.UNKNOWN, Cause.NO_MARKS: Cause.NO_MARKS}.get(self._of_steps, Cause.OTHER_STEPS)
+
+    def _steps(self) -> Cause | None:
+        """Why the steps, or their lengths, are not the same; None where they are."""
+        ours, plugin = self._ours, self._plugin
+        if ours.step_source is not StepSource.MARKS:
+            return Cause.NO_MARKS
+        if len(plugin.steps) > len(ours.steps) + len(ours.dropped_steps):
+            return Cause.MIRRORED_MARKS
+        if len(plugin.steps) != len(ours.steps):
+            return Cause.LEFT_OUT_STEPS
+        marks_ns = [row.step.host_end_ns - row.step.host_start_ns for row in ours.steps]
+        theirs_ns = [step.costs.total_us * 1e3 for step in plugin.steps]
+        lengths_ns = [row.step.duration_ns for row in ours.steps]
+        if all(map(_is_same, theirs_ns, lengths_ns)):
+            return None
+        return Cause.LATE_DEVICE if all(map(_is_same, theirs_ns, marks_ns)) else Cause.LONG_MARK
