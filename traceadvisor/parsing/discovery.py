@@ -199,9 +199,9 @@ def _in_folder(
 
 
 def _is_file_inside(path: Path, root: Path) -> bool:
-    """Whether a readable file really lies under the root; a link may point anywhere."""
+    """Whether a file that was found under the root really lies there: a link may point anywhere."""
     try:
-        return path.is_file() and path.resolve().is_relative_to(root.resolve())
+        return path.is_file() and (not path.is_symlink() or path.resolve().is_relative_to(root.resolve()))
     except OSError:
         return False
 
@@ -269,8 +269,8 @@ def _kind(path: Path) -> str:
 
 
 def _begins_like_a_trace(path: Path) -> bool:
-    if is_remote(path) and not _JSON_NAME.match(path.name):  # each look is a request
-        return False
+    if "tfevents" in path.name or (is_remote(path) and not _JSON_NAME.match(path.name)):
+        return False  # there may be thousands, and each look at a remote file is a request
     start = _first_bytes(path, _FIRST_BYTES)
     if start is None or start.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"["):
         return False

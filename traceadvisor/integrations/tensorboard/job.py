@@ -33,9 +33,10 @@ class Side(msgspec.Struct, frozen=True):
         """The files that lie below the roots, in the order of their names."""
         roots = [Path(os.fsdecode(root)) for root in self.roots]
         for path in map(Path, map(os.fsdecode, self.paths)):
-            for file in sorted(entries_below(path)) if path.is_dir() else [path]:
-                if file.is_file() and is_below(file, roots):
-                    yield file
+            if is_below(path, roots):
+                for file in sorted(entries_below(path)) if path.is_dir() else [path]:
+                    if file.is_file() and (not file.is_symlink() or is_below(file, roots)):
+                        yield file
 
 
 class Job(msgspec.Struct, frozen=True):
