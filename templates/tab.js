@@ -46,7 +46,10 @@ export async function render() {
 
   const when = (time) => new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
   const options = (choice, pairs, value) => {
-    choice.replaceChildren(...pairs.map(([name, text]) => make("option", { value: name }, text)));
+    if (choice.dataset.pairs !== String(pairs)) {  // a choice that is open would close
+      choice.replaceChildren(...pairs.map(([name, text]) => make("option", { value: name }, text)));
+      choice.dataset.pairs = pairs;
+    }
     choice.value = pairs.some(([name]) => name === value) ? value : pairs[0][0];
     choice.parentElement.hidden = pairs.length < 2;
   };
@@ -68,15 +71,18 @@ export async function render() {
     const found = runs.filter((run) => run.name.toLowerCase().includes(wanted));
     const focus = document.activeElement?.dataset?.id;
     list.replaceChildren(...found.map((run) => {
-      const step = run.step_ms ? ` · ${run.step_ms < 10 ? run.step_ms.toPrecision(2) : Math.round(run.step_ms)} ms per step` : "";
+      const step = run.step_ms && run.kind !== "all" ? ` · ${run.step_ms < 10 ? run.step_ms.toPrecision(2) : Math.round(run.step_ms)} ms per step` : "";
       const about = `${when(run.time_ms)}${run.kind === "capture" ? " · capture" : ""}${step}`;
       const button = make("button", { type: "button", "data-id": run.id, "aria-current": run.id === chosen },
-        make("b", {}, run.name), make("small", {}, about), ...(run.headline ? [make("small", {}, run.headline)] : []));
+        make("b", {}, run.name), make("small", {}, about),
+        ...(run.headline ? [make("small", {}, run.headline)] : []),
+        ...(run.error ? [make("small", { class: "failed" }, "No report: open it to see why")] : []));
       button.addEventListener("click", () => choose(run.id));
       return make("li", {}, button);
     }));
     if (focus) list.querySelector(`[data-id="${focus}"]`)?.focus();
-    count.textContent = wanted ? `${found.length} of ${runs.length} entries` : `${runs.length} ${runs.length === 1 ? "entry" : "entries"}`;
+    const number = (some) => some.filter((run) => run.kind !== "all").length;
+    count.textContent = `${wanted ? `${number(found)} of ` : ""}${number(runs)} ${number(runs) === 1 ? "run" : "runs"}`;
   };
 
   const tell = (text, { failed = false, share = null } = {}) => {
@@ -106,7 +112,10 @@ export async function render() {
         shownKey = answer.key;
         return update();
       }
-      if (answer.state === "failed") return tell(answer.error, { failed: true });
+      if (answer.state === "failed") {
+        tell(answer.error, { failed: true });
+        return update();
+      }
       const share = answer.total ? answer.read / answer.total : 0;
       tell(answer.lost ? `TensorBoard does not answer (${answer.lost}). Waiting for it …`
         : answer.state === "queued" ? "Waiting for another report to end …"

@@ -52,12 +52,26 @@ class Server:
         return self.ask("report", client="test", **values)
 
 
+ALONE = """
+from tensorboard import default, main
+every = default._iter_entry_points
+default._iter_entry_points = lambda group: [one for one in every(group) if "torch_tb_profiler" not in one.value]
+main.run_main()
+"""
+
+
 @contextmanager
-def tensorboard(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]:
-    """TensorBoard on a free port; files of its own go to a folder."""
+def tensorboard(folder: Path, *arguments: str, is_alone: bool = False, **variables: str) -> Iterator[Server]:
+    """TensorBoard on a free port, with or without torch-tb-profiler; files of its own go to a folder."""
     folder.mkdir(exist_ok=True)
     log = folder / "tensorboard.log"
-    command = (sys.executable, "-m", "tensorboard.main", "--port=0", "--reload_interval=1", *arguments)
+    command = (
+        sys.executable,
+        *(("-c", ALONE) if is_alone else ("-m", "tensorboard.main")),
+        "--port=0",
+        "--reload_interval=1",
+        *arguments,
+    )
     environment = added(XDG_CACHE_HOME=str(folder / "cache"), PYTHONUNBUFFERED="1", **variables)
     with (
         log.open("wb") as stderr,

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
     arguments = (f"--logdir={folder / 'log'}", "--path_prefix=/some/prefix", "--load_fast=false")
-    with tensorboard(folder / "own", *arguments) as started:
+    with tensorboard(folder / "own", *arguments, is_alone=True) as started:
         yield started
 
 
@@ -60,7 +60,8 @@ def listing(server: Server) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_the_tab_is_there_under_a_prefix(server: Server) -> None:
+def test_the_tab_is_there_under_a_prefix_without_the_plugin_that_it_follows(server: Server) -> None:
+    assert "pytorch_profiler" not in listing(server)
     assert "/some/prefix" in server.address
     tab = listing(server)["traceadvisor"]
     assert (tab["enabled"], tab["tab_name"]) == (True, "Advisor")
@@ -75,6 +76,7 @@ def test_each_run_is_listed_and_reported_or_says_what_is_wrong(server: Server) -
     assert [state["state"] for state in states.values()] == ["done", "done", "done", "failed"]
     assert "worker0.1.pt.trace.json" in states["broken"]["error"]
     assert server.runs()["good"]["headline"] == states["good"]["headline"]
+    assert server.runs()["broken"]["error"] == states["broken"]["error"]
 
 
 def test_a_comparison_is_made(server: Server) -> None:

@@ -60,9 +60,12 @@ class Reports:
             self._waiting.pop(who, None)
 
     def known(self, job: Job) -> dict[str, Any]:
-        """The key of a report that was made before, and what the list of runs shows of it; empty without one."""
-        key = self.cache.key_of(job.signature())
-        return {"key": key, **self.cache.told(key)} if key else {}
+        """What the list of runs shows of a report that was made before; empty without one."""
+        signature = job.signature()
+        if key := self.cache.key_of(signature):
+            return {"key": key, **self.cache.told(key)}
+        with self._lock:
+            return {"error": self._errors[signature]} if signature in self._errors else {}
 
     def _next(self) -> tuple[str, Job] | None:
         """The job that was asked for last; without one, the thread ends."""
