@@ -15,6 +15,7 @@ from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.model.comparison import (
+    ComparedJob,
     ComparedRank,
     ComparedRun,
     Comparison,
@@ -108,7 +109,19 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         findings=findings,
         predictions=() if per_sample else prediction_checks(run, findings),
         cautions=tuple(filter(None, (*_cautions(change, ranks, differs), order_caution(run), load_caution(run)))),
+        job=_job(run),
     )
+
+
+def _job(run: PairedRun) -> ComparedJob | None:
+    sides = [
+        sorted((job for capture in side for job in capture.jobs), key=lambda job: job.step_spread.median_ns)
+        for side in (run.base, run.head)
+    ]
+    if not all(sides):
+        return None
+    base, head = (jobs[(len(jobs) - 1) // 2] for jobs in sides)
+    return ComparedJob(base, head)
 
 
 def _rank(run: PairedRun, key: LaneKey) -> ComparedRank:
@@ -164,6 +177,7 @@ _NO_SETTINGS = frozenset({"gc_share", "gc_longest_ns", "own_profiler_share", "ra
 """Numbers that are measured or compared elsewhere."""
 
 _NOT_SET = "not set"
+RANK = "Rank"
 
 _NAMES = {"worker_count": "num_workers"}
 
@@ -176,7 +190,10 @@ def _differences(run: PairedRun) -> tuple[Difference, ...]:
     sides = [_values(side) for side in (run.base, run.head)]
     unset = _may_be_unset(run)
     found = []
+    are_jobs = all(capture.jobs for capture in (*run.base, *run.head))
     for kind, name in dict.fromkeys((*sides[0], *sides[1])):
+        if are_jobs and name == RANK:
+            continue
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
         if before and after and set(before) != set(after):
             found.append(Difference(kind, name, _listed(before), _listed(after)))
@@ -217,7 +234,7 @@ def _of_recording(recording: Recording) -> Iterator[_Named]:
     if device is not None:
         yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
     yield DifferenceKind.MACHINE, "Ranks", recording.rank_count
-    yield DifferenceKind.RECORDING, "Rank", recording.distributed.rank if recording.distributed else None
+    yield DifferenceKind.RECORDING, RANK, recording.distributed.rank if recording.distributed else None
     yield DifferenceKind.RECORDING, "Workload", recording.workload.value if recording.workload else None
     yield DifferenceKind.RECORDING, "Steps detected from", recording.step_source.value
     yield DifferenceKind.SETTING, "Data loader iterator", ", ".join(recording.loader_kinds) or None

@@ -11,12 +11,19 @@ from typing import TypeVar
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Side, Unpaired
+from traceadvisor.model.job import Job
 from traceadvisor.model.report import OutcomeRow, RecordedFinding, Recording, Report
 
 _RANK = re.compile(r"rank[-_]?(\d{1,18})\Z")
 
+Place = tuple[str, int, int | None]
+"""Run, cycle and rank of a recording."""
+
+ROLES = ("latest rank", "median rank", "fastest rank")
+"""Of those that are judged of a large job, in its order."""
+
 LaneKey = tuple[int | str, int]
-"""Rank or worker, and the place of its device among those of the same file."""
+"""Rank, role or worker, and the place of its device among those of the same file."""
 
 
 @frozen(eq=False)
@@ -44,6 +51,11 @@ class Capture:
     def recordings(self) -> Iterator[Recording]:
         """All recordings that count."""
         return (recording for lane in self.lanes.values() for recording in lane)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All ranks of the run, recorded at the same time."""
+        return tuple(job for job in self.report.jobs if job.run == self.run or not self.is_one_of_several)
 
     @property
     def script(self) -> str | None:
@@ -76,7 +88,8 @@ def captures_of(reports: Iterable[Report]) -> tuple[Capture, ...]:
             folder = str(recording.path.parent) if recording.run else str(recording.path)
             by_run[recording.run, folder].append(recording)
         several = len({run for run, _ in by_run}) > 1
-        lanes = {key: _lanes(recordings) for key, recordings in by_run.items()}
+        roles = _roles(report)
+        lanes = {key: _lanes(recordings, roles) for key, recordings in by_run.items()}
         of_run = {one.id: key for key, by_lane in lanes.items() for lane in by_lane.values() for one in lane}
         findings = _by_run((case for row in report.findings for case in row.by_recording or (row,)), of_run)
         outcomes = _by_run(report.outcomes, of_run)
@@ -177,7 +190,22 @@ def _name(base: Sequence[Capture], head: Sequence[Capture]) -> str:
     return " and ".join(dict.fromkeys(side[0].script or side[0].run for side in (base, head)))
 
 
-def _lanes(recordings: Iterable[Recording]) -> dict[LaneKey, tuple[Recording, ...]]:
+def _roles(report: Report) -> Mapping[Place, str]:
+    """The roles of the ranks that were judged of jobs of which not all were: other ranks may have them next time."""
+    judged = {_place(one) for one in report.recordings}
+    return {
+        (job.run, job.cycle, rank): role
+        for job in report.jobs
+        if any((job.run, job.cycle, row.rank) not in judged for row in job.ranks)
+        for rank, role in zip(job.in_full, ROLES, strict=False)
+    }
+
+
+def _place(recording: Recording) -> Place:
+    return recording.run, recording.cycle, recording.distributed.rank if recording.distributed else None
+
+
+def _lanes(recordings: Iterable[Recording], roles: Mapping[Place, str]) -> dict[LaneKey, tuple[Recording, ...]]:
     recordings = list(recordings)
     workers = {recording.worker for recording in recordings}
     devices: defaultdict[tuple[str, str], list[Recording]] = defaultdict(list)
@@ -186,7 +214,8 @@ def _lanes(recordings: Iterable[Recording]) -> dict[LaneKey, tuple[Recording, ..
     lanes: defaultdict[LaneKey, list[Recording]] = defaultdict(list)
     for (worker, _), of_file in devices.items():
         for place, recording in enumerate(of_file):
-            lanes[_rank(recording, worker, alone=len(workers) == 1), place].append(recording)
+            known = roles.get(_place(recording))
+            lanes[known or _rank(recording, worker, alone=len(workers) == 1), place].append(recording)
     return {key: _whole(lane) for key, lane in lanes.items()}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from traceadvisor.frozen import frozen
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
+from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import PredictedStep, Recording
@@ -222,6 +223,14 @@ class PredictionCheck:
 
 
 @frozen(eq=False)
+class ComparedJob:
+    """The ranks of a job in both sides, each of the capture with the median step."""
+
+    base: Job
+    head: Job
+
+
+@frozen(eq=False)
 class ComparedRun:
     """One script, or one named run, in both sides."""
 
@@ -237,6 +246,9 @@ class ComparedRun:
     predictions: tuple[PredictionCheck, ...]
     cautions: tuple[str, ...] = ()
     """Limits of the comparison, as sentences."""
+
+    job: ComparedJob | None = None
+    """All ranks of both sides; None if a side has no two ranks that were recorded together."""
 
 
 @frozen

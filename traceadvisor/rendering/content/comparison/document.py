@@ -13,6 +13,7 @@ from traceadvisor.model.timeline import Timeline
 from traceadvisor.rendering.charts.step_bar import comparison_bars
 from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.charts.timeline import timeline
+from traceadvisor.rendering.content.comparison.job import compared_job
 from traceadvisor.rendering.content.comparison.sentences import (
     MEASURE,
     cause_sentence,
@@ -145,6 +146,8 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     blocks += [*_findings(run)]
     tables = (differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]
+    if run.job:
+        blocks.append(compared_job(run.job, f"run-{place}-job"))
     explained = sorted(
         (rank for rank in run.ranks if rank.explanation),
         key=lambda rank: -abs(rank.explanation.delta_ns) if rank.explanation else 0.0,
