@@ -71,10 +71,21 @@ def test_workers_that_are_waited_for_become_faster_by_its_share(tmp_path: Path) 
     assert saving.high_ns < 0.61 * 100_000_000  # without the line, by the upper end of its share
 
 
-def test_a_line_saves_at_most_the_wait_but_for_what_the_training_gains(tmp_path: Path) -> None:
-    saving = _captured(tmp_path, 2, _loading(99, ITEM, rest=1)).finding(LoaderLineCost()).saving
+def test_a_line_saves_at_most_what_the_rest_of_the_step_leaves_of_it(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 2, _loading(99, ITEM, rest=1))
+    saving = captured.finding(LoaderLineCost()).saving
+    assert saving.expected_ns == saving.high_ns == pytest.approx(60_000_000)
+    saving = captured.with_run(steps=_steps(10, 40)).finding(LoaderLineCost()).saving
     assert saving.expected_ns == pytest.approx(60_000_000)
-    assert saving.high_ns > 60_000_000
+    assert saving.high_ns == pytest.approx(90_000_000), "of a step of 100 ms, whose rest took 10 ms in a tenth of them"
+
+
+def _steps(least_ms: int, usual_ms: int) -> tuple[TimedStep, ...]:
+    """Steps that wait for 60 ms; every fifth has the least rest."""
+    return tuple(
+        TimedStep(number, 10**18 + number * 10**8, (60 + rest_ms) * 10**6, 60 * 10**6, 1, StepState.PLAIN, 0)
+        for number, rest_ms in enumerate([least_ms, *[usual_ms] * 4] * 6)
+    )
 
 
 def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
@@ -155,10 +166,6 @@ def test_beside_other_programs_a_line_saves_at_most_the_loading_in_process(tmp_p
 
 def test_the_limit_has_the_rest_of_the_step_as_where_other_programs_let_it_run(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 0, _loading(80, ITEM, rest=0))
-    steps = tuple(
-        TimedStep(number, 10**18 + number * 10**8, (60 + rest_ms) * 10**6, 60 * 10**6, 1, StepState.PLAIN, 0)
-        for number, rest_ms in enumerate([5, 40, 40, 40, 40] * 6)
-    )
-    saving = captured.with_run(steps=steps).finding(LoaderLineCost()).saving
+    saving = captured.with_run(steps=_steps(5, 40)).finding(LoaderLineCost()).saving
     assert saving.expected_ns == pytest.approx(0.9 * 60_000_000)
     assert saving.high_ns == pytest.approx(95_000_000), "of a step of 100 ms, whose rest took 5 ms in a tenth of them"

@@ -15,6 +15,7 @@ from tests.rules.judging import clear, evidence, facts_of, finding, is_found, sk
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
@@ -266,6 +267,19 @@ def test_python_between_small_operators_has_an_upper_limit_and_its_own_remedy(tm
     assert evidence(found, "operators without those inside others") == 50
     assert evidence(found, "median operator") == 30_000
     assert "larger operators" in found.fix.summary
+
+
+def test_the_limit_of_small_operators_has_the_undisturbed_time_outside_the_loader(tmp_path: Path) -> None:
+    # Recorded steps of 2.5 ms wait for 0.5 ms, others of 1 ms for 0.1 ms.
+    builder = TraceBuilder()
+    for number, at in enumerate(range(0, 15_000, 2_500)):
+        builder.step(number, at, at + 2_500).loader(at, at + 500)
+        for start in range(at + 500, at + 2_500, 50):
+            builder.op("aten::mul", start, start + 15)
+    steps = [TimedStep(number, number, 1_000_000, 100_000, 1, StepState.PLAIN) for number in range(30)]
+    steps += [TimedStep(number, number, 2_500_000, 500_000, 1, StepState.RECORDED) for number in range(30, 36)]
+    found = Captured(builder, tmp_path).with_run(steps=tuple(steps)).finding(PythonOverhead())
+    assert found.saving.high_ns == pytest.approx(900_000, rel=0.01)
 
 
 def test_with_a_gpu_short_stretches_belong_to_the_launches(tmp_path: Path) -> None:

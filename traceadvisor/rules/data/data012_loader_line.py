@@ -133,7 +133,8 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
     )
     most_ns = min(line.high * pace_ns, loading.wait_ns)
     if not facts.observation.has_device:
-        most_ns = line.high * (loading.step_ns - (0 if loading.workers else loading.least_rest_ns))
+        left_ns = loading.step_ns - loading.least_rest_ns
+        most_ns = min(line.high * (loading.step_ns if loading.workers else left_ns), left_ns)
     high_ns = max(most_ns, expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)

@@ -82,11 +82,13 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
     sites = own_sites(facts, between)[:MOST_SITES]
     places = [] if sites else python_places(facts, between, 0)
     step_ns = facts.step_ns or 0.0
-    expected_ns, most_ns = facts.share(claims) * step_ns / 2, most_share * step_ns
+    outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
+    rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
+    most_ns, expected_ns = most_share / outside * rest_ns, facts.share(claims) * step_ns / 2
     return facts.finding(
         claims=claims,
         fix=BETWEEN,
-        saving=Estimate(0.0, expected_ns, most_ns, Method.BOUND, BETWEEN.not_replayed),
+        saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, BETWEEN.not_replayed),
         effort=Effort.REFACTOR,
         evidence=(
             facts.time_per_step("Python code between operators", between),
