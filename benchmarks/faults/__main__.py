@@ -158,6 +158,11 @@ class Row:
     verdicts: list[tuple[Verdict, float]]
     """Each with the measured saving of its fix."""
 
+    @property
+    def is_too_low(self) -> bool:
+        """Whether the fix saves more than the captures say that it may."""
+        return median(one.high - saving for one, saving in self.verdicts) < 0
+
     def __str__(self) -> str:
         count = len(self.verdicts)
         inside = sum(one.low <= saving <= one.high for one, saving in self.verdicts)
@@ -195,6 +200,8 @@ def main(names: tuple[str, ...], captures: int, rounds: int, keep: Path | None, 
     click.echo(table)
     if write:
         _put(table, write)
+    if low := [row.name for row in rows if row.is_too_low]:
+        raise click.ClickException(f"the upper limit is below the measured saving: {', '.join(low)}")
 
 
 def _row(name: str, captures: int, rounds: int, folder: Path) -> Row:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
@@ -74,3 +76,26 @@ def test_limits_are_not_scaled_down_however_little_steps_are_distorted(
     facts = _facts(tmp_path, undisturbed_us)
     assert facts.is_distorted is distorted
     assert facts.bound(40 * US, "unknown").high_ns == pytest.approx(limit_us * US)
+
+
+@settings(max_examples=30, deadline=None)
+@given(parts=st.tuples(*[st.tuples(st.integers(5, 500), st.floats(1, 3))] * 3))
+def test_no_limit_is_below_the_undisturbed_time_whatever_recording_made_longer(
+    tmp_path_factory: pytest.TempPathFactory, parts: tuple[tuple[int, float], ...]
+) -> None:
+    # Each part of the step takes its undisturbed time, and recording makes each longer by a factor of its own.
+    loader_us, claimed_us, others_us = (ns for ns, _ in parts)
+    recorded = [round(ns * growth) for ns, growth in parts]
+    builder, steps = TraceBuilder(), []
+    for number in range(5):
+        start = sum(recorded) * number
+        builder.step(number, start, start + sum(recorded)).loader(start, start + recorded[0])
+        steps.append(TimedStep(number, number, sum(recorded) * US, recorded[0] * US, 1, StepState.RECORDED))
+    undisturbed_us = loader_us + claimed_us + others_us
+    steps += [
+        TimedStep(number, number, undisturbed_us * US, loader_us * US, 1, StepState.PLAIN) for number in range(5, 46)
+    ]
+    facts = Captured(builder, tmp_path_factory.mktemp("facts")).with_run(steps=tuple(steps)).facts()
+    waits = facts.claim(Category.DATA_WAIT)
+    assert facts.bound(recorded[1] * US, "unknown").high_ns >= claimed_us * US
+    assert facts.bound(recorded[0] * US, "unknown", waits).high_ns >= 0.99 * loader_us * US
