@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -64,6 +65,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(reason, pytrace=False)
     if reason:
         pytest.skip(reason)
+
+
+def pytest_runtest_teardown() -> None:
+    """Forget that a test compiled code: captures in the same process would record less."""
+    if (dynamo := sys.modules.get("torch._dynamo")) and dynamo.utils.counters["stats"]:
+        dynamo.reset()
+        dynamo.utils.counters.clear()
 
 
 def _fixture_names(item: pytest.Item) -> list[str]:

@@ -68,7 +68,11 @@ class HistoryLength(click.ParamType[int]):
 @_steps("warmup", "Profiler warm-up steps; raised to the number of batches that the data loader prefetches.", 1)
 @_steps("active", "Steps to record; raised to 8, then rounded up to a multiple of the loader workers.", 1)
 @_steps("repeat", "Number of recordings.", 1)
-@click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
+@click.option(
+    "--stacks/--no-stacks",
+    default=None,
+    help="Record Python call stacks, or do not.  [default: unless the training uses torch.compile]",
+)
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
 @click.option(
     "--memory-history",
@@ -104,7 +108,7 @@ def command(
     warmup: int,
     active: int,
     repeat: int,
-    no_stacks: bool,
+    stacks: bool | None,
     no_memory: bool,
     memory_history: int,
     no_shapes: bool,
@@ -128,7 +132,7 @@ def command(
     """
     options = CaptureOptions(
         Schedule(skip_first, wait, warmup, active, repeat),
-        stacks=not no_stacks,
+        stacks=stacks,
         memory=not no_memory,
         shapes=not no_shapes,
         memory_history=memory_history,

@@ -30,7 +30,9 @@ class CaptureOptions:
     """Content, time and place of a recording."""
 
     schedule: Schedule = DEFAULT_SCHEDULE
-    stacks: bool = True
+    stacks: bool | None = None
+    """None: unless the training uses ``torch.compile``; they slow down compiled code most."""
+
     memory: bool = True
     shapes: bool = True
     memory_history: int = DEFAULT_ENTRIES

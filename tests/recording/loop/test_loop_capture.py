@@ -38,7 +38,7 @@ TRAIN_STEPS = 16
 
 
 @contextmanager
-def captured(folder: Path, schedule: Schedule = SHORT, **options: bool) -> Iterator[Capture]:
+def captured(folder: Path, schedule: Schedule = SHORT, **options: Any) -> Iterator[Capture]:
     with Capture(CaptureOptions(schedule, folder=folder / "bundle", **options)) as capture:
         yield capture
 
@@ -387,6 +387,22 @@ def test_compiled_models_and_optimizers_still_run(tmp_path: Path) -> None:
             training.optimizer.step()
         compiled_step()
     assert len(steps(tmp_path / "bundle")) == TRAIN_STEPS
+
+
+@pytest.mark.parametrize(("stacks", "has_stacks"), [(None, False), (True, True)])
+def test_compiled_training_is_recorded_without_stacks_unless_asked(
+    stacks: bool | None,  # noqa: FBT001
+    has_stacks: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    training = Training()
+    training.model = torch.compile(training.model, backend="eager")  # type: ignore[assignment]
+    with captured(tmp_path, stacks=stacks):
+        training.epoch()
+    bundle = tmp_path / "bundle"
+    assert ("python_function" in {event.get("cat") for event in document(bundle)["traceEvents"]}) == has_stacks
+    notes = [note.message for note in manifest(bundle).notes if note.code == "compiled"]
+    assert ["--stacks" in note for note in notes] == [True] * (not has_stacks)
 
 
 def test_an_error_of_the_recorder_never_reaches_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import count
 
@@ -53,9 +52,7 @@ class _Loop:
 
 
 @pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> _Loop:
-    if dynamo := sys.modules.get("torch._dynamo.utils"):  # another test compiled code in this process
-        monkeypatch.setitem(dynamo.counters, "stats", {})
+def loop() -> _Loop:
     return _Loop()
 
 

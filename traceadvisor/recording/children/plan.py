@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     command: tuple[str, ...]
     schedule: Schedule
-    stacks: bool
+    stacks: bool | None
     memory: bool
     shapes: bool
     memory_history: int

@@ -52,6 +52,14 @@ _LACKS_DEVICES = Note(
 )
 
 
+_LACKS_STACKS = Note(
+    "compiled",
+    "The training uses torch.compile, so operators were recorded without Python stacks, which slow down compiled "
+    "steps most. Samples still show the lines. To record stacks: traceadvisor capture --stacks.",
+    degrades=False,
+)
+
+
 class _Recorder(TorchRecorder):
     """Loses a recording that cannot be written, such as on a full disk; steps are still timed."""
 
@@ -89,7 +97,7 @@ class LoopCapture:
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
         self._seen = SettingsSeen(lambda: is_profiling() and not self._recorder.recording)
-        if options.stacks and not paths_of_code_are_text():
+        if options.stacks is not False and not paths_of_code_are_text():
             options = dataclasses.replace(options, stacks=False)
             self._notes.append(Note("no-stacks", "No Python stacks: a path of the code is not UTF-8.", degrades=False))
         self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
@@ -310,8 +318,12 @@ class LoopCapture:
     def _recording_saved(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
         if not valid:
             self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; reading it includes a repair."))
-        if self._recorder.lacks_devices and _LACKS_DEVICES not in self._notes:
-            self._notes.append(_LACKS_DEVICES)
+        for is_lacking, note in (
+            (self._recorder.lacks_devices, _LACKS_DEVICES),
+            (self._recorder.lacks_stacks, _LACKS_STACKS),
+        ):
+            if is_lacking and note not in self._notes:
+                self._notes.append(note)
         self._saved(name, cycle, whole)
 
     def _failed(self, error: Exception) -> None:

@@ -93,6 +93,8 @@ class TorchRecorder:
         self._forks = ForksWithoutProfiler()
         self._devices: frozenset[str] = frozenset()
         """Those that the profiler records, or that no profiler has to."""
+        self.lacks_stacks = False
+        """Whether the latest recording has no Python stacks because the training uses ``torch.compile``."""
         self._bounds = Bounds()
         self.overdue: Callable[[], None] = lambda: None
         """Called in another thread while the recording must end at once."""
@@ -165,11 +167,12 @@ class TorchRecorder:
 
     def _prepare(self) -> None:
         self._devices = frozenset(devices_in_use())
+        self.lacks_stacks = self._options.stacks is None and has_compiled()
         profiler = _KinetoProfile(
             activities=activities(self._devices),
             record_shapes=self._options.shapes,
             profile_memory=self._options.memory,
-            with_stack=self._options.stacks,
+            with_stack=self._options.stacks is not False and not self.lacks_stacks,
         )
         with _quiet():
             profiler.prepare_trace()
@@ -299,6 +302,12 @@ def _set_log_level() -> None:
 def has_profiled() -> bool:
     """Whether a profiler of ours was made in this process, or before it was forked."""
     return bool(_first)
+
+
+def has_compiled() -> bool:
+    """Whether ``torch.compile`` has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["stats"])
 
 
 def is_profiling() -> bool:

@@ -7,7 +7,6 @@ their optimizer steps. See ``docs/decisions/0028-unused-gradients.md``.
 
 from __future__ import annotations
 
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from torch.optim import Optimizer
 from traceadvisor.model.location import Constructed
 from traceadvisor.model.run import UnusedGradients
 from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.loop.profiler import has_compiled
 
 FIRST_STEPS = 3
 """Steps of the first optimizer to wait for. The first ones allocate, and an optimizer may be made late."""
@@ -206,6 +206,4 @@ def _passes(arrivals: Iterable[_Arrival]) -> Iterator[list[_Arrival]]:
 
 def _is_shared_or_compiled() -> bool:
     """Whether ranks exchange gradients, or compiled code may depend on the hooks of parameters."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    is_compiled = dynamo is not None and bool(dynamo.counters["stats"])
-    return is_compiled or (torch.distributed.is_available() and torch.distributed.is_initialized())
+    return has_compiled() or (torch.distributed.is_available() and torch.distributed.is_initialized())
