@@ -183,7 +183,7 @@ def _legend(drawn: _Drawn) -> Iterator[LegendEntry]:
 
 
 def _sentence(job: Job, drawn: int, compared: int) -> str:
-    which = "Each line is a rank." if drawn == compared else f"{drawn} of {compared} ranks, the late ones among them."
+    which = "Each line is a rank." if drawn == compared else f"{drawn} of {compared:,} ranks, the late ones among them."
     late = job.stragglers[0].rank if job.stragglers else None
     return which if late is None else f"{which} Most waiting is for rank {late}."
 
