@@ -96,10 +96,10 @@ export async function render() {
     const mine = ++asked;
     news.hidden = true;
     tell("The report is made …", { share: 0 });
-    while (mine === asked) {
+    for (let again = { again: 1 }; mine === asked; again = {}) {
       let answer;
       try {
-        answer = await ask("report", { run: chosen, worker: worker.value, span: span.value, base: base.value });
+        answer = await ask("report", { run: chosen, worker: worker.value, span: span.value, base: base.value, ...again });
       } catch (error) {
         answer = { state: "queued", lost: String(error) };
       }

@@ -71,6 +71,19 @@ def test_a_recording_that_cannot_be_read_is_a_message(log: Path, tmp_path: Path)
     assert "Traceback" not in str(state["error"])
 
 
+def test_a_report_that_failed_is_made_again_when_it_is_asked_for_again(log: Path, tmp_path: Path) -> None:
+    whole, time = log.read_bytes(), log.stat()
+    log.write_bytes(b"{".ljust(len(whole)))
+    os.utime(log, ns=(time.st_atime_ns, time.st_mtime_ns))
+    reports = Reports(Cache(tmp_path / "cache"))
+    assert ended(reports, job(log))["state"] == "failed"
+    log.write_bytes(whole)
+    os.utime(log, ns=(time.st_atime_ns, time.st_mtime_ns))
+    assert reports.ask("me", job(log))["state"] == "failed"
+    assert reports.ask("me", job(log), again=True)["state"] == "queued"
+    assert ended(reports, job(log))["state"] == "done"
+
+
 def test_a_link_that_takes_the_place_of_a_recording_is_not_read(log: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / log.name
     log.rename(elsewhere)

@@ -82,7 +82,7 @@ class Tab(base_plugin.TBPlugin):
         spans = asked.get("worker", ALL), asked.get("span", NEWEST)
         sides = [side_of(run, *(spans if run is named[-1] else (ALL, NEWEST))) for run in named if run]
         try:
-            state = self._reports().ask(asked.get("client", ""), Job(tuple(sides)))
+            state = self._reports().ask(asked.get("client", ""), Job(tuple(sides)), again="again" in asked)
         except OSError as error:
             state = {"state": "failed", "error": clean(str(error))}
         return _answer(request, state, "application/json")

@@ -37,13 +37,18 @@ class Reports:
         self._progress: dict[str, tuple[int, int]] = {}
         self._thread: threading.Thread | None = None
 
-    def ask(self, who: str, job: Job) -> dict[str, Any]:
-        """The state of a report; where there is none yet, it is made while somebody asks."""
+    def ask(self, who: str, job: Job, *, again: bool = False) -> dict[str, Any]:
+        """The state of a report; where there is none yet, it is made while somebody asks.
+
+        ``again``: also where it failed before, perhaps for want of memory.
+        """
         signature = job.signature()
         if key := self.cache.key_of(signature):
             self.leave(who)
             return {"state": "done", "key": key, **self.cache.told(key)}
         with self._lock:
+            if again:
+                self._errors.pop(signature, None)
             if signature in self._errors:
                 self._waiting.pop(who, None)
                 return {"state": "failed", "error": self._errors[signature]}

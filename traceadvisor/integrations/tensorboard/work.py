@@ -40,7 +40,7 @@ def main() -> None:
     try:
         job = msgspec.json.decode(line, type=Job)
         _tell(key=_made(job, Cache(Path(sys.argv[1]))))
-    except TraceAdvisorError as error:
+    except (TraceAdvisorError, OSError) as error:  # a file is gone, or the disk is full
         _tell(error=clean(str(error)))
     except Exception:  # noqa: BLE001  # nobody else would see it
         _tell(error=clean(traceback.format_exc()))
