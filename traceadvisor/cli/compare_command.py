@@ -73,7 +73,8 @@ def command(
     """Show what changed from BASE to HEAD, why, and how certain that is.
 
     PATHS are BASE and HEAD. With --base, all PATHS are captures of HEAD: `traceadvisor compare --base A --base B C D`.
-    Each path is a capture, a trace file, a TensorBoard log directory or a JSON report, or the URL of one.
+    Each path is a capture, a trace file, a memory snapshot, a TensorBoard log directory or a JSON report, or the URL of
+    one.
 
     A change is shown by at least three captures of each side, or by earlier captures (--history): identical runs may
     differ by 10% and more. With fewer, a change far beyond that is likely; only what is shown fails a job.

@@ -16,6 +16,7 @@ from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.model.comparison import (
     ComparedJob,
+    ComparedMemory,
     ComparedRank,
     ComparedRun,
     Comparison,
@@ -24,6 +25,7 @@ from traceadvisor.model.comparison import (
     Measure,
     StepChange,
 )
+from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
@@ -59,8 +61,38 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
         certainty=_certainty(runs, verdict),
         runs=runs,
         unpaired=unpaired,
-        notes=(*_copies(sides, kept), *_notes(base, head)),
+        notes=(*_copies(sides, kept), *_notes(base, head), *_lonely(base, head)),
+        memory=(*_snapshots(base, head), *_memory_of_ranks(runs)),
     )
+
+
+def _devices(reports: Iterable[Report]) -> list[tuple[str, DeviceMemoryFigures]]:
+    """The devices of all snapshots, with the name of the file."""
+    snapshots = [one for report in reports for one in report.memory]
+    return [(one.path.name, device) for one in snapshots for device in one.devices]
+
+
+def _snapshots(base: Sequence[Report], head: Sequence[Report]) -> Iterator[ComparedMemory]:
+    """Pair the devices of snapshots in their order; of sides with different numbers, none has a known partner."""
+    sides = _devices(base), _devices(head)
+    if len(sides[0]) == len(sides[1]):
+        for (before, one), (after, other) in zip(*sides, strict=True):
+            several = f", GPU {other.device}" if one.device or other.device else ""
+            yield ComparedMemory(f"{before} -> {after}{several}", one, other)
+
+
+def _lonely(base: Sequence[Report], head: Sequence[Report]) -> Iterator[str]:
+    first, second = len(_devices(base)), len(_devices(head))
+    if first != second:
+        yield f"Memory snapshots are not compared: BASE has {first} devices with memory, and HEAD {second}."
+
+
+def _memory_of_ranks(runs: Iterable[ComparedRun]) -> Iterator[ComparedMemory]:
+    for run in runs:
+        for rank in run.ranks:
+            base, head = (side.device_memory for side in (rank.base, rank.head))
+            if base and head:
+                yield ComparedMemory(f"{run.name}, {rank.name}", base.devices[0], head.devices[0])
 
 
 def _paths(reports: Iterable[Report]) -> tuple[Path, ...]:

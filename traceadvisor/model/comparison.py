@@ -15,6 +15,7 @@ from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
 from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location
+from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
@@ -261,6 +262,17 @@ class Unpaired:
 
 
 @frozen(eq=False)
+class ComparedMemory:
+    """The memory of a device, from a snapshot or a recording of each side."""
+
+    name: str
+    """Names of the snapshots, or of the rank."""
+
+    base: DeviceMemoryFigures
+    head: DeviceMemoryFigures
+
+
+@frozen(eq=False)
 class Comparison:
     """The changes from BASE to HEAD."""
 
@@ -280,3 +292,6 @@ class Comparison:
     unpaired: tuple[Unpaired, ...]
     notes: tuple[str, ...]
     """Problems of the input."""
+
+    memory: tuple[ComparedMemory, ...] = ()
+    """Of snapshots and of recordings with allocations, as far as both sides have them."""

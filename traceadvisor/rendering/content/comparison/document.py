@@ -34,6 +34,7 @@ from traceadvisor.rendering.content.comparison.tables import (
     differences_table,
     findings_table,
     lines_table,
+    memory_table,
     names_table,
     ranks_table,
     runs_table,
@@ -84,6 +85,8 @@ def comparison_document(comparison: Comparison) -> Document:
     several = len(runs) > 1
     name = first.name if first else "Comparison"
     shown = (_run(run, place, several=several) for place, run in enumerate(runs[:MOST_RUNS], start=1))
+    tables = tuple(map(memory_table, comparison.memory[:MOST_RUNS]))
+    memory = (Section("GPU memory", tables, "memory"),) if tables else ()
     table = Section("Runs compared", (runs_table(comparison),), "runs")
     return Document(
         noun="comparison",
@@ -92,7 +95,12 @@ def comparison_document(comparison: Comparison) -> Document:
         marker=COMPARISON_MARKER,
         headline=headline(comparison),
         top=tuple(_result(first, "first", settling_commands(comparison, first))) if first else (),
-        sections=(*((table,) if several else ()), *shown, _about(comparison, len(runs) - MOST_RUNS)),
+        sections=(
+            *((table,) if several else ()),
+            *shown,
+            *memory,
+            _about(comparison, len(runs) - MOST_RUNS),
+        ),
         footer=(
             Prose(f"Made by TraceAdvisor {comparison.tool_version}.", detail=Detail.COMMENT),
             Prose("This page is self-contained: it loads nothing."),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from traceadvisor.model.comparison import (
     Agreement,
+    ComparedMemory,
     ComparedRun,
     Comparison,
     FindingStatus,
@@ -17,7 +18,7 @@ from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words, place_words
-from traceadvisor.rendering.units import duration, from_to, number_of, percent, whole_percent
+from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
@@ -69,7 +70,7 @@ LONGEST_PLACE = 100
 def headline(comparison: Comparison) -> str:
     """The change in one sentence: that of the only run, or that of the run that decides."""
     if not comparison.runs:
-        return NOTHING
+        return _memory_headline(comparison.memory) or NOTHING
     if len(comparison.runs) == 1:
         return verdict_sentence(comparison.runs[0])
     decides = deciding_run(comparison)
@@ -78,6 +79,15 @@ def headline(comparison: Comparison) -> str:
     same = sum(run.change is not None and run.change.verdict is comparison.verdict for run in comparison.runs)
     counted = f"{same} of {number_of(len(comparison.runs), 'run')} {comparison.verdict.value}"
     return f"{counted}. {decides.name}: {verdict_sentence(decides)}"
+
+
+def _memory_headline(memory: Sequence[ComparedMemory]) -> str | None:
+    """The change of the highest peak."""
+    if not memory:
+        return None
+    base, head = max(one.base.peak_bytes for one in memory), max(one.head.peak_bytes for one in memory)
+    change = f"{percent(abs(head / base - 1))} {'more' if head > base else 'less'}"
+    return f"Memory peaks at {size(head)} instead of {size(base)}{f' ({change})' if head != base else ''}."
 
 
 def verdict_sentence(run: ComparedRun) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.comparison import (
+    ComparedMemory,
     ComparedRun,
     Comparison,
     DifferenceKind,
@@ -21,17 +22,19 @@ from traceadvisor.model.explanation import (
     StepExplanation,
     TableChange,
 )
+from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
     STATUS,
     line_words,
     signed,
     signed_percent,
 )
+from traceadvisor.rendering.content.memory.words import CLASS
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.origins import OTHER, location_words
 from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
-from traceadvisor.rendering.units import NOT_MEASURED, duration
+from traceadvisor.rendering.units import NOT_MEASURED, duration, size
 from traceadvisor.rendering.words import CATEGORY, SEVERITY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped
 
@@ -237,3 +240,23 @@ def _where(change: FindingChange) -> str:
     places = change.places_added or (state.locations if state else ())
     more = len(places) - 1
     return f"{location_words(places[0])}{f' and {more} more' if more > 0 else ''}" if places else ""
+
+
+def memory_table(memory: ComparedMemory) -> Table:
+    """The peak of each side, and the classes of it."""
+    held = [{one.kind: one.requested_bytes for one in side.classes} for side in (memory.base, memory.head)]
+    rows = (
+        _memory_row("Peak in use", memory.base.peak_bytes, memory.head.peak_bytes),
+        *(
+            _memory_row(CLASS[kind], *(side.get(kind, 0) for side in held))
+            for kind in MemoryClass
+            if any(kind in side for side in held)
+        ),
+    )
+    columns = titled(f"At the peak, {memory.name}", "BASE", "HEAD", "Change")
+    return Table("GPU memory at the peak", columns, rows, is_named=True, detail=Detail.SUMMARY, noun="class")
+
+
+def _memory_row(name: str, base: int, head: int) -> tuple[Cell, ...]:
+    change = f"{'+' if head > base else '-'}{size(abs(head - base))}" if head != base else "none"
+    return Cell(name), Cell(size(base)), Cell(size(head)), Cell(change)

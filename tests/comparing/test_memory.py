@@ -1,0 +1,47 @@
+"""The memory of two sides: snapshots, and recordings with allocations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.memory.as_trace import trace_of
+from tests.memory.programs import transformer
+from tests.rendering.reading import Page
+from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.model.memory_figures import MemoryClass
+from traceadvisor.rendering.formats import COMPARISON_FORMATS
+
+MIB = 1 << 20
+
+
+def test_two_snapshots_are_compared_by_class(tmp_path: Path) -> None:
+    paths = [transformer(tokens=one).build().steps(2).dump(tmp_path / f"{one}.pickle") for one in (256, 512)]
+    comparison = compare_paths(*paths)
+    (memory,) = comparison.memory
+    assert memory.name == "256.pickle -> 512.pickle"
+    sides = [{one.kind: one.requested_bytes for one in side.classes} for side in (memory.base, memory.head)]
+    assert sides[0][MemoryClass.PARAMETERS] == sides[1][MemoryClass.PARAMETERS]
+    text = " ".join(Page(COMPARISON_FORMATS["html"].render(comparison).decode().replace("<", " <")).text.split())
+    assert "Memory peaks at 598 MiB instead of 423 MiB (41.4% more)." in text
+    assert "Parameters 96 MiB 96 MiB none" in text
+    document = json.loads(COMPARISON_FORMATS["json"].render(comparison))
+    assert document["memory"][0]["head"]["peak_bytes"] == memory.head.peak_bytes
+
+
+def test_sides_with_different_numbers_of_snapshots_are_not_paired(tmp_path: Path) -> None:
+    one, other, third = (
+        transformer(tokens=tokens).build().steps(1).dump(tmp_path / f"{tokens}.pickle") for tokens in (64, 128, 256)
+    )
+    comparison = compare_paths([one, other], third)
+    assert comparison.memory == ()
+    assert "BASE has 2 devices with memory, and HEAD 1" in comparison.notes[0]
+
+
+def test_traces_with_allocations_are_compared_by_class(tmp_path: Path) -> None:
+    paths = [
+        trace_of(transformer(tokens=one).build().steps(2)).write(tmp_path / f"{one}.pt.trace.json")
+        for one in (256, 512)
+    ]
+    (memory,) = compare_paths(*paths).memory
+    assert memory.base.peak_bytes < memory.head.peak_bytes
