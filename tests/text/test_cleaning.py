@@ -74,7 +74,7 @@ def test_a_token_behind_an_escape_is_not_shown(escape: str) -> None:
         ("MYSQL_PWD=correct", "MYSQL_PWD=[redacted]"),
         ("DB_PASS=a!b", "DB_PASS=[redacted]"),
         ("password=p@ss,w0rd;1!", "password=[redacted]"),
-        ("password='two words, quoted'", "password=[redacted]"),
+        ("password='two words, quoted'", "password='[redacted]'"),
         ("Authorization: token abcdef12", "Authorization: token [redacted]"),
         ("Cookie: session=abcdef; theme=dark", "Cookie: [redacted]"),
         ("X-Api-Key: abcdef12", "X-Api-Key: [redacted]"),

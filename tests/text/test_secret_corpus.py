@@ -46,6 +46,8 @@ SURROUNDINGS = (
     "{};",
     "{},",
     "a\n{}\nb",
+    "run_{}",
+    "https://host/x%20{}",
 )
 
 
@@ -106,6 +108,35 @@ def test_a_token_is_redacted_in_every_surrounding(token: str, surrounding: str) 
         "{{'username': 'ada', 'key': '{}'}}",
         '{{"key": "{}", "username": "ada"}}',
         "kaggle_key: {}xyqzq",
+        '{{\\"db_password\\": \\"{}\\"}}',
+        '{{\\\\\\"password\\\\\\": \\\\\\"{} and more\\\\\\"}}',
+        "password=b'{}'",
+        "password='{}",
+        "password => '{}'",
+        "password\uff1a{}",
+        "PWD={{{}}};",
+        "('password', '{}')",
+        '["db_password", "{}"]',
+        "('api_key', '{}1xyqzq')",
+        "<Password>{}</Password>",
+        'config["password"]={}',
+        "os.environ['DB_PASSWORD'] = '{}'",
+        "params[password]={}",
+        "set_password('{}')",
+        "--dbPassword {}",
+        "--hubToken {}xyqzq",
+        "{{'user': 'ada', 'pass': '{}'}}",
+        '{{"auths": {{"registry": {{"auth": "{}xyqzq"}}}}}}',
+        '{{"name": "DB_PASSWORD", "value": "{}"}}',
+        "- name: DB_PASSWORD\n  value: {}",
+        "machine host login ada password {}",
+        "refused with password {}xyq0",
+        "the password is {}xyq0",
+        "Passwort: {}",
+        "session_id={}",
+        "Ocp-Apim-Subscription-Key: {}xyqzq",
+        "MASTER_KEY={}",
+        "https:/ada:{}@host/x",
     ],
 )
 @pytest.mark.parametrize("secret", ["xyq", "xyqzzqyx", "xyq0XYQ!zz$"])
@@ -120,6 +151,8 @@ def test_a_secret_is_redacted_by_what_stands_around_it(text: str, secret: str) -
         "https://a.blob.core.windows.net/c?sv=1&sig=xyq%2Fabcd%3D",
         "SharedAccessSignature=sv=1&sig=xyq%2Fabcd%3D",
         "AccountName=a;AccountKey=xyq+/==;Suffix=b",
+        "https%3A%2F%2Fada%3Axyq%40host%2Fx",
+        "next=%2Fhome%2Fxyq%2Fx",
     ],
 )
 def test_a_secret_in_an_address_is_redacted(text: str) -> None:
@@ -139,6 +172,7 @@ def test_a_secret_in_an_address_is_redacted(text: str) -> None:
         "/home/xyq xyq",
         "/Users/xyq von xyq",
         r"C:\Users\xyq xyq",
+        r"C:\\Users\\xyq",
         r"\\server\Users\xyq",
     ],
 )
@@ -199,6 +233,14 @@ def test_an_argument_that_is_a_secret_is_redacted(words: tuple[str, ...]) -> Non
         "{'key': 'attention.query'}",
         "100%3D",
         "keys%3D4",
+        "export_sk_model_of_users",
+        "['token', 'mask', 'position']",
+        "pass: 3",
+        "forward pass 12ms",
+        "s3:/bucket/key@v2",
+        "the password is wrong",
+        "name: token_count, value: 3",
+        "authors: [ada]",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:

@@ -38,7 +38,8 @@ _HOMES = re.compile(
     r"(?<![\w.~-])(?:/(?:Volumes/[^/\s]{1,60}|[\w.-]{1,60}(?:/[\w.-]{1,60}){0,2}))?"
     rf"/{{1,9}}(?:home\d{{0,2}}|homes|[Uu]sers)/{{1,9}}{_SPACED_NAME}"
     r"|(?<![\w.~-])(?:/var)?/root(?![\w.-])"
-    rf"|(?:\b[A-Za-z]:|\\\\[\w.$-]{{1,60}})[\\/]Users[\\/]{_SPACED_NAME}"
+    rf"|(?:\b[A-Za-z]:|\\\\[\w.$-]{{1,60}})[\\/]{{1,9}}Users[\\/]{{1,9}}{_SPACED_NAME}"
+    r"|(?i:%2F(?:home|users)%2F)[^%/\\\s:;,&'\"]+"
 )
 
 # Bounded repetitions keep the time linear, even for a megabyte of hostile text.
@@ -77,7 +78,11 @@ def clean(text: str) -> str:
 
     Line feeds stay. Cleaning twice changes nothing.
     """
-    text = _without_unseen(text)
+    return redacted(_without_unseen(text))
+
+
+def redacted(text: str) -> str:
+    """Redact secrets and write home directories as ``~``; control characters stay."""
     for words in _withheld[-1:]:
         text = words.sub(REDACTED, text)
     for _ in range(_MOST_PASSES):

@@ -71,8 +71,8 @@ _FORMS = (
 )
 """Issuer and form of each kind of token."""
 
-_BEGIN = r"(?:\b|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})|(?<=\\[nrt]))"
-"""The start of a word; also after an escape, because some texts are escaped twice."""
+_BEGIN = r"(?:\b|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})|(?<=\\[nrt])|(?<=_))"
+"""The start of a word; also after an escape, because some texts are escaped twice, and after an underscore."""
 
 _TOKENS = re.compile(rf"{_BEGIN}(?:{'|'.join(form for _, form in _FORMS)})")
 
@@ -87,17 +87,19 @@ _LONGEST_READ = 1 << 12
 _KEYS = (
     r"token(?!i[sz]|_type|s_per|s?/)|secret|api[_ -]?key"
     r"|(?:access|account|auth|client|encryption|kaggle|service|shared_?access|signing|private)_?-?key"
-    r"|credentials?"
+    r"|(?:deploy|instrumentation|licen[cs]e|master|storage|subscription)_?-?key"
+    r"|credentials?|(?:php|j)?sess(?:ion)?_?id|(?<=[\"'])_?auth(?=\\{0,7}[\"'])"
 )
 _PASSWORDS = (
-    r"passw(?:or)?d|passphrase|passcode|pwd"
+    r"passw(?:or)?[dt]|passphrase|passcode|pwd"
     r"|(?:admin|auth|db|database|ftp|http|key|ldap|mail|mongo|my_?sql|pg|postgres|proxy|redis|root|smtp|ssh|user)[_-]?pass"
+    r"|(?<=[\"'])pass(?=\\{0,7}[\"'])"
 )
 _NO_SECRETS = r"(?:None|null|nil|true|false|required|optional|str|bytes|int|ask|prompt)\b"
-_ASSIGNED = r"[\w.-]{0,40}[\"']?\s{0,4}(?:=|:(?!:)|%3[AaDd])\s{0,4}"
+_ASSIGNED = r"[\w.-]{0,40}\\{0,7}[\"']?\]?\s{0,4}(?:=>?|:(?!:)|[\uff1a\uff1d]|%3[AaDd])\s{0,4}"
 _BEHIND_EQUALS = r"(?:(?<==)|(?<=%3D)|(?<=%3d))"
-_QUOTE = r"[bBrRuUfF]{0,2}(?P<quote>[\"'])(?!\[redacted\](?P=quote))"
-"""The start of a quoted text, in Python too."""
+_QUOTE = r"[bBrRuUfF]{0,2}(?P<quote>\\{0,7}[\"'])(?!\[redacted\](?P=quote))"
+"""The start of a quoted text, in Python and in JSON within JSON, too."""
 
 _PRIVATE_KEYS = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
@@ -108,6 +110,12 @@ _USER_IN_URL = re.compile(
     r"(?<=://)(?!git@)"
     r"(?:[^\s/\"'<>?#]{1,400}(?=@)"
     r"|[^\s/:@\"'<>?#\[]{0,60}:(?!\d{1,5}[/?#]|/)[^\s\"'<>]{1,200}(?=@[\w\[]))"  # a password may hold any of `/?#`
+)
+_USER_IN_URL_PATH = re.compile(r"(?<=[a-z]:/)(?!/)[^\s/:@\"'<>?#]{0,60}:[^\s/\"'<>?#]{1,200}(?=@[\w\[])")
+"""`Path` makes one slash of two."""
+
+_USER_IN_ENCODED_URL = re.compile(
+    r"(?i)(?<=%3A%2F%2F)(?:(?!%[24][0F])[^\s\"'<>&]){0,60}%3A(?:(?!%40)[^\s\"'<>&]){1,200}(?=%40)"
 )
 _USER_AT_HOST = re.compile(
     r"(?<![\w/@.:-])([A-Za-z][\w.-]{0,60}:)(?!\d+@)[^\s/:\"'<>,;()\[\]{}]{3,200}(?=@(?!sha\d)(?:[A-Za-z]|\d{1,3}(?:\.\d{1,3}){3}\b))"
@@ -138,22 +146,46 @@ _SECRET_KEYS_QUOTED = re.compile(
     rf"(?i)((?:{_KEYS}){_ASSIGNED}{_QUOTE})(?!{_NO_SECRETS})(?=[^\n]{{0,200}}[A-Za-z])(?:(?!(?P=quote))[^\n]){{3,400}}(?=(?P=quote))"
 )
 _AFTER_NAME = re.compile(rf"(?i)((?:{_KEYS})\s{{1,4}})(?=[A-Za-z0-9+/_=.-]{{0,200}}\d)[A-Za-z0-9+/_=.-]{{20,}}")
-_PASSWORDS_QUOTED = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?:\"[^\"\n]{{1,400}}\"|'[^'\n]{{1,400}}')")
+_PASSWORDS_QUOTED = re.compile(
+    rf"(?i)((?:{_PASSWORDS})(?:{_ASSIGNED}|\(\s{{0,4}}){_QUOTE})(?:(?!(?P=quote))[^\n]){{1,400}}(?=(?P=quote)|\n|\Z)"
+)
 _PASSWORDS_BARE = re.compile(
-    rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?!{_NO_SECRETS}|\[redacted\])"
+    rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?!{_NO_SECRETS}|\[redacted\]|[bBrRuUfF]{{0,2}}\\{{0,7}}[\"'])"
     rf"(?:{_BEHIND_EQUALS}[^\s\"'()<>\[\]{{}}]+|[^\s\"'()<>\[\]{{}}]{{3,}})"
 )
+_IN_BRACES = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})\{{(?!\[redacted\])[^{{}}\n]{{1,400}}\}}")
+_AFTER_PASSWORD = re.compile(
+    rf"(?i)((?:{_PASSWORDS})\\{{0,7}}[\"']?(?:\s{{1,4}}is)?\s{{1,4}}\\{{0,7}}[\"']?)"
+    r"(?=[^\s\"'()<>]{0,200}\d)(?=[^\s\"'()<>]{0,200}[A-Za-z])[^\s\"'()<>]{6,}"
+)
+_LOGINS = re.compile(r"(?i)(\blogin\s{1,4}\S{1,60}\s{1,4}password\s{1,4})\S+")
+_TAGGED = re.compile(
+    rf"(?i)(<[\w:.-]{{0,40}}(?:{_KEYS}|{_PASSWORDS})[\w:.-]{{0,40}}>)(?!\[redacted\])[^\s<>][^<>]{{2,400}}(?=</)"
+)
+_PAIRED = re.compile(
+    rf"(?i)([(\[]\s{{0,4}}\\{{0,7}}[\"'][\w.-]{{0,40}}(?:(?P<key>{_KEYS})|{_PASSWORDS})[\w.-]{{0,40}}\\{{0,7}}[\"']"
+    rf"\s{{0,4}},\s{{0,4}}{_QUOTE})(?!-|{_NO_SECRETS})(?(key)(?=[^\n\"']{{0,200}}\d)(?=[^\n\"']{{0,200}}[A-Za-z]))"
+    r"(?:(?!(?P=quote))[^\n]){3,400}(?=(?P=quote)\s{0,4}[)\]])"
+)
+_VALUES = re.compile(
+    rf"(?i)(\b(?:name|key|variable)\\{{0,7}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\\{{0,7}}[\"']?"
+    rf"[\w.-]{{0,40}}(?:{_KEYS}|{_PASSWORDS})[\w.-]{{0,40}}\\{{0,7}}[\"']?\s{{0,4}},?\s{{0,20}}\\{{0,7}}[\"']?"
+    r"value\\{0,7}[\"']?\s{0,4}[:=]\s{0,4}\\{0,7}[\"']?)"
+    r"(?!\[redacted\])[^\s\"'{}\[\],]{3,}"
+)
+"""Settings of containers: `{"name": "DB_PASSWORD", "value": "..."}`."""
+
 _OPTIONS_QUOTED = re.compile(
-    rf"(?i)((?<![\w-])--?(?:[\w-]{{0,60}}[_-])?(?:{_KEYS}|{_PASSWORDS})\s{{1,4}}{_QUOTE})"
+    rf"(?i)((?<![\w-])--?[\w-]{{0,60}}(?:{_KEYS}|{_PASSWORDS})\s{{1,4}}{_QUOTE})"
     r"(?=[^\n]{0,200}[A-Za-z])(?:(?!(?P=quote))[^\n]){1,400}(?=(?P=quote))"
 )
-_OPTION = rf"--?(?:[\w-]{{0,60}}[_-])?(?:{_KEYS}|{_PASSWORDS})"
+_OPTION = rf"--?[\w-]{{0,60}}(?:{_KEYS}|{_PASSWORDS})"
 _OPTIONS = re.compile(
-    rf"(?i)((?<![\w-])--?(?:[\w-]{{0,60}}[_-])?(?:(?P<key>{_KEYS})|{_PASSWORDS})\s{{1,4}}[\"']?)"
+    rf"(?i)((?<![\w-])--?[\w-]{{0,60}}(?:(?P<key>{_KEYS})|{_PASSWORDS})\s{{1,4}}[\"']?)"
     r"(?!-)(?(key)(?=[^\s\"']{0,200}[A-Za-z])[^\s\"']{6,}|[^\s\"']+)"
 )
 _OPTIONS_LISTED = re.compile(
-    rf"(?i)((?<![\w-])--?(?:[\w-]{{0,60}}[_-])?(?:(?P<key>{_KEYS})|{_PASSWORDS})"
+    rf"(?i)((?<![\w-])--?[\w-]{{0,60}}(?:(?P<key>{_KEYS})|{_PASSWORDS})"
     rf"\\?[\"']\s{{0,4}},\s{{0,4}}\\?{_QUOTE})(?!-|{_NO_SECRETS})"
     r"(?(key)(?=[^\n\"']{0,200}[A-Za-z]))(?:(?!(?P=quote))[^\n]){1,400}(?=(?P=quote))"
 )
@@ -176,7 +208,7 @@ _KEY_OPTION = re.compile(r"(?i)--?(?:[\w-]{0,60}[_-])?key")
 _LONG_KEY = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9+/_=-]{20,}")
 _USER_OPTION = re.compile(r"-u|--(?:proxy-)?user|--auth|--login")
 _USER_AND_PASSWORD = re.compile(r"([\w.@-]{1,60}:)(?!\d+\Z)[^/:].*", re.DOTALL)
-_PASSWORD_OPTION = re.compile(rf"(?i)--?(?:[\w-]{{0,60}}[_-])?(?:{_PASSWORDS})")
+_PASSWORD_OPTION = re.compile(rf"(?i)--?[\w-]{{0,60}}(?:{_PASSWORDS})")
 _SECRET_VALUE = re.compile(r"(?=.*\d)[^/~.].{7,}", re.DOTALL)
 """A value of a variable that is no plain word (`default`) and no path."""
 
@@ -190,8 +222,14 @@ _MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 
 _Patterns = tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
 
-_WHOLE: _Patterns = ((("-----begin",), _PRIVATE_KEYS), (("",), _TOKENS), (("://",), _USER_IN_URL))
-_KEY_HINTS = ("token", "secret", "key", "credential")
+_WHOLE: _Patterns = (
+    (("-----begin",), _PRIVATE_KEYS),
+    (("",), _TOKENS),
+    (("://",), _USER_IN_URL),
+    ((":/",), _USER_IN_URL_PATH),
+    (("%3a%2f%2f",), _USER_IN_ENCODED_URL),
+)
+_KEY_HINTS = ("token", "secret", "key", "credential", "sess", "auth")
 _PASSWORD_HINTS = ("pass", "pwd")
 _NAMED: _Patterns = (
     (("@",), _USER_AT_HOST),
@@ -210,6 +248,12 @@ _NAMED: _Patterns = (
     ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS_QUOTED),
     ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS),
     ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS_LISTED),
+    (_PASSWORD_HINTS, _IN_BRACES),
+    (_PASSWORD_HINTS, _AFTER_PASSWORD),
+    (("password",), _LOGINS),
+    (("</",), _TAGGED),
+    ((*_KEY_HINTS, *_PASSWORD_HINTS), _PAIRED),
+    (("value",), _VALUES),
     (("username",), _USER_AND_KEY),
     (("username",), _KEY_AND_USER),
 )
