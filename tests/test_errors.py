@@ -38,3 +38,11 @@ def test_an_error_survives_pickling(error: TraceAdvisorError) -> None:
 def test_a_message_escapes_control_characters(name: str, shown: str) -> None:
     error = InputError(f"{name}.json", "is empty", expected="a recording", remedy="Record again.")
     assert str(error) == f"{shown}.json: is empty. Expected a recording. Record again."
+
+
+def test_a_message_holds_no_secret_and_no_home_directory() -> None:
+    token = f"ghp_{'aB3' * 12}"
+    error = InputError(
+        f"/home/ada/{token}.json", f"invalid value '{token}'", expected="a word", remedy="See /home/ada/x."
+    )
+    assert str(error) == "~/[redacted].json: invalid value '[redacted]'. Expected a word. See ~/x."

@@ -10,13 +10,15 @@ import copyreg
 from collections.abc import Mapping
 from pathlib import Path
 
+from traceadvisor.text.cleaning import redacted
+
 
 class TraceAdvisorError(Exception):
     """Base of all deliberate errors; ``str(error)`` is safe to print on a terminal."""
 
     def __str__(self) -> str:
-        """The message, with control characters and line breaks escaped."""
-        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in super().__str__())
+        """The message without secrets and home directories, and with control characters and line breaks escaped."""
+        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in redacted(super().__str__()))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Support pickling between processes without calling the constructor again."""

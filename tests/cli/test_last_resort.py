@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from email.message import Message
 from importlib import metadata
 from pathlib import Path
@@ -107,3 +108,41 @@ def test_an_output_folder_with_a_name_too_long_is_named(recording: Path, tmp_pat
     assert result.exit_code == 2
     assert "File name too long" in result.stderr
     assert "Choose another folder with -o." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("{}",),
+        ("--{}",),
+        ("report", "{}"),
+        ("report", "--{}"),
+        ("report", ".", "--format", "{}"),
+        ("report", ".", "--select", "{}"),
+        ("report", ".", "--fail-on", "{}"),
+        ("report", ".", "--config", "{}"),
+        ("compare", "{}"),
+        ("scrub", "{}", "-o", "copy"),
+        ("try", "{}", "train.py"),
+        ("sweep", "{}"),
+        ("sweep", "--set", "{}", "train.py"),
+        ("capture", "{}"),
+        ("rules", "explain", "{}"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "secret", [f"ghp_{'Zz91' * 9}", "https://ada:Zz91Zz91@host/x", "x,/home/Zz91Zz91/x\x1b[31m\u202e"]
+)
+def test_a_message_about_an_argument_repeats_no_secret(arguments: tuple[str, ...], secret: str) -> None:
+    result = _run(*(one.format(secret) for one in arguments))
+    assert result.exit_code in {2, 3}
+    assert not re.search("Zz91Zz91|\x1b|\u202e", result.output)
+
+
+def test_a_message_about_a_file_repeats_no_secret_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({f"ghp_{'Zz91' * 9}": 1, "https://ada:Zz91Zz91@host": 2}))
+    for arguments in (("report", path), ("compare", path, path), ("try", path, "train.py"), ("scrub", path, "-o", "x")):
+        result = _run(*arguments)
+        assert (result.exit_code, "Zz91" in result.output) == (3, False)

@@ -16,6 +16,7 @@ from traceadvisor.cli.exit_codes import DEBUG_OPTION, EndedByInterrupt, ExitCode
 from traceadvisor.cli.streams import guarded_streams
 from traceadvisor.errors import TraceAdvisorError
 from traceadvisor.system.garbage import imports_kept
+from traceadvisor.text.cleaning import clean
 
 _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
@@ -59,6 +60,16 @@ def _check_working_folder() -> None:
         raise TraceAdvisorError(f"The working folder is gone ({error.strerror}). Change to another one.") from error
 
 
+@contextmanager
+def _clean_usage_errors() -> Iterator[None]:
+    """What was typed may hold a secret, and a log keeps what is printed."""
+    try:
+        yield
+    except click.UsageError as error:
+        vars(error).update(message=clean(error.message))  # a constant to mypy
+        raise
+
+
 class _LazyGroup(click.Group):
     """Imports a verb only when it runs, so that the help is fast."""
 
@@ -71,6 +82,16 @@ class _LazyGroup(click.Group):
         except EndedByInterrupt:
             sys.excepthook = lambda *_: None  # it is printed already
             raise KeyboardInterrupt from None
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the options before the verb."""
+        with _clean_usage_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse what follows, and run the verb."""
+        with _clean_usage_errors():
+            return super().invoke(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
