@@ -14,6 +14,9 @@ from traceadvisor.bundle.stacks import STACKS_FORMAT
 PRIVATE = "zq"
 """Part of every text that must not be in a copy."""
 
+TOKEN = f"ghp_{PRIVATE * 18}"
+"""It has the form of the name of a class."""
+
 ZERO_NS = 1_800_000_000_000_000_000
 HOME = "/home/zqada/zqlab"
 HOST = "zqnode-7"
@@ -45,7 +48,10 @@ def private_trace(names: Iterable[str] = ()) -> TraceBuilder:
         {"ph": "X", "cat": "cpu_op", "name": "aten::load", "pid": 1, "tid": "zqthread", "ts": ZERO_NS // 1000, "dur": 1,
          "args": {"Concrete Inputs": ["zqfile.bin", "3", "[1, 2]"], "zqargument": "zq", "Input type": ["zq type!"],
                   "Process Group Ranks": "zqranks", "dtype": "zq/dtype", "stream": "zqstream", "bytes": "zqbytes"}},
-        {"ph": "i", "name": "zqinstant", "ts": 5, "args": {"zqargument": "zq"}},
+        {"ph": "i", "name": "zqinstant", "pid": "zqhost", "tid": "zqthread", "ts": 5, "args": {"zqargument": "zq"}},
+        {"ph": "M", "name": "thread_name", "pid": "zqhost", "tid": 0, "args": {"name": "zq", "labels": "zqlabel"}},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::type", "pid": 1, "tid": 1, "ts": ZERO_NS // 1000, "dur": 1,
+         "args": {"Input type": [TOKEN], "dtype": TOKEN}},
         {"ph": "s", "name": "zqflow", "id": 1, "ts": 5},
     ]  # fmt: skip
     for event in events:

@@ -20,10 +20,20 @@ from traceadvisor.parsing.exceeded_limits import excess_notes
 from traceadvisor.parsing.health import excesses
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
-from traceadvisor.parsing.json.events import MISSING, Event, EventArgs, InstantEvent, Key, MetadataEvent, TimedEvent
+from traceadvisor.parsing.json.events import (
+    MISSING,
+    Event,
+    EventArgs,
+    InstantEvent,
+    Key,
+    MetadataArgs,
+    MetadataEvent,
+    TimedEvent,
+)
 from traceadvisor.parsing.metadata import PLAIN_MEMBERS
 from traceadvisor.scrubbing.output import Writable
 from traceadvisor.scrubbing.texts import Texts
+from traceadvisor.text.cleaning import clean
 
 _OF_A_DEVICE = (
     "id",
@@ -207,7 +217,7 @@ class _EventScrubber:
         self._texts, self._longest = texts, longest_text
         self._text_arguments: dict[str, Callable[[str], str]] = {
             "call_stack": lambda text: texts.stack(text[:longest_text]),
-            "message_type": _type,
+            "message_type": lambda text: text if _is_type(text) else _UNKNOWN,
             "collective": lambda text: texts.name(text[:longest_text]),
             "group": lambda text: texts.name(text[:longest_text]),
             "stream": self._key_text,
@@ -225,6 +235,7 @@ class _EventScrubber:
             self._scrub_timed(event)
         elif isinstance(event, InstantEvent):
             event.ts = _number(event.ts)
+            event.pid, event.tid = self._key(event.pid), self._key(event.tid)
         elif isinstance(event, MetadataEvent):
             return self._scrub_name(event)
         else:
@@ -252,7 +263,7 @@ class _EventScrubber:
             name = name if _PYTHON.fullmatch(name) else "process"
         elif found := _THREAD.fullmatch(name[:100]):
             name = f"{found['number'] or ''}{found['known'] or ''}" or "thread"
-        msgspec.structs.force_setattr(event.args, "name", name)
+        event.args = MetadataArgs(name)
         return True
 
     def _scrub_arguments(self, args: EventArgs) -> None:
@@ -277,8 +288,8 @@ def _is_known(category: str) -> bool:
     return len(category) < 100 and (is_known(category) or kind_of(category, "PyTorch Profiler") is Kind.PROFILER_SPAN)
 
 
-def _type(text: str) -> str:
-    return text if _TYPE.fullmatch(text) else _UNKNOWN
+def _is_type(text: str) -> bool:
+    return _TYPE.fullmatch(text) is not None and clean(text) == text
 
 
 def _number(raw: msgspec.Raw) -> msgspec.Raw:
@@ -286,14 +297,14 @@ def _number(raw: msgspec.Raw) -> msgspec.Raw:
     return raw if raw is MISSING or _NUMBER.fullmatch(raw) else msgspec.Raw(b"null")
 
 
-def _only(pattern: re.Pattern[str]) -> Callable[[bytes], bytes]:
-    """Keeps numbers and texts of a form in a JSON value; all other texts become empty ones."""
+def _only(is_plain: Callable[[str], object]) -> Callable[[bytes], bytes]:
+    """Keeps numbers and plain texts in a JSON value; all other texts become empty ones."""
 
     def plain(value: object, depth: int) -> object:
         if isinstance(value, list):
             return [plain(each, depth + 1) for each in value] if depth < _DEEPEST else []
         if isinstance(value, str):
-            return value if pattern.fullmatch(value) else ""
+            return value if is_plain(value) else ""
         return value if isinstance(value, int | float) or value is None else ""
 
     @lru_cache(maxsize=1 << 11)
@@ -308,10 +319,10 @@ def _only(pattern: re.Pattern[str]) -> Callable[[bytes], bytes]:
 
 _SHAPES = re.compile(r"[-\d, \[\];\r\n]{0,20000}")
 _KEPT_VALUES = {
-    "concrete_inputs": _only(_VALUE),
-    "input_types": _only(_TYPE),
-    "input_dims": _only(_SHAPES),
-    "input_strides": _only(_SHAPES),
-    "group_ranks": _only(_SHAPES),
+    "concrete_inputs": _only(_VALUE.fullmatch),
+    "input_types": _only(_is_type),
+    "input_dims": _only(_SHAPES.fullmatch),
+    "input_strides": _only(_SHAPES.fullmatch),
+    "group_ranks": _only(_SHAPES.fullmatch),
 }
 """Allowed text in arguments that are JSON values."""
