@@ -73,23 +73,62 @@ def test_only_changes_of_tracked_files_count(folder: Path) -> None:
     assert found.dirty is True
 
 
-def test_no_program_that_a_repository_names_is_run(folder: Path) -> None:
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    path = tmp_path / "trap"
+    path.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("place", ["--local", "--worktree"])
+def test_no_program_that_a_repository_names_is_run(folder: Path, trap: Path, place: str) -> None:
     """Git would run these as it compares files: a monitor, a filter, and a hook."""
-    trap = folder.parent / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {folder.parent}/ran\ncat\n")
-    trap.chmod(0o755)
+    git(folder, "config", "extensions.worktreeConfig", "true")
     for setting in ("core.fsmonitor", "filter.a.clean", "filter.a.process", "core.pager"):
-        git(folder, "config", setting, str(trap))
-    git(folder, "config", "filter.a.required", "true")
+        git(folder, "config", place, setting, str(trap))
+    git(folder, "config", place, "filter.a.required", "true")
     (folder / ".gitattributes").write_text("* filter=a\n")
     shutil.copy(trap, folder / ".git" / "hooks" / "post-index-change")
-    (folder / "src" / "train.py").write_text("print('ran!')")
+    (folder / "src" / "train.py").write_text("print('Ran')")  # as long, so that Git compares the contents
     index = (folder / ".git" / "index").read_bytes()
     found = repository_of(folder)
     assert found is not None
     assert found.dirty is True
     assert not (folder.parent / "ran").exists()
     assert (folder / ".git" / "index").read_bytes() == index
+
+
+def test_a_filter_that_cannot_be_turned_off_is_not_run(folder: Path, trap: Path) -> None:
+    git(folder, "config", "filter.a=b.clean", str(trap))
+    (folder / ".gitattributes").write_text("* filter=a=b\n")
+    (folder / "src" / "train.py").write_text("print('Ran')")  # as long, so that Git compares the contents
+    found = repository_of(folder)
+    assert found is not None
+    assert found.dirty is None
+    assert not (folder.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("setting", ["url", "uploadpack"])
+def test_a_missing_object_is_not_fetched(folder: Path, trap: Path, setting: str) -> None:
+    """Git would run the program of the remote that promises the object."""
+    settings = {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(folder),
+        "protocol.ext.allow": "always",
+        "protocol.file.allow": "always",
+        f"remote.origin.{setting}": f"ext::{trap}" if setting == "url" else str(trap),
+    }
+    for name, value in settings.items():
+        git(folder, "config", name, value)
+    tree = git(folder, "rev-parse", "HEAD^{tree}")
+    (folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    found = repository_of(folder)
+    assert found is not None
+    assert found.dirty is None
+    assert not (folder.parent / "ran").exists()
 
 
 def test_without_git_the_commit_is_still_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,9 @@ LIMIT_S = 2.0
 _LONGEST = 500
 _LARGEST_REFS_BYTES = 1 << 24
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_NO_PROGRAMS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "protocol.allow=never", "core.pager=cat")
-_OWN_FILTER = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
+_NO_PROGRAMS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "core.pager=cat")
+_OWN_SCOPES = ("local", "worktree")
+_FILTER = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
 
 
 def repository_of(folder: Path) -> Repository | None:
@@ -91,9 +92,13 @@ def _is_dirty(root: Path) -> bool | None:
     if git is None:
         return None
     try:
-        listed = _run(git, root, (), "config", "--local", "--includes", "--name-only", "--null", "--list")
-        filters = (f"{name}={'false' if name.endswith('required') else ''}" for name in listed.split("\0"))
-        off = tuple(setting for setting in filters if _OWN_FILTER.fullmatch(setting.rpartition("=")[0]))
+        listed = _run(git, root, (), "config", "--show-scope", "--includes", "--name-only", "--null", "--list")
+        scopes, names = listed.split("\0")[0:-1:2], listed.split("\0")[1::2]
+        own = {name for scope, name in zip(scopes, names, strict=True) if scope in _OWN_SCOPES}
+        filters = [name for name in own if _FILTER.fullmatch(name)]
+        if any("=" in name for name in filters):
+            return None  # `-c` takes the part before it for the name
+        off = tuple(f"{name}={'false' if name.endswith('required') else ''}" for name in filters)
         changes = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
         return bool(_run(git, root, off, "status", *changes))
     except (OSError, subprocess.SubprocessError):
@@ -108,7 +113,8 @@ def _run(git: str, root: Path, settings: tuple[str, ...], *arguments: str) -> st
         subprocess.SubprocessError: it failed or took too long.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
     options = [word for setting in (*_NO_PROGRAMS, *settings) for word in ("-c", setting)]
     done = subprocess.run(  # noqa: S603  # the arguments are fixed
         [git, "--no-pager", "-C", str(root), *options, *arguments],
