@@ -38,6 +38,21 @@ FORMATS = tuple(
 """One recording per generation or vendor."""
 
 RECORDINGS = LOGS + FORMATS
+
+SNAPSHOTS = tuple(
+    f"memory-snapshots/{name}.pickle"
+    for name in (
+        "cnn-old-format",
+        "lm-forward-float32",
+        "lm-forward-mixed",
+        "lm-inference-context-1024",
+        "lm-large-step-from-start",
+        "lm-train-context-128",
+        "lm-train-context-256",
+        "lm-train-context-512",
+    )
+)
+"""Memory snapshots."""
 """Recordings whose figures are written down, relative to :data:`SHARED_TRACES`."""
 
 LATER_RECORDINGS = tuple(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import shared
-from tests.shared import CHECKOUT, RECORDINGS
+from tests.shared import CHECKOUT, RECORDINGS, SNAPSHOTS
 from traceadvisor import api
 from traceadvisor.cli.rules_command import RulePage, ThresholdRow, rule_page
 from traceadvisor.config import Settings
@@ -22,6 +22,7 @@ from traceadvisor.rules.base import Rule
 
 FOLDER = CHECKOUT / "docs" / "rules"
 FIRED = FOLDER / "fired.json"
+PUBLIC = RECORDINGS + SNAPSHOTS
 SAMPLES = tuple(f"sample_traces/{path.name}" for path in shared.SAMPLES)
 
 Proofs = Mapping[str, tuple[str, ...]]
@@ -32,14 +33,15 @@ SYNTHETIC = "synthetic traces only"
 _INTRODUCTION = """\
 # Rules
 
-TraceAdvisor runs these rules on every recording, and MEM009 to MEM020 on [memory snapshots](../memory.md) instead. Each
-page is the documentation of one rule; `traceadvisor rules explain ID` prints the same text. [Settings](../settings.md)
-change thresholds. You can also [write your own rules](../writing-a-rule.md).
+TraceAdvisor runs these rules on every recording. MEM009 to MEM020 check allocations, of
+[memory snapshots](../memory.md) and of traces with memory events. Each page is the documentation of one rule;
+`traceadvisor rules explain ID` prints the same text. [Settings](../settings.md) change thresholds. You can also
+[write your own rules](../writing-a-rule.md).
 
-A rule is proven when it found something in a real recording: one of the [samples](../../sample_traces/README.md) or
-a public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
-TraceLens). The other rules were only tested on synthetic traces. [fired.json](fired.json) lists the findings in each
-recording, and a test checks the list.
+A rule is proven when it found something in a real recording: one of the [samples](../../sample_traces/README.md), a
+public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
+TraceLens), or a public memory snapshot (`memory-snapshots/...`). The other rules were only tested on synthetic traces.
+[fired.json](fired.json) lists the findings in each recording, and a test checks the list.
 
 If a page says that the step is simulated, but the simulation cannot be trusted, the saving is an upper limit: all
 the time that the fix could remove. See [how savings are estimated](../how-savings-are-estimated.md).
@@ -51,7 +53,10 @@ The id HW006 is reserved for the cost of a run. No rule has it: reports show the
 
 def _found(path: Path) -> list[str]:
     report = api.load(path, settings=Settings(plugins=False))
-    return sorted({row.rule_id for row in report.outcomes if isinstance(row.outcome, FoundFigures)})
+    found = {row.rule_id for row in report.outcomes if isinstance(row.outcome, FoundFigures)}
+    memory = (*report.memory, *(one.device_memory for one in report.recordings if one.device_memory))
+    fixes = (fix for one in memory for advice in one.advice for fix in advice.advice)
+    return sorted(found | {fix.rule.id for fix in fixes})
 
 
 def _written() -> dict[str, list[str]]:
@@ -68,7 +73,7 @@ def _proofs() -> Proofs:
 
 
 def test_the_rules_that_fire_on_the_samples_are_as_written_down(golden: Callable[[Path, str], None]) -> None:
-    public = {name: rules for name, rules in _written().items() if name in RECORDINGS}
+    public = {name: rules for name, rules in _written().items() if name in PUBLIC}
     golden(FIRED, _as_json({name: _found(CHECKOUT / name) for name in SAMPLES} | public))
 
 
@@ -76,7 +81,7 @@ def test_the_rules_that_fire_on_public_recordings_are_as_written_down(
     golden: Callable[[Path, str], None], shared_traces: Path
 ) -> None:
     samples = {name: rules for name, rules in _written().items() if name in SAMPLES}
-    golden(FIRED, _as_json(samples | {name: _found(shared_traces / name) for name in RECORDINGS}))
+    golden(FIRED, _as_json(samples | {name: _found(shared_traces / name) for name in PUBLIC}))
 
 
 def _as_json(fired: dict[str, list[str]]) -> str:

@@ -31,6 +31,7 @@ from tests.fuzz.subjects import (
     laid_out,
     reports,
     small_recordings,
+    snapshots,
     thinned_recordings,
     whole_recordings,
 )
@@ -141,6 +142,7 @@ def main() -> int:
         Group(15_000, tuple(captures())),
         Group(3_000, tuple(reports())),
         Group(3_000, tuple(experiments())),
+        Group(3_000, tuple(snapshots())),
         Group(200, tuple(thinned_recordings())),
         Group(1, tuple(whole_recordings())),
     )

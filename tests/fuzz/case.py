@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -80,6 +81,8 @@ def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
     group = random.choices(groups, [group.weight if group.subjects else 0 for group in groups])[0]
     subject = random.choice(group.subjects)
     damaged = random.choice((*subject.traces, *subject.files))
+    if subject.kind == "snapshots":
+        return _of_snapshot(subject, random)
     if random.random() < GRAMMAR_SHARE:
         donors = random.choice([group for group in groups if group.subjects]).subjects
         changed = damage_grammar(subject.files, damaged, donors, random)
@@ -90,6 +93,22 @@ def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
         files = {_some_name(random): content for content in (damaged_one, sound, b"")}
         return Case(f"{subject.name} and others", files, "", "bytes of recordings")
     return Case(f"{subject.name}: {damaged}", files, subject.target, f"bytes of {subject.kind}")
+
+
+def _of_snapshot(subject: Subject, random: Random) -> Case:
+    """Other values in a snapshot, other bytes, or both."""
+    ((name, content),) = subject.files.items()
+    by_members = random.random() < MEMBERS_SHARE
+    if by_members:
+        root = pickle.loads(content)  # noqa: S301  # made by this module
+        for _ in range(random.choice((1, 1, 2, 5))):
+            damage_members(root, random)
+        content = pickle.dumps(root, random.choice((2, 3, 4, 5)))
+    if not by_members or random.random() < BYTES_SHARE:
+        content = damage_bytes(content, random)
+    if random.random() < PACKED_SHARE:
+        content = gzip.compress(content, compresslevel=1, mtime=0)
+    return Case(f"{subject.name}: {name}", {name: content}, subject.target, "bytes or members of snapshots")
 
 
 def _some_name(random: Random) -> str:

@@ -17,7 +17,10 @@ from typing import Any, get_args
 from tests.build import TraceBuilder
 from tests.children import run
 from tests.fuzz.promises import check_document, check_json, check_outcomes, check_steps, check_texts, require
+from tests.fuzz.subjects import SNAPSHOT
 from tests.rendering.formatted import summary
+from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
+from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.api import load, save_steps, scrub, to_frame
 from traceadvisor.bundle.folder import is_bundle
 from traceadvisor.bundle.layout import MANIFEST
@@ -27,10 +30,12 @@ from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.judging.breakdown import breakdown
 from traceadvisor.model.experiment import FILE as EXPERIMENT
+from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run
 from traceadvisor.model.trace import MOST_DEVICES, Origin
 from traceadvisor.parsing.discovery import find_recordings
+from traceadvisor.parsing.snapshot.snapshot_file import read_snapshot
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, EXPERIMENT_FORMATS, FORMATS
@@ -119,10 +124,20 @@ def _told_by_reading(path: Path) -> frozenset[str] | None:
             return frozenset(row.finding.rule.id for row in report_json.read(path).findings)
         if path.name == EXPERIMENT:
             return frozenset(name for section in read_experiment(path).sections for name in section.base)
-        return _read(path)
+        return _read_snapshot(path) if path.name == SNAPSHOT else _read(path)
     except InputError as error:
         _check_refusal(error, path)
         return None
+
+
+def _read_snapshot(path: Path) -> frozenset[str]:
+    snapshot = read_snapshot(path)
+    found = SnapshotFacts.of(snapshot)
+    for device in snapshot_figures(snapshot, found).devices:
+        parts = sum(one.requested_bytes for one in device.classes if one.kind is not MemoryClass.OVERHEAD)
+        require(parts == device.peak_bytes, "the classes are not the peak")
+    devices = min(len(found), 3)
+    return frozenset({f"{devices} devices, {snapshot.has_times}, {bool(snapshot.ranges)}, {snapshot.settings is None}"})
 
 
 def _read(path: Path) -> frozenset[str]:
@@ -214,10 +229,20 @@ def _judge(path: Path, depth: Depth) -> Verdict:
         require(report_json.render(report_json.read(written)).decode() == content, "read back, the JSON differs")
         if depth >= Depth.SHOWN:
             _show(report, written)
-            if path.name != REPORT:
+            if path.name == SNAPSHOT:
+                copy = scrub(path, Path(folder) / "copy.pickle").path
+                peaks = [
+                    [device.peak_bytes for one in load(each).memory for device in one.devices] for each in (path, copy)
+                ]
+                require(peaks[0] == peaks[1], "a copy has another peak")
+            elif path.name != REPORT:
                 save_steps(report, folder)
                 _check_copy(path, Path(folder) / "copy")
     return Verdict.REPORT
+
+
+def _peaks(report: Report) -> list[int]:
+    return [device.peak_bytes for one in report.memory for device in one.devices]
 
 
 def _show(report: Report, written: Path) -> None:

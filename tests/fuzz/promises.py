@@ -47,6 +47,9 @@ def check_steps(rows: Iterable[StepRow]) -> None:
 def check_outcomes(report: Report) -> None:
     """No rule failed, and no file."""
     failed = [f"{row.rule_id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
+    memory = (*report.memory, *(one.device_memory for one in report.recordings if one.device_memory))
+    checks = (check for one in memory for advice in one.advice for check in advice.checks)
+    failed += [f"{one.rule.id}: {one.outcome.error}" for one in checks if isinstance(one.outcome, Failed)]
     require(not failed, f"a rule failed: {failed}")
     faults = [
         row.note.message for row in report.health_notes if row.note.code == "fault" or _NO_MEMORY in row.note.message

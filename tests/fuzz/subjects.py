@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
@@ -18,6 +20,8 @@ from tests.analysis.known_steps import mark_steps
 from tests.analysis.known_truth import Layout
 from tests.build import Framing, Generation, TraceBuilder
 from tests.judging.test_experiments import experiment, judged
+from tests.memory.allocator import Device, DeviceFullError
+from tests.memory.programs import transformer
 from tests.shared import RECORDINGS, SAMPLES, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
 from traceadvisor.api import load
@@ -37,6 +41,7 @@ FEW_LINES = 40
 FEW_PACKED_BYTES = 30_000
 """A public recording no larger is taken as it is."""
 
+SNAPSHOT = "snapshot.pickle"
 TRACE = "worker0.1.pt.trace.json"
 
 DEVICE: Mapping[str, Any] = {
@@ -69,7 +74,8 @@ class Subject:
     @property
     def kind(self) -> str:
         """What is read back, or recordings."""
-        return {"report.json": "reports", FILE: "experiments"}.get(self.target, "recordings")
+        kinds = {"report.json": "reports", FILE: "experiments", SNAPSHOT: "snapshots"}
+        return kinds.get(self.target, "recordings")
 
     @property
     def traces(self) -> tuple[str, ...]:
@@ -138,6 +144,17 @@ def reports() -> Iterator[Subject]:
 def experiments() -> Iterator[Subject]:
     """The result of `try`, which `report` and `scrub` read back."""
     yield Subject("experiment", {FILE: experiment_json.render(experiment(judged()))}, FILE)
+
+
+def snapshots() -> Iterator[Subject]:
+    """Memory snapshots of small trainings on the model of the allocator, and of one whose memory ran out."""
+    for options in ({}, {"cpp": False}, {"autocast": True, "leak": 4096}, {"foreach": True, "set_to_none": False}):
+        training = transformer(tokens=32, blocks=2, **options).build().steps(2)
+        yield Subject(f"snapshot {options}", {SNAPSHOT: pickle.dumps(training.snapshot())}, SNAPSHOT)
+    training = transformer(tokens=64, blocks=2, device=Device(capacity=300 << 20)).build()
+    with suppress(DeviceFullError):
+        training.steps(3)
+    yield Subject("snapshot of full memory", {SNAPSHOT: pickle.dumps(training.snapshot())}, SNAPSHOT)
 
 
 def _on_a_device(files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -86,7 +86,7 @@ def _memory_headline(memory: Sequence[ComparedMemory]) -> str | None:
     if not memory:
         return None
     base, head = max(one.base.peak_bytes for one in memory), max(one.head.peak_bytes for one in memory)
-    change = f"{percent(abs(head / base - 1))} {'more' if head > base else 'less'}"
+    change = f"{percent(abs(head / max(base, 1) - 1))} {'more' if head > base else 'less'}"
     return f"Memory peaks at {size(head)} instead of {size(base)}{f' ({change})' if head != base else ''}."
 
 
