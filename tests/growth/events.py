@@ -84,9 +84,10 @@ class Events:
         self._timed("cuda_runtime", name, start, end, thread, args)
         return self._correlation
 
-    def memory(self, at: float, byte_count: int, allocated: int) -> None:
+    def memory(self, at: float, byte_count: int, allocated: int, address: int | None = None) -> None:
         """The allocator gives or takes back memory of the device."""
         args = f'"Device Type":1,"Device Id":0,"Bytes":{byte_count},"Total Allocated":{allocated},"Total Reserved":9000'
+        args += "" if address is None else f',"Addr":{address}'
         self._lines.append(
             f'{{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":100,"tid":100,"ts":{at},'
             f'"args":{{{args}}}}}'

@@ -32,6 +32,7 @@ from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rules.base import SnapshotRule
 from traceadvisor.run_facts import RunFacts
 
 MOST_GROWTH = 5.0
@@ -168,6 +169,10 @@ def stages_of_recording(what: str, size: int, folder: Path) -> Stopwatch:
             raise AssertionError(f"{rule.meta.id} failed on {what}: {outcome}")
         if not isinstance(outcome, Skipped):
             watch.ran.add(rule.meta.id)
+    if memory := facts.allocations:
+        for rule in all_rules():
+            if isinstance(rule, SnapshotRule):
+                watch.run(f"rule: {rule.meta.id}", partial(rule.advise, memory))
     watch.run("tables and charts", lambda: recording_of(facts))
     judgement: Judgement = watch.run("ranking", lambda: judge(facts))
     report = watch.run("report", lambda: assess([judgement], Source((path,), SourceKind.TRACE), trace.health))

@@ -71,6 +71,26 @@ def _memory(size: int) -> Events:
     return steps_with(size, fill)
 
 
+@case("allocations")
+def _allocations(size: int) -> Events:
+    """Activations of many layers, each freed in its node of the backward pass; a thousandth of all stays."""
+
+    def fill(events: Events, start: float, first: int, count: int) -> None:
+        for at in range(count):
+            begin, number = start + SLOT * at, first + at
+            events.python(f"model.py({number + 1}): layer_{number}", begin, begin + 3)
+            events.op("aten::softmax", begin + 0.5, begin + 2.5)
+            stays, held = number % 1000 == 0, 10**9 + 512 * (number // 1000)
+            events.memory(begin + 1, 512, held + 512, 2 * number)
+            events.op("autograd::engine::evaluate_function: SoftmaxBackward0", begin + 4, begin + 8)
+            events.memory(begin + 5, 1024, held + 1536, 1)
+            events.memory(begin + 6, -1024, held + 512, 1)
+            if not stays:
+                events.memory(begin + 7, -512, held, 2 * number)
+
+    return steps_with(size, fill)
+
+
 @case("copies")
 def _copies(size: int) -> Events:
     def fill(events: Events, start: float, first: int, count: int) -> None:

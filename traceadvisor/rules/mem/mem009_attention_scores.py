@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from traceadvisor.analysis.memory.call_stacks import Phase
 from traceadvisor.analysis.memory.changes import MemoryChange
 from traceadvisor.analysis.memory.snapshot_facts import NO_PYTHON, SnapshotFacts
-from traceadvisor.model.arrays import Mask
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
 from traceadvisor.model.location import Frame
 from traceadvisor.model.memory_figures import MemoryClass
@@ -54,9 +55,7 @@ class AttentionScores(SnapshotRule):
             None if softmax.isdisjoint(stack) else _scope(memory, row)
             for row, stack in enumerate(memory.snapshot.stacks)
         ]
-        is_score = np.zeros(len(memory.rows), dtype=np.bool_)
-        for scope in dict.fromkeys(one for one in scopes if one):
-            is_score |= _scores(memory, memory.of_stacks([one == scope for one in scopes]), scope)
+        is_score = _scores(memory, scopes)
         change = MemoryChange(np.flatnonzero(is_score))
         share = memory.saved_share(change)
         if share < self.min_share:
@@ -93,19 +92,38 @@ def _scope(memory: SnapshotFacts, stack: int) -> Scope | None:
     return outer.file, outer.function
 
 
-def _scores(memory: SnapshotFacts, of_softmax: Mask, scope: Scope) -> Mask:
-    """The tensors of the sizes that a scope's softmax makes."""
-    rows = memory.rows
-    made = np.unique(rows.size_bytes[of_softmax])
-    whole = made[made >= made.max(initial=0) // 3]  # without the sums and maxima of rows
-    in_scope = memory.with_frame(lambda frame: (frame.file, frame.function) == scope)
+def _scores(memory: SnapshotFacts, scopes: Sequence[Scope | None]) -> Mask:
+    """The tensors of the sizes that the softmax of a scope makes; ``scopes``: of the softmax in each stack."""
+    sizes, of_stack = memory.rows.size_bytes, _rows_by_stack(memory, len(scopes))
     multiplies = memory.with_frame(lambda frame: bool(_PRODUCT.search(frame.function)))
-    if not (in_scope & multiplies & np.isin(rows.size_bytes, whole)).any():
-        return np.zeros_like(in_scope)  # a softmax over classes or experts
     casts = memory.is_autocast | memory.with_frame(
         lambda frame: "to_copy" in frame.function or frame.function in {"to", "half", "bfloat16"}
     )
-    is_large, is_half = np.isin(rows.size_bytes, whole), np.isin(rows.size_bytes, whole // 2)
-    is_copy = in_scope & is_half & casts
+    is_score, known = np.zeros(sizes.shape, dtype=np.bool_), [sizes[:0]]
+    for scope, stacks in _stacks_in(memory, {one for one in scopes if one}).items():
+        made = np.unique(sizes[np.concatenate([of_stack[one] for one in stacks if scopes[one] == scope])])
+        whole = made[made >= made.max(initial=0) // 3]  # without the sums and maxima of rows
+        inside = np.concatenate([of_stack[one] for one in stacks])
+        is_whole = np.isin(sizes[inside], whole)
+        if not (multiplies[inside] & is_whole).any():
+            continue  # a softmax over classes or experts
+        is_copy = np.isin(sizes[inside], whole // 2) & casts[inside]
+        is_score[inside[is_whole | is_copy]] = True
+        known += [whole, whole[: whole.size * is_copy.any()] // 2]
     backward = memory.in_phase(Phase.BACKWARD) & memory.is_of(MemoryClass.TEMPORARIES)
-    return np.asarray((in_scope & is_large) | is_copy | (backward & (is_large | (is_half & is_copy.any()))))
+    return np.asarray(is_score | (backward & np.isin(sizes, np.concatenate(known))))
+
+
+def _stacks_in(memory: SnapshotFacts, scopes: set[Scope]) -> dict[Scope, list[int]]:
+    """The stacks with a frame of each scope."""
+    keys = [(frame.file, frame.function) for frame in memory.snapshot.frames]
+    found: dict[Scope, list[int]] = {}
+    for number, stack in enumerate(memory.snapshot.stacks):
+        for scope in scopes.intersection(keys[row] for row in stack):
+            found.setdefault(scope, []).append(number)
+    return found
+
+
+def _rows_by_stack(memory: SnapshotFacts, stacks: int) -> list[Int64]:
+    order = np.argsort(memory.rows.stack, kind="stable")
+    return np.split(order, np.searchsorted(memory.rows.stack[order], np.arange(stacks)))[1:]
