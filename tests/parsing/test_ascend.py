@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -229,5 +230,21 @@ def test_a_damaged_file_about_the_process_costs_the_options_only(text: str, tmp_
     folder = tmp_path / "host_ascend_pt"
     (folder / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
     (folder / "profiler_info_1.json").write_text(text)
+    trace = _trace(folder / "ASCEND_PROFILER_OUTPUT", _task("MatMul", "AI_CORE", (10, 20), 1))
+    assert trace.options == set()
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_a_pipe_or_a_link_in_the_place_of_the_file_about_the_process_is_not_read(
+    tmp_path: Path, *, is_pipe: bool
+) -> None:
+    elsewhere, folder = tmp_path / "elsewhere.json", tmp_path / "host_ascend_pt"
+    elsewhere.write_text('{"config": {"common_config": {"with_stack": true}}}')
+    (folder / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+    about = folder / "profiler_info_1.json"
+    if is_pipe:
+        os.mkfifo(about)
+    else:
+        about.symlink_to(elsewhere)
     trace = _trace(folder / "ASCEND_PROFILER_OUTPUT", _task("MatMul", "AI_CORE", (10, 20), 1))
     assert trace.options == set()

@@ -164,5 +164,6 @@ def ascend_members(path: Path) -> Mapping[str, Any]:
 
 def _about(folder: Path) -> tuple[int, Path] | None:
     """The rank of the process and the file about it; None unless there is exactly one."""
-    found = [(int(named["rank"]), file) for file in folder.glob("*.json") if (named := _ABOUT.fullmatch(file.name))]
+    named = [(match, file) for file in folder.glob("*.json") if (match := _ABOUT.fullmatch(file.name))]
+    found = [(int(match["rank"]), file) for match, file in named if file.is_file() and not file.is_symlink()]
     return found[0] if len(found) == 1 else None
