@@ -18,6 +18,7 @@ from traceadvisor.results import report_json
 from traceadvisor.system import remote
 
 SAMPLES = CHECKOUT / "sample_traces"
+REPORT = (sys.executable, "-m", "traceadvisor", "report")
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_without_its_package_a_url_says_what_to_install(
 
 
 def test_nothing_is_written_elsewhere() -> None:
-    done = run("traceadvisor", "report", SAMPLES / "well-fed", "-o", "s3://bucket/report")
+    done = run(*REPORT, SAMPLES / "well-fed", "-o", "s3://bucket/report")
     assert done.returncode == 2
     assert "-o takes a local folder" in done.stderr
 

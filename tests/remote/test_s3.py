@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 SAMPLES = CHECKOUT / "sample_traces"
+REPORT = (sys.executable, "-m", "traceadvisor", "report")
 KEY, SECRET = "AKIATESTTESTTESTTEST", "wJalrXUtnFEMItestK7MDENGbPxRfiCYtest"
 
 
@@ -62,7 +63,16 @@ def _report(server: Server, url: str, out: Path, *options: str) -> Done:
         HOME=str(temporary),
         TMPDIR=str(temporary),
     )
-    done = run("traceadvisor", "report", url, "--format=json,md", "-o", out / "report", *options, cwd=out, env=env)
+    done = run(
+        *REPORT,
+        url,
+        "--format=json,md",
+        "-o",
+        out / "report",
+        *options,
+        cwd=out,
+        env=env,
+    )
     written = "".join(path.read_text() for path in (out / "report").glob("*.*"))
     assert not any(secret in done.stdout + done.stderr + written for secret in (KEY, SECRET))
     assert not list(temporary.iterdir())
@@ -77,7 +87,14 @@ def _document(out: Path, root: str) -> object:
 def test_a_folder_gives_the_same_report_as_on_disk_in_several_processes(s3: Server, tmp_path: Path) -> None:
     done = _report(s3, "s3://logs/runs/two-ranks", tmp_path / "there", "--processes=2")
     assert done.returncode == 0, done.stderr
-    run("traceadvisor", "report", SAMPLES / "two-ranks", "--format=json", "-o", tmp_path / "here/report", check=True)
+    run(
+        *REPORT,
+        SAMPLES / "two-ranks",
+        "--format=json",
+        "-o",
+        tmp_path / "here/report",
+        check=True,
+    )
     here = _document(tmp_path / "here", str(SAMPLES))
     assert _document(tmp_path / "there", "s3://logs/runs") == here
     assert sum("list-type=2" in path for _, path in s3.asked) < 12

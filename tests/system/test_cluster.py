@@ -26,6 +26,7 @@ from traceadvisor.system.cluster import connected
 from traceadvisor.system.executor import Watch
 
 SAMPLES = CHECKOUT / "sample_traces"
+REPORT = (sys.executable, "-m", "traceadvisor", "report")
 QUIET = Watch(lambda _position, _progress: None, lambda _position: None)
 
 
@@ -54,9 +55,9 @@ def address() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_report_has_the_same_bytes_as_without_dask(address: str, tmp_path: Path) -> None:
-    options = ("report", "two-ranks", "uneven", "well-fed", "missing", "--format=json")
+    options = ("two-ranks", "uneven", "well-fed", "missing", "--format=json")
     for out, more in (("there", ("--dask", address)), ("here", ())):
-        run("traceadvisor", *options, "-o", tmp_path / out, *more, cwd=SAMPLES, check=True)
+        run(*REPORT, *options, "-o", tmp_path / out, *more, cwd=SAMPLES, check=True)
     there, here = ((tmp_path / out / "report.json").read_bytes() for out in ("there", "here"))
     assert there == here
 
@@ -104,7 +105,14 @@ def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
     shutil.copytree(CHECKOUT / "traceadvisor", tmp_path / "traceadvisor")
     (tmp_path / "traceadvisor" / "changed.py").touch()
     with _cluster(tmp_path) as address:
-        done = run("traceadvisor", "report", SAMPLES / "well-fed", "--dask", address, "-o", tmp_path / "report")
+        done = run(
+            *REPORT,
+            SAMPLES / "well-fed",
+            "--dask",
+            address,
+            "-o",
+            tmp_path / "report",
+        )
     assert done.returncode == 2
     assert "would not give the same result: it has code of traceadvisor " in done.stderr
     assert "Install the same versions as here on all workers." in done.stderr
@@ -167,6 +175,11 @@ def test_what_is_in_the_memory_of_this_process_is_refused(monkeypatch: pytest.Mo
 
 
 def test_processes_and_dask_cannot_be_combined() -> None:
-    done = run("traceadvisor", "report", SAMPLES / "well-fed", "--processes=2", "--dask=tcp://127.0.0.1:9")
+    done = run(
+        *REPORT,
+        SAMPLES / "well-fed",
+        "--processes=2",
+        "--dask=tcp://127.0.0.1:9",
+    )
     assert done.returncode == 2
     assert "--processes and --dask cannot be combined" in done.stderr
