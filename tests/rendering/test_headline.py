@@ -28,8 +28,8 @@ from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.recordings import (
     busy_words,
     environment_facts,
+    main_figures,
     recording_blocks,
-    recording_figures,
     step_figure,
 )
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone, plain
@@ -350,7 +350,7 @@ def test_an_unmarked_recording_is_not_called_a_step() -> None:
     recording = _one_step(step_source=StepSource.WINDOW)
     report = replace(one_recording(), recordings=(recording,))
     assert "of the recording" in recording_verdict(recording)
-    assert next(recording_figures(report, recording)).label == "Recording"
+    assert next(main_figures(report, recording)).label == "Recording"
     assert any(line.text.startswith("Recording 100.0 ms (the whole recording") for line in summary(report))
     assert "Recording **100.0 ms** (the whole recording" in FORMATS["md"].render(report).decode()
 

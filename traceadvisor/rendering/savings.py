@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RecordedFinding, Report
@@ -110,10 +109,12 @@ def saved_share(saving: Estimate, expected_share: float) -> str:
 
 def range_words(saving: Estimate) -> str:
     """``45.0 ms to 55.0 ms``, ``up to 55.0 ms`` or one figure."""
-    low, high = duration(saving.low_ns), duration(saving.high_ns)
-    if low == high:
-        return duration(saving.expected_ns)
-    return f"up to {high}" if saving.low_ns == 0 else f"{low} to {high}"
+    return _range_words(saving.low_ns, saving.high_ns)
+
+
+def _range_words(low_ns: float, high_ns: float) -> str:
+    low, high = duration(low_ns), duration(high_ns)
+    return high if low == high else f"up to {high}" if low_ns == 0 else f"{low} to {high}"
 
 
 def range_over(rows: Iterable[RecordedFinding]) -> str:
@@ -122,10 +123,7 @@ def range_over(rows: Iterable[RecordedFinding]) -> str:
     low, high = min(one.low_ns for one in savings), max(one.high_ns for one in savings)
     if high < LEAST_NS:
         return "no speed-up"
-    widest = replace(
-        savings[0], low_ns=low, expected_ns=(low + high) / 2, high_ns=high, method=Method.BOUND, reason="a range"
-    )
-    return range_words(widest)
+    return _range_words(low, high)
 
 
 def worth_words(row: RecordedFinding) -> str | None:

@@ -69,7 +69,8 @@ class Layout(Enum):
     """Wide, and on a narrow screen each row is a block with a line for each cell."""
 
     DATA = "data"
-    COMPARISON = "comparison stacked"
+    COMPARISON = "comparison"
+    ARMS = "comparison stacked"
     REASONS = "reasons"
     BY_RECORDING = "prose by-recording"
 

@@ -167,7 +167,7 @@ def _table(section: MeasuredSection, currency: str | None, *, in_bars: bool) -> 
             for name in columns
         ),
         rows=(base, *(_row(arm, section.base_samples_per_s, currency) for arm in section.arms)),
-        layout=Layout.COMPARISON,
+        layout=Layout.ARMS,
         detail=SUMMARY,
     )
     return measured_columns(table)

@@ -70,7 +70,7 @@ def recording_fold(report: Report, recording: Recording, number: int, *, with_or
     """One of several recordings, folded."""
     first = first_of(report, recording.id)
     verdict = recording_verdict(recording, first, missing_device(report, recording))
-    figures = Figures(tuple(recording_figures(report, recording)))
+    figures = Figures((*main_figures(report, recording), *further_figures(recording)))
     blocks = recording_blocks(report, recording, number, with_origins=with_origins)
     anchor = f"recording-{number}"
     inside = (Prose(verdict, Tone.VERDICT), figures, *blocks)
@@ -148,8 +148,8 @@ def _only(table: Table | None, about: str | None = None) -> Iterator[Block]:
 
 def _time(report: Report, recording: Recording, number: int) -> Iterator[Block]:
     several = len(report.recordings) > 1
-    if not several:
-        yield Figures(tuple(recording_figures(report, recording)))
+    if not several and (figures := tuple(further_figures(recording))):  # the first screen has the others
+        yield Figures(figures)
     if is_silent(recording):
         silent = "No step of this rank was recorded. The step times of its run are shown below."
         yield Prose(silent, Tone.NOTICE)
@@ -252,18 +252,22 @@ def busy_figure(report: Report, recording: Recording) -> Iterator[Figure]:
     yield Figure("GPU busy", busy, missing or how)
 
 
-def recording_figures(report: Report, recording: Recording) -> Iterator[Figure]:
-    """All figures of a recording, starting with the step time."""
+def main_figures(report: Report, recording: Recording) -> Iterator[Figure]:
+    """The figures of a recording that the first screen shows: speed, GPU use, the step with all fixes, and cost."""
     yield step_figure(recording)
+    if recording.samples_per_s is not None:
+        yield samples_figure(recording)
+    yield from busy_figure(report, recording)
+    if recording.replay is not None and recording.replay.joint_step_ns is not None and report.findings:
+        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
+    yield from money_and_energy(recording)
+
+
+def further_figures(recording: Recording) -> Iterator[Figure]:
+    """The other figures of a recording."""
     recorded = recorded_time(recording)
     if recording.undisturbed_median_step_ns is not None and recorded.ns is not None:
         yield Figure("Recorded step", duration(recorded.ns), recorded.kind)
-    if recording.samples_per_s is not None:
-        yield samples_figure(recording)
-    if recording.replay is not None and recording.replay.joint_step_ns is not None:
-        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
-    yield from money_and_energy(recording)
-    yield from busy_figure(report, recording)
     if largest := largest_category(recording):
         yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
     shown = recording.shown_figures

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar
-from traceadvisor.rendering.content.report.recordings import busy_figure, money_and_energy, samples_figure, step_figure
+from traceadvisor.rendering.content.report.recordings import main_figures
 from traceadvisor.rendering.document.blocks import Figure
 from traceadvisor.rendering.headline import is_without_gpu, recording_of_verdict, step_time
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent
@@ -28,17 +28,7 @@ def top_figures(report: Report) -> tuple[Figure, ...]:
         return ()
     if len(report.recordings) > 1:
         return tuple(_ranges(report.recordings))
-    return tuple(_single(report, report.recordings[0]))
-
-
-def _single(report: Report, recording: Recording) -> Iterator[Figure]:
-    yield step_figure(recording)
-    if recording.samples_per_s is not None:
-        yield samples_figure(recording)
-    yield from busy_figure(report, recording)
-    if recording.replay is not None and recording.replay.joint_step_ns is not None and report.findings:
-        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
-    yield from money_and_energy(recording)
+    return tuple(main_figures(report, report.recordings[0]))
 
 
 def _ranges(recordings: Sequence[Recording]) -> Iterator[Figure]:
