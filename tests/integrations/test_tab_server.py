@@ -15,6 +15,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.hostile_input import HOSTILE, write_hostile_input
 from tests.integrations.serving import DATA, Server, tensorboard
+from tests.rendering.driving import browser
 from tests.shared import SAMPLES
 from tests.waiting import wait_until
 from traceadvisor.rendering.writers.templates import hashed
@@ -77,6 +78,15 @@ def test_each_run_is_listed_and_reported_or_says_what_is_wrong(server: Server) -
     assert "worker0.1.pt.trace.json" in states["broken"]["error"]
     assert server.runs()["good"]["headline"] == states["good"]["headline"]
     assert server.runs()["broken"]["error"] == states["broken"]["error"]
+
+
+def test_a_browser_shows_a_report_under_a_prefix(server: Server, chromium: str, tmp_path: Path) -> None:
+    with browser(chromium, tmp_path) as tab:
+        tab.open(f"{server.address}#traceadvisor")
+        tab.click("plugin_entry.html", "nav li button", "good")
+        tab.click("plugin_entry.html", "option", "captured")
+        tab.wait("page", "document.title.includes('omparison')")
+        assert [address for address in tab.requests if DATA in address and "/some/prefix/" not in address] == []
 
 
 def test_a_comparison_is_made(server: Server) -> None:
