@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from traceadvisor.recording.after_import import BACKWARD, after_import
+from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
@@ -81,41 +82,22 @@ class Hooks:
         """
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
-        self._replace(_BaseDataLoaderIter, "__next__", _hooked_next(_BaseDataLoaderIter.__next__, listener, seen))
-        self._replace(DataLoader, "__iter__", _hooked_iter(DataLoader.__iter__, listener, loaders))
-        constructors = seen.constructors
-        rationality = DataLoader.check_worker_number_rationality  # the last call of its constructor
-        self._replace(DataLoader, rationality.__name__, _hooked_making(rationality, constructors.loader_made))
-        patch = Optimizer._patch_step_function  # the first call of its constructor that knows the optimizer
-        self._replace(Optimizer, patch.__name__, _hooked_making(patch, constructors.made))
-        self._replace(GradScaler, "__init__", _hooked_making(GradScaler.__init__, constructors.made))
-        self._of_modules = [
-            register(constructors.module_grows)
-            for register in (register_module_module_registration_hook, register_module_parameter_registration_hook)
-        ]
-        self._replace(GradScaler, "step", _hooked_scaler_step(GradScaler.step, listener, seen))
-        self._replace(autocast, "__enter__", _hooked_autocast(autocast.__enter__, seen))
-        self._replace(detect_anomaly, "__enter__", _hooked_anomaly(detect_anomaly.__enter__, seen))
-        self._replace(set_detect_anomaly, "__init__", _hooked_anomaly(set_detect_anomaly.__init__, seen))
+        self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen)
+        self._hook(DataLoader, "__iter__", _hooked_iter, listener, loaders)
+        self._hook(GradScaler, "step", _hooked_scaler_step, listener, seen)
+        self._hook(torch.autograd, BACKWARD, _hooked_backward, listener)
+        self._hook(autocast, "__enter__", _hooked_autocast, seen)
+        self._hook(detect_anomaly, "__enter__", _hooked_anomaly, seen)
+        self._hook(set_detect_anomaly, "__init__", _hooked_anomaly, seen)
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
-            self._replace(made, "__init__", _hooked_profiler(made.__init__, profiler_made))
-            self._replace(made, "export_chrome_trace", _hooked_export(made.export_chrome_trace, exported))
+            self._hook(made, "__init__", _hooked_profiler, profiler_made)
+            self._hook(made, "export_chrome_trace", _hooked_export, exported)
         for module, name in _STARTS:
-            self._replace(module, name, _hooked_start(getattr(module, name), profiler_starts))
-        graph = torch.cuda.CUDAGraph
-        self._replace(graph, "capture_begin", _hooked_capture(graph.capture_begin, graphs))
-        self._replace(graph, "replay", _hooked_replay(graph.replay, listener))
-        hook_step = Optimizer.profile_hook_step
-
-        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
-            listener.has_optimizer = True
-            return _hooked_step(hook_step(function), listener)
-
-        self._replace(Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
-        for kind in _hooked_already(Optimizer):
-            listener.has_optimizer = True
-            self._replace(kind, "step", _hooked_step(kind.__dict__["step"], listener))
-        self._replace(torch.autograd, BACKWARD, _hooked_backward(getattr(torch.autograd, BACKWARD), listener))
+            self._hook(module, name, _hooked_start, profiler_starts)
+        self._hook(torch.cuda.CUDAGraph, "capture_begin", _hooked_capture, graphs)
+        self._hook(torch.cuda.CUDAGraph, "replay", _hooked_replay, listener)
+        self._hook_makers(seen.constructors)
+        self._hook_optimizers()
         for base in (DataLoader, IterableDataset):
             self._hook_feeds(base)
         self._waiting = [
@@ -140,10 +122,37 @@ class Hooks:
                 setattr(owner, name, original)
         self._originals.clear()
 
+    def _hook(self, owner: Any, name: str, hooked: Callable[..., object], *arguments: object) -> None:
+        self._replace(owner, name, hooked(getattr(owner, name), *arguments))
+
     def _replace(self, owner: Any, name: str, replacement: object) -> None:
         original = owner.__dict__.get(name, _INHERITED)
         setattr(owner, name, replacement)
         self._originals.append((owner, name, original))
+
+    def _hook_makers(self, constructors: Constructors) -> None:
+        """Hook what makes the objects of the training."""
+        # the last call of a loader's constructor, and the first of an optimizer's that knows the optimizer
+        self._hook(DataLoader, "check_worker_number_rationality", _hooked_making, constructors.loader_made)
+        self._hook(Optimizer, "_patch_step_function", _hooked_making, constructors.made)
+        self._hook(GradScaler, "__init__", _hooked_making, constructors.made)
+        self._of_modules = [
+            register(constructors.module_grows)
+            for register in (register_module_module_registration_hook, register_module_parameter_registration_hook)
+        ]
+
+    def _hook_optimizers(self) -> None:
+        """Hook the optimizers of torch, now and as their classes come into use."""
+        listener, hook_step = self._listener, Optimizer.profile_hook_step
+
+        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+            listener.has_optimizer = True
+            return _hooked_step(hook_step(function), listener)
+
+        self._replace(Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
+        for kind in _hooked_already(Optimizer):
+            listener.has_optimizer = True
+            self._hook(kind, "step", _hooked_step, listener)
 
     def _hook_feeds(self, base: type) -> None:
         """Hook the subclasses of a class of torch, now and as they are made."""
