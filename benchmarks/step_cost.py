@@ -28,6 +28,7 @@ from benchmarks.capture_overhead import NEVER, Case, LayerTraining
 from benchmarks.machine import described
 from benchmarks.tables import put_between, table
 from traceadvisor.recording.capture import Capture
+from traceadvisor.recording.loop.batch_clocks import ALL_BATCHES
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.session import CaptureSession
 from traceadvisor.recording.telemetry.sampler import TelemetrySampler
@@ -45,8 +46,8 @@ LEFT_OUT: dict[str, tuple[tuple[type, str], ...] | None] = {
 }
 """Parts of the capture that each arm leaves out; None without a capture."""
 
-LEAD = 20
-"""Steps before the measured ones of a block."""
+LEAD = ALL_BATCHES + 10
+"""Steps before the measured ones of a block: a capture looks closer at the first ones."""
 
 
 def block_us(training: LayerTraining, steps: int, left_out: tuple[tuple[type, str], ...] | None) -> tuple[float, float]:

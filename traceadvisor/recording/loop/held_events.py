@@ -17,7 +17,7 @@ from traceadvisor.recording.loop.window import Window
 MOST_STEPS = 64
 """Optimizer steps that wait at most."""
 
-LONGEST_NS = 100_000_000
+LONGEST_NS = 250_000_000
 """How long they wait: a killed run loses them."""
 
 
