@@ -16,7 +16,12 @@ from tests.remote.server import Fault, Server, passed_on, serving
 from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly(
+    "tests/remote",
+    "traceadvisor/parsing/discovery.py",
+    "traceadvisor/system/executor.py",
+    "traceadvisor/system/remote.py",
+)
 
 SAMPLES = CHECKOUT / "sample_traces"
 REPORT = (sys.executable, "-m", "traceadvisor", "report")

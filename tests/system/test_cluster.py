@@ -27,6 +27,9 @@ from traceadvisor.system.executor import Watch
 
 SAMPLES = CHECKOUT / "sample_traces"
 REPORT = (sys.executable, "-m", "traceadvisor", "report")
+WHEN_CHANGED = pytest.mark.nightly(
+    "tests/system/test_cluster.py", "traceadvisor/system/cluster.py", "traceadvisor/system/executor.py"
+)
 QUIET = Watch(lambda _position, _progress: None, lambda _position: None)
 
 
@@ -91,7 +94,7 @@ def test_the_item_of_a_killed_worker_is_done_by_another_one(address: str, tmp_pa
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_an_item_that_kills_every_worker_is_given_up_and_the_others_are_done(address: str, tmp_path: Path) -> None:
     with connected(address) as there:
         outcomes = there.side_by_side(KillsWorker(tmp_path, 99), range(3), QUIET, weights=[9, 0, 0])
@@ -100,7 +103,7 @@ def test_an_item_that_kills_every_worker_is_given_up_and_the_others_are_done(add
     assert len(list(tmp_path.iterdir())) == 8
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
     shutil.copytree(CHECKOUT / "traceadvisor", tmp_path / "traceadvisor")
     (tmp_path / "traceadvisor" / "changed.py").touch()
@@ -127,7 +130,7 @@ def test_each_difference_of_a_worker_is_named() -> None:
     assert "has no TraceAdvisor, or an older one (ModuleNotFoundError)" in cluster._differs("w", ModuleNotFoundError())
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_encryption_is_configured_as_dask_has_it() -> None:
     secured = Security.temporary()
     settings = {
