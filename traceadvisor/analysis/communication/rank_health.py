@@ -96,7 +96,7 @@ def _not_aligned(run: str, by_rank: dict[int, list[RankFile]]) -> Iterator[Healt
         unknown = _listed(rank for rank, span in firsts.items() if not span)
         yield HealthNote(
             "not-aligned",
-            f"It is unknown when ranks {unknown}{_of(run)} were recorded, so their times cannot be aligned.",
+            f"It is unknown when ranks {unknown}{_of(run)} were recorded: they may show different moments.",
             degrades=False,
         )
     elif (apart_ns := max(start for start, _ in spans) - min(end for _, end in spans)) > 0:
