@@ -106,7 +106,8 @@ def test_a_report_that_was_read_back_is_written_as_the_same_bytes(build: Callabl
 
 def _without_pictures(report: Report) -> Report:
     """The report without what only pictures show."""
-    return replace(report, recordings=tuple(map(_plain, report.recordings)))
+    jobs = tuple(replace(job, lanes=None) for job in report.jobs)
+    return replace(report, recordings=tuple(map(_plain, report.recordings)), jobs=jobs)
 
 
 def _plain(recording: Recording) -> Recording:
