@@ -42,6 +42,10 @@ class SampledFrame:
     """Whether it is the user's code."""
 
 
+OWN_WORK = SampledFrame("TraceAdvisor")
+"""Stands for all frames inside one of this package that does work of its own."""
+
+
 @frozen
 class Sampled:
     """Samples of one stack in steps of one state."""

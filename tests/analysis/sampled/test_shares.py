@@ -17,7 +17,7 @@ from traceadvisor.analysis.sampled.shares import (
 )
 from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import OWN_WORK, SampledFrame
 
 UPDATE = Location("train.py", 60, "update", kind=PlaceKind.FUNCTION_START)
 TRAIN = Location("train.py", 10, "train", kind=PlaceKind.FUNCTION_START)
@@ -44,6 +44,14 @@ def test_too_few_samples_give_no_share() -> None:
 def test_code_that_no_sample_shows_has_no_share() -> None:
     """Samples have another name for it, such as that of a variable that holds a built-in function."""
     assert share_of_steps(Samples().add(100, *STEP).build(), beside_training([(UPDATE, None)])) is None
+
+
+def test_a_share_is_of_samples_outside_of_loaders_and_of_this_package() -> None:
+    samples = Samples().add(30, *STEP).add(30, *OWN).add(60, *OWN, is_fetching=True).add(40, MAIN, OWN_WORK).build()
+    found = share_of_steps(samples, in_optimizer)
+    assert found is not None
+    assert found.share == pytest.approx(0.5)
+    assert found.times(0.4).high == pytest.approx(0.4 * found.high)
 
 
 def test_getting_a_batch_is_no_code_of_the_loop() -> None:

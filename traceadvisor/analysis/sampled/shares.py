@@ -12,7 +12,7 @@ from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import NOTHING_SAMPLED, SampledFrame, StackSamples
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, SampledFrame, StackSamples
 from traceadvisor.statistics import share_interval
 
 FEWEST_SAMPLES = 12
@@ -43,10 +43,15 @@ class SampledShare:
         """Return a share of some samples with its interval."""
         return cls(share, *share_interval(share, count), count)
 
+    def times(self, factor: float) -> SampledShare:
+        """Return the share of a whole of which this one's is a part."""
+        return SampledShare(factor * self.share, factor * self.low, factor * self.high, self.count)
+
 
 def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
-    """Return the share of undisturbed steps, outside their loaders, in some stacks.
+    """Return the share of undisturbed steps without their time in loaders, which is timed, in some stacks.
 
+    Samples of this package's own work do not count: they waited for the interpreter, and it takes hardly any time.
     None with too few samples, and if no stack of the whole run matches: then samples name the code differently.
 
     ``matches``: whether a stack counts, from its frames, outermost first.
@@ -55,11 +60,13 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
     is_found = False
     for stack in samples.stacks if samples else ():
         here = stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED)
-        whole_ns += here.time_ns
-        whole_count += here.count
-        if samples and matches([samples.frames[at] for at in stack.frames]):
-            found_ns += 0 if stack.is_fetching else here.time_ns
-            is_found = True
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        is_matching = matches(frames)
+        is_found |= is_matching
+        if not stack.is_fetching and OWN_WORK not in frames[-1:]:
+            whole_ns += here.time_ns
+            whole_count += here.count
+            found_ns += is_matching * here.time_ns
     if samples is None or whole_count < FEWEST_SAMPLES or not whole_ns or not is_found:
         return None
     return SampledShare.of(found_ns / whole_ns, min(samples.effective_count, whole_count))

@@ -105,6 +105,11 @@ class RunTiming:
         return self.recorded_ns - self.undisturbed_ns, loading_ns
 
     @property
+    def rest_share(self) -> float:
+        """Share of an undisturbed step outside its loader; 1 if unknown."""
+        return max(1 - (self.undisturbed_loader_ns or 0.0) / (self.undisturbed_ns or 1.0), 0.0)
+
+    @property
     def undisturbed_share(self) -> float:
         """Undisturbed step time over recorded step time; at most 1, and 1 if unknown."""
         if not self.undisturbed_ns or not self.recorded_ns:

@@ -38,9 +38,6 @@ _LONGEST_CODE = 1 << 16
 """Bytes of a function's code; in longer ones, calls of C functions are not named."""
 
 
-OWN_WORK = SampledFrame("TraceAdvisor")
-"""Stands for all frames inside one of this package that does work of its own."""
-
 _BESIDE_THE_SCRIPT = {after_import.__file__, gc_timer.__file__}
 """Frames of these files run what the script imports, or stand in long calls without Python code, whose allocations
 start the garbage collector: a sample that waits for the interpreter then finds them there."""

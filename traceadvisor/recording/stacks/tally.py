@@ -11,8 +11,8 @@ from types import CodeType
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, Tallies
-from traceadvisor.recording.stacks.frames import OWN_WORK, called_at, frame_of, is_own, is_own_work, is_user
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, Sampled, SampledFrame, SampledStack, Tallies
+from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user
 
 MOST_WHOLE_STACKS = MOST_STACKS // 2
 """Stacks that are kept whole. Of later ones only the user's frames and the innermost are kept."""

@@ -174,12 +174,11 @@ class PythonOverhead(Rule):
         backward, beside = (share_of_steps(samples, one) for one in (in_backward, is_beside_training))
         loose = backward_outside_modules(facts.observation, facts.tree) * backward.share if backward else 0.0
         part = found.share / beside.share if beside and beside.share else 0.0
-        return SampledShare(
-            found.share + loose,
-            SampledShare.of(found.share + part * loose, found.count).low,
-            SampledShare.of(around.share + loose, found.count).high,
-            found.count,
+        low, high = (
+            SampledShare.of(share, found.count) for share in (found.share + part * loose, around.share + loose)
         )
+        whole = SampledShare(found.share + loose, low.low, high.high, found.count)
+        return whole.times(facts.run.timing.rest_share)
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:

@@ -119,7 +119,8 @@ class DebugLeftOn(Rule):
         checks, passes = check_spans(facts.trace, facts.tree), facts.claim(Category.BACKWARD)
         checked = (checks & passes).total_ns / max(passes.total_ns, 1) * backward.share
         shares = (kept.low, min(kept.share + checked, 1.0), min(kept.high + backward.high, 1.0))
-        low_ns, expected_ns, high_ns = (share * facts.step_ns for share in shares)
+        rest_ns = facts.run.timing.rest_share * facts.step_ns
+        low_ns, expected_ns, high_ns = (share * rest_ns for share in shares)
         return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
 
     def _launches(self, facts: Facts) -> Iterator[_LeftOn]:
