@@ -51,7 +51,7 @@ class SampledShare:
 def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
     """Return the share of undisturbed steps without their time in loaders, which is timed, in some stacks.
 
-    Samples of this package's own work do not count: they waited for the interpreter, and it takes hardly any time.
+    Samples of this package's own work do not count: they waited for the interpreter, and it takes little time.
     None with too few samples, and if no stack of the whole run matches: then samples name the code differently.
 
     ``matches``: whether a stack counts, from its frames, outermost first.
