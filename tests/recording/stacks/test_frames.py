@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dis
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -119,6 +120,13 @@ def test_long_names_are_cut() -> None:
 
 def test_an_instruction_without_a_line_has_that_of_the_function() -> None:
     assert line_of(code_of("\n\ndef f(): pass"), 10_000) == 3
+
+
+def test_the_jump_at_the_end_of_a_loop_has_the_line_before_it() -> None:
+    code = code_of("def f(rows):\n    for row in rows:\n        if row:\n            a = row\n    return a")
+    jumps = [one for one in dis.get_instructions(code) if one.opname == "JUMP_BACKWARD"]
+    assert {line_of(code, jump.offset) for jump in jumps} <= {3, 4}
+    assert line_of(code, jumps[-1].offset) == 4
 
 
 def test_frames_of_this_package_differ_from_those_it_wraps() -> None:

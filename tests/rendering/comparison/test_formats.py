@@ -100,6 +100,11 @@ def test_the_verdict_is_one_sentence_with_both_times() -> None:
     assert headline(_settled()) == "100 -> 120 ms per step (20% more time), shown"
 
 
+def test_recordings_without_a_partner_are_counted_at_the_top() -> None:
+    shown = [line.text for line in lines(comparison_document(_many()))]
+    assert "40 recordings of BASE left out: the other side has no such script, run or rank." in shown[:4], shown[:6]
+
+
 def test_a_large_change_of_one_capture_a_side_is_likely_and_credits_the_report() -> None:
     shown = [line.text for line in lines(comparison_document(_samples()))]
     assert shown[0] == "186 -> 104 ms per step (44% less time), likely"

@@ -133,10 +133,10 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
 
 
 def _own(serve: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Refuse what pages of other sites ask for: it would start processes."""
+    """Refuse what pages of other sites, or of other ports of this host, ask for: it would start processes."""
 
     def served(request: Request) -> Response:
-        if request.headers.get("Sec-Fetch-Site") == "cross-site":
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
             return _answer(request, "Not for other sites.", "text/plain", 403)
         return serve(request)
 

@@ -67,9 +67,12 @@ def frame_of(code: CodeType, instruction: int) -> SampledFrame:
 
 
 def line_of(code: CodeType, instruction: int) -> int:
-    """The line of an instruction; the first line of the function if the instruction has none."""
-    found = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
-    return found or code.co_firstlineno
+    """The line of an instruction, or of the latest one before it that has a line; without any, the function's first.
+
+    The jump at the end of a loop has no line, and a thread that waits for the interpreter stands there often.
+    """
+    before = [line for start, _, line in code.co_lines() if line and start <= instruction]
+    return before[-1] if before and instruction < len(code.co_code) else code.co_firstlineno
 
 
 def called_at(code: CodeType, instruction: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -94,7 +95,7 @@ def comparison_document(comparison: Comparison) -> Document:
         window_title=f"{name}: comparison · TraceAdvisor",
         marker=COMPARISON_MARKER,
         headline=headline(comparison),
-        top=tuple(_result(first, "first", settling_commands(comparison, first))) if first else (),
+        top=(*_left_out(comparison), *_result(first, "first", settling_commands(comparison, first))) if first else (),
         sections=(
             *((table,) if several else ()),
             *shown,
@@ -108,6 +109,13 @@ def comparison_document(comparison: Comparison) -> Document:
         tool_version=comparison.tool_version,
         most_bytes=min(BYTES_OF_ONE + BYTES_PER_RUN * (max(len(runs), 1) - 1), MOST_BYTES),
     )
+
+
+def _left_out(comparison: Comparison) -> Iterator[Block]:
+    """How many recordings of each side have no partner: they do not count, although they were given."""
+    for side, count in Counter(one.side for one in comparison.unpaired).items():
+        left_out = f"{number_of(count, 'recording')} of {side.value.upper()}"
+        yield Prose(f"{left_out} left out: the other side has no such script, run or rank.", Tone.NOTICE, SUMMARY)
 
 
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:

@@ -127,10 +127,11 @@ def _without_interval(change: StepChange) -> str:
     least = change.smallest_visible_share
     if least is None:
         return "Not shown: a side has too few steps to know its own error."
-    chance = f"with {_captures(change)}, chance explains a change of up to {whole_percent(least)}"
+    times = max(change.ratio, 1 / change.ratio)
+    chance = f"one step is {times:.2f} times the other; with {_captures(change)}, chance explains {1 + least:.2f}"
     if change.certainty is VerdictCertainty.LIKELY:
         return f"Likely: {chance}."
-    if abs(change.change_share) > least:
+    if times - 1 > least:
         return "Not shown, although large: other programs took more cores from one side."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
