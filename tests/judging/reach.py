@@ -152,10 +152,10 @@ def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
             yield Violation(rule, "saved of what the fix touches", saving.high_ns, step_ns - left_ns)
     if RULES[rule].also_saves:
         return
+    # Claims of longer recorded steps are not scaled down: they may be parts that recording did not make longer.
     recorded_ns = facts.typical.duration_ns if facts.typical else 0.0
-    # Claims of distorted steps are not scaled down: they may be parts that recording did not make longer.
-    scale = step_ns / recorded_ns if recorded_ns and not facts.is_distorted else 1.0
-    claimed_ns = min(facts.per_step_ns(finding.claims) * scale, step_ns or float("inf"))
+    claimed_ns = facts.per_step_ns(finding.claims) * max(step_ns / recorded_ns if recorded_ns else 1.0, 1.0)
+    claimed_ns = min(claimed_ns, step_ns or float("inf"))
     if saving.high_ns > claimed_ns + noise_ns and saving.method is not Method.REPLAY:
         yield Violation(rule, "saved, as an upper limit, of claimed time", saving.high_ns, claimed_ns)
     if saving.method is Method.REPLAY and facts.replay:
