@@ -21,7 +21,7 @@ from traceadvisor.rendering.content.report.health import (
     secrets_fold,
     without_step_notes,
 )
-from traceadvisor.rendering.content.report.job import job_blocks
+from traceadvisor.rendering.content.report.job import job_blocks, job_folds
 from traceadvisor.rendering.content.report.machine import machine_blocks
 from traceadvisor.rendering.content.report.outcomes import (
     checked_sentence,
@@ -249,6 +249,7 @@ def _compared(report: Report) -> Iterator[Fold]:
     if ranks := rank_table(report):
         about = "compute and communication of each rank"
         yield Fold("Ranks", (Prose(RANKS, Tone.QUIET), ranks), about, "ranks", FoldLook.SECTION)
+    yield from job_folds(report)
 
 
 def _captured(drawn: tuple[Recording, ...], *, several: bool) -> Iterator[Fold]:

@@ -28,7 +28,7 @@ LITTLE = 0.02
 
 def job_blocks(report: Report) -> Iterator[Block]:
     """The parts about the ranks that were recorded together, those that wait longest first."""
-    in_order = sorted(report.jobs, key=lambda job: -(job.waiting_ns or 0.0))
+    in_order = _in_order(report)
     for number, job in enumerate(in_order[:MOST_JOBS], start=1):
         blocks = tuple(_blocks(report, job, f"job-{number}"))
         if len(in_order) == 1:
@@ -38,6 +38,25 @@ def job_blocks(report: Report) -> Iterator[Block]:
     if len(in_order) > MOST_JOBS:
         left = len(in_order) - MOST_JOBS
         yield Prose(f"{number_of(left, 'more moment')} with less waiting: see the JSON report.", Tone.QUIET, SUMMARY)
+
+
+def job_folds(report: Report) -> Iterator[Fold]:
+    """All figures of the ranks that were recorded together."""
+    in_order = _in_order(report)[:MOST_JOBS]
+    for number, job in enumerate(in_order, start=1):
+        of = f", {_name(job)}" if len(in_order) > 1 else ""
+        yield _fold(
+            f"All ranks{of}", number_of(len(job.ranks), "rank"), _rank_table(report, job), f"job-{number}-ranks"
+        )
+        about = "lowest, median and highest rank of each category"
+        yield _fold(f"Spread over the ranks{of}", about, _spread_table(job), f"job-{number}-spread")
+        if job.collectives:
+            about, table = "who came last, and what it did before", _collective_table(job)
+            yield _fold(f"Collectives with the most waiting{of}", about, table, f"job-{number}-collectives")
+
+
+def _in_order(report: Report) -> list[Job]:
+    return sorted(report.jobs, key=lambda job: -(job.waiting_ns or 0.0))
 
 
 def _name(job: Job) -> str:
@@ -55,12 +74,6 @@ def _blocks(report: Report, job: Job, anchor: str) -> Iterator[Block]:
         yield _straggler_table(job)
     if sentence := _in_full(report, job):
         yield Prose(sentence, Tone.QUIET, SUMMARY)
-    yield _fold("All ranks", number_of(len(job.ranks), "rank"), _rank_table(report, job), f"{anchor}-ranks")
-    about = "lowest, median and highest rank of each category"
-    yield _fold("Spread over the ranks", about, _spread_table(job), f"{anchor}-spread")
-    if job.collectives:
-        about = "who came last, and what it did before"
-        yield _fold("Collectives with the most waiting", about, _collective_table(job), f"{anchor}-collectives")
 
 
 def _fold(title: str, about: str, table: Table, anchor: str) -> Fold:
@@ -175,7 +188,7 @@ def _in_full(report: Report, job: Job) -> str | None:
     by_work = "".join(f", rank {rank} (the {role} by its time without waiting)" for role, rank in roles)
     return (
         f"Shown in full: rank {first} ({slowest}){by_work}. The findings are about these ranks; of the others only the "
-        "figures in this section were kept."
+        "figures of the ranks were kept."
     )
 
 
