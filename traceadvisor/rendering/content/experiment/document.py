@@ -122,7 +122,7 @@ def _about(result: ExperimentResult) -> Section:
 
 _READING = (
     "Change: samples per second compared with the script as it is, with the 99% interval.",
-    "A/A: the script as it is against itself. A change inside this band is noise.",
+    "A/A: the script as it is against itself, in its lowest and highest round. A verdict rests on all rounds.",
     "Visible from: the smallest change that these rounds could have shown.",
     "Verdicts come from a randomisation test at 1%: blocks of all settings alternate in random order in one process.",
     "Not shown: measure longer (`--minutes`), or on an idle machine.",
@@ -232,5 +232,6 @@ def _ledger(result: ExperimentResult) -> Table | None:
         caption="Step time with each fix, as a share of the step as it is",
         columns=titled("Fix", "Setting", "Predicted step", "Measured step", "Verdict", words=("Setting", "Verdict")),
         rows=tuple(rows),
+        layout=Layout.STACKED,
         detail=SUMMARY,
     )
