@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if nightly := item.get_closest_marker("nightly"):
             if gone := [path for path in nightly.args if not (CHECKOUT / path).exists()]:
                 raise pytest.UsageError(f"{item.nodeid} is marked nightly with paths that do not exist: {gone}")
-            if commit and _changed(commit, *nightly.args):
+            if commit and nightly.args and _changed(commit, *nightly.args):
                 item.add_marker("slow")
 
 

@@ -21,7 +21,7 @@ from tests.once import Once
 
 CHECKOUT = Path(__file__).parents[2]
 
-NIGHTLY = pytest.mark.nightly("benchmarks/gpu")
+NIGHTLY = pytest.mark.nightly  # a quarter of an hour: run `make nightly` after a change of the kit
 
 SKIPPED = {
     "smoke": {"kernels and copies against CUDA events", "NVML against nvidia-smi"},
