@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from traceadvisor.statistics import Comparison, Verdict, compare, spread_of_one_more, student_t
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.statistics import Comparison, compare, spread_of_one_more, student_t
 
 NOISE = 0.02
 

@@ -41,8 +41,8 @@ from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
-from traceadvisor.hardware.accelerators import Accelerator, accelerator_named
 from traceadvisor.hardware.devices import has_tensor_cores
+from traceadvisor.hardware.profiler_names import Accelerator, accelerator_named
 from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose
@@ -696,7 +696,9 @@ class Facts:
         doubt = self.doubt(edit)
         if doubt or self.replay is None or self.step_ns is None:
             return self.bound(most_ns, doubt or NO_STEP, claims)
-        return self.replay.saving(edit, self.step_ns)
+        from traceadvisor.replay.saving_range import saving_range  # noqa: PLC0415  # a breakdown does not need it
+
+        return saving_range(self.replay, edit, self.step_ns)
 
     def doubt(self, edit: Edit) -> str | None:
         """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""

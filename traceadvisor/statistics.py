@@ -1,7 +1,6 @@
 """Statistics of step times: two settings in blocks of random order, one step unlike the others, and sampled shares.
 
-A comparison of two settings has a size, an interval and a verdict. ``comparing/run_statistics.py`` compares separate
-runs.
+A comparison of two settings has a size, an interval and a verdict. ``comparing/verdict.py`` compares separate runs.
 
 Each round holds one block of every arm, in random order: the setting as it is (A), the same setting again (A'), and a
 changed one (B). Under the null hypothesis the three labels of a round are exchangeable, so permuting them within each
@@ -25,15 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.verdict import Verdict as Verdict  # noqa: PLC0414  # exported here, with what decides it
+from traceadvisor.model.verdict import Verdict, verdict_of
 
 Values = npt.NDArray[np.float64]
 
 SIGNIFICANCE = 0.01
 """Probability of calling a setting different that is not; two-sided."""
-
-NO_DIFFERENCE = 0.03
-"""An interval within this share of 1 means that no difference matters; a smaller change is never called."""
 
 FEWEST_ROUNDS = 5
 """Three labels in five rounds have 243 permutations: enough for 1%; four rounds have 81, which are not."""
@@ -158,19 +154,6 @@ def hodges_lehmann(samples: Values) -> Values:
     first, second = np.triu_indices(samples.shape[1])
     estimate: Values = np.median((samples[:, first] + samples[:, second]) / 2, axis=1)
     return estimate
-
-
-def verdict_of(size: float, low: float, high: float, null_size: float = 0.0) -> Verdict:
-    """A change has to be large enough to matter, and to exceed what the same setting did to itself.
-
-    All are logarithms of ratios: the estimate, the ends of its interval, and the estimate of the same setting again.
-    """
-    least = float(np.log1p(NO_DIFFERENCE))
-    if max(-low, high) <= least:
-        return Verdict.NO_DIFFERENCE
-    if low <= 0 <= high or abs(size) <= max(abs(null_size), least):
-        return Verdict.INCONCLUSIVE
-    return Verdict.FASTER if size < 0 else Verdict.SLOWER
 
 
 def _choices(rounds: int) -> npt.NDArray[np.intp]:

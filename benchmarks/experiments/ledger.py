@@ -15,8 +15,9 @@ from benchmarks.tables import put_between, table
 from traceadvisor import load
 from traceadvisor.experiments.fixes import proposals
 from traceadvisor.model.experiment import ExperimentResult, LedgerRow
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.results.experiment_json import read_experiment
-from traceadvisor.statistics import FEWEST_ROUNDS, Verdict
+from traceadvisor.statistics import FEWEST_ROUNDS
 
 INCONCLUSIVE = Verdict.INCONCLUSIVE.value
 

@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from tests.build import TraceBuilder
 from tests.children import DEVNULL, added, run, started
-from traceadvisor.cli.terminal import Bars
+from traceadvisor.cli.progress_bars import Bars
 from traceadvisor.model.trace import Origin
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|9[0-7])\b[0-9;]*m")

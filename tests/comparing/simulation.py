@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from traceadvisor.comparing.run_statistics import compare_runs
+from traceadvisor.comparing.verdict import compare_runs
 from traceadvisor.model.verdict import Verdict
 
 STEPS = 80

@@ -4,7 +4,7 @@ import math
 
 from tests.experiments.building import round_of
 from traceadvisor.experiments.curves import compared, knee, points
-from traceadvisor.statistics import Verdict
+from traceadvisor.model.verdict import Verdict
 
 
 def _curve(*values: tuple[int, list[float]]) -> dict[int, dict[tuple[str, int], float]]:

@@ -12,7 +12,7 @@ from tests.recordings.advice import Label, Origin, folder_of
 from traceadvisor.api import load
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.fixes import changes, proposals
-from traceadvisor.experiments.planner import ALL_FIXES
+from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.model.findings import Estimate, Finding, Fix, Method, RuleMeta, Severity
 from traceadvisor.model.report import RankedFinding, Report
 from traceadvisor.model.setting_value import SettingValue

@@ -11,7 +11,8 @@ from traceadvisor import load, rules
 from traceadvisor.cli import main
 from traceadvisor.config import Settings, type_words
 from traceadvisor.errors import ConfigError
-from traceadvisor.judging.catalogue import UnloadableRule, all_rules, read_catalogue, threshold_types, trace_rules
+from traceadvisor.judging.catalogue import UnloadableRule, all_rules, read_catalogue, trace_rules
+from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Failed
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait

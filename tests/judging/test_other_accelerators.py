@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor import load
-from traceadvisor.hardware.accelerators import names
+from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report

@@ -19,7 +19,8 @@ from traceadvisor import api
 from traceadvisor.cli import main
 from traceadvisor.config import Settings
 from traceadvisor.errors import ConfigError
-from traceadvisor.judging.catalogue import all_rules, find_plugins, read_catalogue, trace_rules
+from traceadvisor.judging.catalogue import all_rules, read_catalogue, trace_rules
+from traceadvisor.judging.plugins import find_plugins
 from traceadvisor.model.findings import Clear, Failed
 from traceadvisor.model.report import FoundFigures, Report
 from traceadvisor.rendering.formats import FORMATS

@@ -14,7 +14,7 @@ import pytest
 from traceadvisor import load
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.accelerators import names
+from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Option, Skipped

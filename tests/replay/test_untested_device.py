@@ -10,7 +10,7 @@ from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from traceadvisor.model.findings import Certainty, Confidence, Method
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.replay.replay import UNTESTED_DEVICE
+from traceadvisor.replay.saving_range import UNTESTED_DEVICE
 
 
 @pytest.mark.parametrize(

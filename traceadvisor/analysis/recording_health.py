@@ -9,7 +9,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records, seen_count
-from traceadvisor.hardware.accelerators import accelerator_named
+from traceadvisor.hardware.profiler_names import accelerator_named
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Hint, Option

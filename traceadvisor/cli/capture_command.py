@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from traceadvisor.cli.exit_codes import EndedByInterrupt, ExitCode, errors_as_exit_codes
+from traceadvisor.cli.exit_codes import EndedByInterrupt, capture_exit_code, errors_as_exit_codes
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
@@ -161,26 +161,26 @@ def _capture(options: CaptureOptions, command_line: tuple[str, ...], *, is_modul
 
     script = Script(command_line[0], command_line[1:], is_module=is_module)
     ended, captured, launch, children = capture_script(script, options)
-    told = _tell_of_script(captured, launch, children)
+    is_recorded = _tell_of_script(captured, launch, children)
     if ended.is_interrupted:
         raise EndedByInterrupt
-    return ended.status or told
+    return capture_exit_code(ended.status, is_recorded=is_recorded)
 
 
-def _tell_of_script(captured: Captured, launch: Launch, children: TrainedChildren) -> int | None:
-    """Say what was recorded; returns the exit code if the script succeeded."""
+def _tell_of_script(captured: Captured, launch: Launch, children: TrainedChildren) -> bool:
+    """Say what was recorded; returns whether anything was."""
     if (children.results or children.killed) and not captured.steps:
         return _tell(children)
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
-        return ExitCode.UNREADABLE
+        return False
     if captured.loss:
         click.echo(f"{PREFIX}{loss_line(captured.loss)}", err=True)
     if launch.local_rank == 0:
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
         click.echo(f"{PREFIX}{text}", err=True)
-    return None if captured.recorded_steps else ExitCode.UNREADABLE
+    return captured.recorded_steps > 0
 
 
 def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
@@ -192,30 +192,30 @@ def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
     return is_command(command_line)
 
 
-def _capture_launcher(options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool) -> int | None:
+def _capture_launcher(options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool) -> str | int | None:
     """Run a command and record its training processes; returns the exit status."""
     from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # it imports much
 
     words = (sys.executable, "-m", *command_line) if is_module else command_line
     code, children = capture_command(words, options)
-    told = _tell(children)
+    is_recorded = _tell(children)
     if code == -signal.SIGINT:
         raise EndedByInterrupt
-    return 128 - code if code < 0 else code or told
+    return capture_exit_code(128 - code if code < 0 else code, is_recorded=is_recorded)
 
 
-def _tell(children: TrainedChildren) -> int | None:
-    """Say what the training processes recorded, by bundle; returns the exit code if the command succeeded."""
+def _tell(children: TrainedChildren) -> bool:
+    """Say what the training processes recorded, by bundle; returns whether they did, or were killed."""
     results = children.results
     for line in ending_lines(children):
         click.echo(f"{PREFIX}{line}", err=True)
     if not results and children.killed:
-        return None
+        return True
     if not results:
         click.echo(
             "traceadvisor: no recording could be written: no Python process of the command stepped an optimizer of "
             "torch.",
             err=True,
         )
-        return ExitCode.UNREADABLE
-    return None if any(one.recorded_steps for one in results) else ExitCode.UNREADABLE
+        return False
+    return any(one.recorded_steps for one in results)

@@ -23,7 +23,8 @@ from traceadvisor.cli.options import (
     settings_options,
     workers_options,
 )
-from traceadvisor.cli.terminal import print_report, reading_progress
+from traceadvisor.cli.progress_bars import reading_progress
+from traceadvisor.cli.terminal_summary import print_report
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import UsageError
 from traceadvisor.model.comparison import Comparison

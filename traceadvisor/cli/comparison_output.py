@@ -11,7 +11,9 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.fail_on import Condition, Found, Regression
-from traceadvisor.cli.terminal import print_document, reading_progress, tell
+from traceadvisor.cli.progress_bars import reading_progress
+from traceadvisor.cli.streams import tell
+from traceadvisor.cli.terminal_summary import print_document
 from traceadvisor.comparing.inputs import compare_with
 from traceadvisor.config import Settings
 from traceadvisor.frozen import frozen

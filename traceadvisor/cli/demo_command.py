@@ -69,7 +69,7 @@ def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: boo
 def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> bool:
     """Write the report and print its summary; returns whether `try` can measure one of its fixes."""
     from traceadvisor import api  # noqa: PLC0415  # not needed before the training has run
-    from traceadvisor.cli.terminal import print_summary  # noqa: PLC0415
+    from traceadvisor.cli.terminal_summary import print_summary  # noqa: PLC0415
 
     result, written = api.report(bundle, out=folder)
     click.echo()

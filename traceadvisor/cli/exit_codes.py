@@ -35,6 +35,11 @@ class ExitCode(IntEnum):
     """A bug in TraceAdvisor; the number that `sysexits.h` has for it. Formats without an error were written."""
 
 
+def capture_exit_code(status: str | int | None, *, is_recorded: bool) -> str | int | None:
+    """The exit code of ``capture``: that of the script or command; if it succeeded without a recording, 3."""
+    return status or (None if is_recorded else ExitCode.UNREADABLE)
+
+
 class EndedByInterrupt(BaseException):
     """Ctrl-C ended the command of a capture. Python decides what that means here, too."""
 

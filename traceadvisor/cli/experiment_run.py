@@ -18,8 +18,9 @@ from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.experiment_options import Asked
 from traceadvisor.cli.options import chosen_formats
+from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import script_first
-from traceadvisor.cli.terminal import print_document, tell
+from traceadvisor.cli.terminal_summary import print_document
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.fixes import Proposal

@@ -24,7 +24,9 @@ from traceadvisor.cli.options import (
     settings_options,
     workers_options,
 )
-from traceadvisor.cli.terminal import print_document, print_report, print_summary, reading_progress, tell
+from traceadvisor.cli.progress_bars import reading_progress
+from traceadvisor.cli.streams import tell
+from traceadvisor.cli.terminal_summary import print_document, print_report, print_summary
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report

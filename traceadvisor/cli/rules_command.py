@@ -22,8 +22,8 @@ from traceadvisor.judging.catalogue import (
     in_one_line,
     read_catalogue,
     rule_text,
-    threshold_types,
 )
+from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.model.rule_text import RuleSection
 from traceadvisor.results.report_schema import field_docs

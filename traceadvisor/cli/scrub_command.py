@@ -9,7 +9,8 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.options import found_settings, trusted_option
-from traceadvisor.cli.terminal import reading_progress, tell
+from traceadvisor.cli.progress_bars import reading_progress
+from traceadvisor.cli.streams import tell
 from traceadvisor.model.limits import TRUSTED
 from traceadvisor.text.cleaning import clean, one_line
 

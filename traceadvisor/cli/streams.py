@@ -13,10 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
+import click
+
 from traceadvisor.errors import OutputError
 from traceadvisor.text.log_commands import without_log_commands
 
 STANDARD_OUTPUT = "standard output"
+
+
+def tell(text: str) -> None:
+    """Print a message of this command to standard error."""
+    click.echo(f"traceadvisor: {without_log_commands(click.unstyle(text))}", err=True)
 
 
 class Sink:

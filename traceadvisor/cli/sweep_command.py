@@ -9,8 +9,8 @@ import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import RunsScript
-from traceadvisor.cli.terminal import tell
 from traceadvisor.errors import TraceAdvisorError, UsageError
 from traceadvisor.experiments.plan import Axis
 from traceadvisor.experiments.settings import BATCH_SIZE, WORKERS, parsed

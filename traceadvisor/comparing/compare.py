@@ -14,6 +14,7 @@ from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures
 from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
+from traceadvisor.comparing.verdict import overall
 from traceadvisor.model.comparison import (
     ComparedJob,
     ComparedMemory,
@@ -28,7 +29,6 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
-from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
@@ -51,14 +51,14 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
     earlier = captures_of(history)
     paired, unpaired = pair(*kept)
     runs = tuple(_compared(run, earlier) for run in paired)
-    verdict = _overall([run.change.verdict for run in runs if run.change])
+    verdict, certainty = overall([run.change for run in runs if run.change])
     return Comparison(
         tool_version=__version__,
         base_paths=_paths(base),
         head_paths=_paths(head),
         history_paths=_paths(history),
         verdict=verdict,
-        certainty=_certainty(runs, verdict),
+        certainty=certainty,
         runs=runs,
         unpaired=unpaired,
         notes=(*_copies(sides, kept), *_notes(base, head), *_lonely(base, head)),
@@ -97,20 +97,6 @@ def _memory_of_ranks(runs: Iterable[ComparedRun]) -> Iterator[ComparedMemory]:
 
 def _paths(reports: Iterable[Report]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(report.source.paths for report in reports)))
-
-
-def _overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict on several runs: a slower run counts, then an uncertain one."""
-    for verdict in (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.NO_DIFFERENCE):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.INCONCLUSIVE
-
-
-def _certainty(runs: Iterable[ComparedRun], verdict: Verdict) -> VerdictCertainty:
-    """The highest certainty of the runs with the verdict."""
-    found = {run.change.certainty for run in runs if run.change and run.change.verdict is verdict}
-    return next((one for one in VerdictCertainty if one in found), VerdictCertainty.NOT_SHOWN)
 
 
 def _copies(sides: Sequence[Sequence[Capture]], kept: Sequence[Sequence[Capture]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
 from traceadvisor.model.findings import WIDE_RATIO, Estimate, Fix, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
-from traceadvisor.statistics import NO_DIFFERENCE
+from traceadvisor.model.verdict import NO_DIFFERENCE
 
 FIXED_SHARE = 0.5
 """A finding whose saving fell to this share of it or less counts as fixed if the settings that it proposes were

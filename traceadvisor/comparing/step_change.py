@@ -8,7 +8,7 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.run_statistics import compare_runs
+from traceadvisor.comparing.verdict import compare_runs
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording

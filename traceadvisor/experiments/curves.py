@@ -10,7 +10,8 @@ from typing import TypeAlias
 from traceadvisor.experiments.journal import AnyRow, Round
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
 from traceadvisor.frozen import frozen
-from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, Comparison, compare, student_t
+from traceadvisor.model.verdict import NO_DIFFERENCE
+from traceadvisor.statistics import FEWEST_ROUNDS, Comparison, compare, student_t
 
 NEAR_THE_PEAK = NO_DIFFERENCE
 """A value within this share of the best one is as good."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import starmap
 
 from traceadvisor.errors import UsageError
+from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.experiments.plan import Change
-from traceadvisor.experiments.planner import ALL_FIXES
 from traceadvisor.experiments.settings import KNOBS, is_valid
 from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import LedgerRow, Section

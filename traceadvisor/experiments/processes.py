@@ -29,10 +29,11 @@ from traceadvisor.experiments.journal import (
     read,
     rounds_of,
 )
+from traceadvisor.experiments.next_experiment import in_processes
 from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, Experiment, Plan
-from traceadvisor.experiments.planner import in_processes
 from traceadvisor.experiments.settings import ENVIRONMENT
-from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE
+from traceadvisor.model.verdict import NO_DIFFERENCE
+from traceadvisor.statistics import FEWEST_ROUNDS
 
 BLOCK_S = 1.5
 """Time of the measured steps of a process, at least."""

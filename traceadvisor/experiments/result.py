@@ -21,24 +21,20 @@ from traceadvisor.experiments.journal import (
     left_out,
     rounds_of,
 )
-from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
-from traceadvisor.experiments.planner import (
+from traceadvisor.experiments.next_experiment import (
     COMBINED,
-    DEFAULT_SWITCHES,
     FIXES,
-    GOOD_MEMORY,
     LOADER_BOUND_SHARE,
     SWITCHES,
     axes_of,
-    curve_of,
     experiments,
     is_loader_bound,
-    memory_line,
-    too_large,
     winners,
 )
+from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value, line
+from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, GOOD_MEMORY, curve_of, memory_line, too_large
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import (
@@ -49,7 +45,8 @@ from traceadvisor.model.experiment import (
     MeasuredRatio,
     Section,
 )
-from traceadvisor.statistics import Comparison, Verdict
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.statistics import Comparison
 from traceadvisor.text.secrets import without_secret_arguments
 
 FURTHEST = 16

@@ -5,25 +5,20 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
-import sys
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from contextlib import redirect_stdout
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from importlib.metadata import Distribution, EntryPoint, distributions
 from inspect import isabstract
-from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeGuard, get_args, get_type_hints
-
-from msgspec import Meta
+from typing import NoReturn, TypeGuard
 
 from traceadvisor import rules
-from traceadvisor.config import TABLE, Settings, Threshold, checked, nearest
-from traceadvisor.errors import ConfigError, named
+from traceadvisor.config import TABLE, Settings
+from traceadvisor.errors import named
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.run_rule import conforms
+from traceadvisor.judging.plugins import PluginError, find_plugins, load_plugin
+from traceadvisor.judging.thresholds import unknown, with_thresholds
 from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import UsedSettings
@@ -106,9 +101,7 @@ class Catalogue:
         found = {name: self.ids(name) for name in getattr(settings, key)}
         for name, ids in found.items():
             if not ids:
-                raise _unknown(
-                    settings, f"{TABLE}.{key} names {name!r}", "a rule's id, name or group", name, self.names
-                )
+                raise unknown(settings, f"{TABLE}.{key} names {name!r}", "a rule's id, name or group", name, self.names)
         return frozenset().union(*found.values())
 
 
@@ -158,15 +151,15 @@ def read_catalogue(settings: Settings) -> Catalogue:
             absent.add(plugin.rule_id)
             continue
         try:
-            known.append(_load_plugin(plugin, {name for rule in known for name in (rule.meta.id, rule.meta.name)}))
+            known.append(load_plugin(plugin, {name for rule in known for name in (rule.meta.id, rule.meta.name)}))
             providers[plugin.rule_id] = plugin.provider
-        except _PluginError as error:
+        except PluginError as error:
             absent.add(plugin.rule_id)
             message = f"The rule {plugin.rule_id} of {plugin.provider} was left out: {error}."
             notes.append(HealthNote("rule-left-out", message, degrades=False))
     in_order = tuple(sorted(known, key=lambda rule: rule.meta.id))
     found = Catalogue(in_order, frozenset(absent - providers.keys()), tuple(notes), providers)
-    return replace(found, known=_with_thresholds(found, settings))
+    return replace(found, known=_with_settings(found, settings))
 
 
 def group_of(rule_id: str) -> str:
@@ -182,55 +175,16 @@ def _is_rule(member: object) -> TypeGuard[type[Rule]]:
     return isinstance(member, type) and issubclass(member, Rule) and not isabstract(member)
 
 
-def _with_thresholds(catalogue: Catalogue, settings: Settings) -> tuple[Rule, ...]:
+def _with_settings(catalogue: Catalogue, settings: Settings) -> tuple[Rule, ...]:
     by_id = {rule.meta.id: rule for rule in catalogue.known}
     for name, values in settings.rules.items():
         own = [rule for rule in by_id.values() if name.lower() in {rule.meta.id.lower(), rule.meta.name}]
         if own and not isinstance(own[0], UnloadableRule):
-            by_id[own[0].meta.id] = _set(own[0], values, settings, name)
+            by_id[own[0].meta.id] = with_thresholds(own[0], values, settings, name)
         elif not own and name.upper() not in catalogue.absent:
             singles = [each for each in catalogue.names if each not in {group_of(each_id) for each_id in by_id}]
-            raise _unknown(settings, f"{TABLE}.rules has {name!r}", "a rule's id or name", name, singles)
+            raise unknown(settings, f"{TABLE}.rules has {name!r}", "a rule's id or name", name, singles)
     return tuple(by_id.values())
-
-
-def _set(rule: Rule, values: Mapping[str, Threshold], settings: Settings, name: str) -> Rule:
-    """The rule with changed thresholds."""
-    types = threshold_types(rule)
-    for key in values:
-        if key not in types:
-            expected = f"one of {', '.join(types)}" if types else "no thresholds for this rule"
-            raise _unknown(settings, f"{TABLE}.rules.{name} has {key!r}", expected, key, types)
-    typed = {key: checked(value, types[key], settings.origin, ("rules", name, key)) for key, value in values.items()}
-    changed: Rule = replace(rule, **typed)  # type: ignore[type-var]  # every rule is a dataclass, but Rule itself is not
-    return changed
-
-
-def threshold_types(rule: Rule) -> dict[str, Any]:
-    """The thresholds of a rule and the allowed values of each.
-
-    Thresholds named as shares are 0..1. Other numbers are at least 0 unless their annotation says otherwise.
-    """
-    if isinstance(rule, UnloadableRule):
-        return {}
-    hints = get_type_hints(type(rule), include_extras=True)
-    return {name: _ranged(name, hints[name]) for name in _fields(rule)}
-
-
-def _fields(rule: Rule) -> list[str]:
-    return [each.name for each in fields(rule)]  # type: ignore[arg-type]  # as above
-
-
-def _ranged(name: str, hint: Any) -> Any:
-    if hint not in (int, float):
-        return hint
-    if hint is float and name.endswith("_share"):
-        return Annotated[float, Meta(ge=0, le=1)]
-    return Annotated[hint, Meta(ge=0, lt=1e300 if hint is float else 2**62)]
-
-
-def _unknown(settings: Settings, found: str, expected: str, name: str, known: Iterable[str]) -> ConfigError:
-    return ConfigError(settings.origin, found, expected=expected, nearest=nearest(name, known))
 
 
 _TITLE = re.compile(rf"(?m)^({'|'.join(SECTIONS)}): ")
@@ -257,101 +211,3 @@ def rule_text(rule: Rule, *, is_whole: bool = True) -> RuleText:
 def in_one_line(text: str) -> str:
     """The text without line breaks; code stands in single backticks."""
     return " ".join(text.replace("``", "`").split())
-
-
-_GROUP = "traceadvisor.rules"
-
-_ID = re.compile(r"[A-Z][A-Z0-9]*[A-Z][0-9]{3}")
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-
-class _PluginError(Exception):
-    """A plugin rule that cannot be used, with the reason as a clause."""
-
-
-@frozen
-class _Plugin:
-    """A plugin rule that is not loaded yet."""
-
-    rule_id: str
-    provider: str
-    """Name and version of its distribution."""
-
-    entry_point: EntryPoint
-
-
-def find_plugins() -> tuple[_Plugin, ...]:
-    """The rules of the installed distributions, sorted by id.
-
-    The working directory is ignored, although Python may import from it: it may contain untrusted files.
-    """
-    path = [entry for entry in sys.path if not _is_working_directory(entry)]
-    return tuple(sorted(_offered(path), key=lambda plugin: (plugin.rule_id, plugin.provider)))
-
-
-def _load_plugin(plugin: _Plugin, taken: Collection[str]) -> Rule:
-    """The rule with its default thresholds.
-
-    ``taken``: ids and names of other rules.
-
-    Raises:
-        PluginError: the rule cannot be imported or is invalid.
-    """
-    try:
-        with redirect_stdout(sys.stderr):
-            rule = _made(plugin.entry_point.load())
-    except (Exception, SystemExit) as error:
-        raise _PluginError(named(error)) from error
-    if rule.meta.id != plugin.rule_id:
-        raise _PluginError(f"its entry point is named {plugin.rule_id!r}, but its id is {rule.meta.id!r}")
-    for name in (rule.meta.id, rule.meta.name):
-        if name in taken:
-            raise _PluginError(f"another rule is already named {name!r}")
-    return rule
-
-
-def _offered(path: list[str]) -> Iterator[_Plugin]:
-    seen: set[str] = set()
-    for distribution in distributions(path=path):
-        offered = _entry_points(distribution)
-        if offered and (provider := _metadata(distribution, "Name")) not in seen:  # the first one on the path wins
-            seen.add(provider)
-            for entry_point in offered:
-                yield _Plugin(entry_point.name, f"{provider} {_metadata(distribution, 'Version')}".strip(), entry_point)
-
-
-def _entry_points(distribution: Distribution) -> tuple[EntryPoint, ...]:
-    """The rule entry points of a distribution; empty if its metadata cannot be read."""
-    try:
-        return tuple(distribution.entry_points.select(group=_GROUP))
-    except Exception:  # noqa: BLE001  # a broken distribution must not end the report
-        return ()
-
-
-def _metadata(distribution: Distribution, key: str) -> str:
-    metadata = distribution.metadata
-    return metadata[key] if key in metadata else ""  # noqa: SIM401  # the type does not guarantee `get`
-
-
-def _is_working_directory(entry: str) -> bool:
-    try:
-        return Path(entry).resolve() == Path.cwd()
-    except OSError:
-        return False
-
-
-def _made(loaded: object) -> Rule:
-    if not (isinstance(loaded, type) and issubclass(loaded, Rule)):
-        raise _PluginError("it is not a subclass of traceadvisor.rules.base.Rule")
-    if isabstract(loaded) or not is_dataclass(loaded):
-        raise _PluginError("it is not a dataclass with a method `check`")
-    for name, wanted in get_type_hints(Rule).items():
-        if not conforms(getattr(loaded, name, None), get_args(wanted)[0]):
-            raise _PluginError(f"its `{name}` has the wrong type")
-    meta = loaded.meta
-    if not _ID.fullmatch(meta.id) or not _NAME.fullmatch(meta.name):
-        raise _PluginError(f"{meta.id!r} and {meta.name!r} are not an id like ACME001 and a name like slow-thing")
-    hints = get_type_hints(loaded)
-    if not all(hints[each.name] in (bool, int, float, str) for each in fields(loaded)):
-        raise _PluginError("a threshold is not a bool, int, float or str")
-    return loaded()

@@ -15,7 +15,7 @@ import numpy as np
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.accelerators import names
+from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.arrays import among, grouped
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.folding import Joint, Placement, in_order
+from traceadvisor.judging.fold_overlapping import Joint, Placement, in_order
 from traceadvisor.judging.laws import TAKEN_OVER, without_claims
 from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import (

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from statistics import median_high
 
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.folding import NEARLY_EQUAL_SHARE, doubt_and_effort
+from traceadvisor.judging.fold_overlapping import NEARLY_EQUAL_SHARE, doubt_and_effort
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
 

@@ -212,7 +212,7 @@ class Trace:
     """Whether torch wrote a sequence number for every operator that has one. Profilers of 2020 wrote none."""
 
     accelerator: str | None = None
-    """Name of the accelerator in ``hardware/accelerators.toml``; None without a sign of one."""
+    """Name of the accelerator in ``hardware/profiler_names.toml``; None without a sign of one."""
 
     unread_work: frozenset[str] = frozenset()
     """Categories of events on a device that no profiler is known to write: whether it worked is unknown."""

@@ -1,8 +1,12 @@
-"""The four verdicts on a difference, for comparisons and experiments, and how certain they are."""
+"""The verdict on a difference, for comparisons and experiments, and how certain it is."""
 
 from __future__ import annotations
 
 from enum import Enum
+from math import log1p
+
+NO_DIFFERENCE = 0.03
+"""An interval within this share of 1 means that no difference matters; a smaller change is never called."""
 
 
 class Verdict(Enum):
@@ -27,3 +31,16 @@ class VerdictCertainty(Enum):
 
     NOT_SHOWN = "not_shown"
     """The verdict is inconclusive."""
+
+
+def verdict_of(size: float, low: float, high: float, null_size: float = 0.0) -> Verdict:
+    """A change has to be large enough to matter, and to exceed what the same setting did to itself.
+
+    All are logarithms of ratios: the estimate, the ends of its interval, and the estimate of the same setting again.
+    """
+    least = log1p(NO_DIFFERENCE)
+    if max(-low, high) <= least:
+        return Verdict.NO_DIFFERENCE
+    if low <= 0 <= high or abs(size) <= max(abs(null_size), least):
+        return Verdict.INCONCLUSIVE
+    return Verdict.FASTER if size < 0 else Verdict.SLOWER

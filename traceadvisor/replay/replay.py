@@ -1,4 +1,4 @@
-"""The replay of one recording: its task graph, its gate, and the savings of edits."""
+"""The replay of one recording: its task graph, its gate, and what edits change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.findings import Estimate
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
@@ -29,16 +28,12 @@ from traceadvisor.replay.gate import (
     late_share,
     paced,
     turn_of,
-    without_device,
 )
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import Action, StepGraph, chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
 
 _WAITING = (Action.LAUNCH_AND_WAIT, Action.WAIT, Action.WAIT_ALL)
-
-UNTESTED_DEVICE = "after this fix the step waits for the GPU, and GPU savings could not be validated on this recording"
-"""Caveat for savings of host work on a recording that does not validate the device model."""
 
 
 @frozen(eq=False)
@@ -64,13 +59,6 @@ class Replay:
         edited = reduce(lambda graph, edit: edit.applied(graph, scenario), once, self.graph)
         return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
-    def saving(self, edit: Edit, step_ns: float) -> Estimate:
-        """Return what an edit saves of a step of this length; zero if it costs time."""
-        shares = {scenario: self.saving_share((edit,), scenario) for scenario in Scenario}
-        low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares.values())
-        is_untested = self._waits_for_untested_device(edit, 1 - shares[Scenario.EXPECTED])
-        return Estimate.simulated(low, expected, high, UNTESTED_DEVICE if is_untested else None)
-
     def removed_ns(self, edit: Edit, recorded_ns: Int64) -> float:
         """Return the time that an edit removes from host work, waits and device tasks, per replayed step.
 
@@ -87,13 +75,6 @@ class Replay:
         total_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0).sum()
         total_ns += np.maximum(spared_ns, 0).sum() + recorded_ns[before.host.row[waits]].sum()
         return float(total_ns) / max(self.graph.step_count, 1)
-
-    def _waits_for_untested_device(self, edit: Edit, left_share: float) -> bool:
-        """Whether the edited step waits for the device although the device model was not validated."""
-        if self.gate.device_doubt is None:
-            return False
-        alone = without_device(edit.applied(self.graph, Scenario.EXPECTED))
-        return left_share - simulate(alone).interior_mean_ns() / max(self.baseline_ns, 1.0) > MOST_ERROR_SHARE
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
         """Return the figures that the report shows about the replay."""

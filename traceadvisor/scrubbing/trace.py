@@ -12,7 +12,7 @@ import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
-from traceadvisor.hardware.accelerators import TASK
+from traceadvisor.hardware.profiler_names import TASK
 from traceadvisor.model.events import Kind
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.columns.categories import is_known, kind_of

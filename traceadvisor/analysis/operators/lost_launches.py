@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
-from traceadvisor.hardware.accelerators import runtime_calls
+from traceadvisor.hardware.profiler_names import runtime_calls
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.once import once

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
-from traceadvisor.hardware.accelerators import runtime_calls
+from traceadvisor.hardware.profiler_names import runtime_calls
 from traceadvisor.model.arrays import Int64, either, without
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once

@@ -37,10 +37,11 @@ from traceadvisor.experiments.journal import (
     left_out,
     rounds_of,
 )
+from traceadvisor.experiments.next_experiment import experiments_after, next_experiment
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
-from traceadvisor.experiments.planner import experiments_after, next_experiment
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
-from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE
+from traceadvisor.model.verdict import NO_DIFFERENCE
+from traceadvisor.statistics import FEWEST_ROUNDS
 
 TRIED_STEPS = 4
 """Steps that give the first idea of a step's length in an arm."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceadvisor.hardware.accelerators import TASK, category_of_track, kinds_by_category, names
+from traceadvisor.hardware.profiler_names import TASK, category_of_track, kinds_by_category, names
 from traceadvisor.model.arrays import Int32, Mask
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Thread

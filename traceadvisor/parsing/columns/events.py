@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.hardware.accelerators import Accelerator, accelerator_of
+from traceadvisor.hardware.profiler_names import Accelerator, accelerator_of
 from traceadvisor.model.arrays import Int32, Int64
 from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE, EventTable, Kind

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from traceadvisor.judging.folding import MOST_SIMULATIONS, Joint, Placement, in_order
+from traceadvisor.judging.fold_overlapping import MOST_SIMULATIONS, Joint, Placement, in_order
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
 from traceadvisor.model.setting_value import SettingValue

@@ -1,4 +1,4 @@
-"""How the profilers of each accelerator name its work and its runtime calls (``accelerators.toml``)."""
+"""How the profilers of each accelerator name its work and its runtime calls (``profiler_names.toml``)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Table:
 
 @cache
 def _table() -> _Table:
-    text = resources.files(__package__).joinpath("accelerators.toml").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("profiler_names.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), _Table)
 
 

@@ -1,4 +1,4 @@
-"""Compares separate runs by the spread between runs.
+"""The verdict of a comparison: on two sides of separate runs by the spread between runs, and on all runs together.
 
 Two runs of the same script differ for no reason that a recording shows: memory layout, clocks, neighbours. So the steps
 within a run do not tell how far the next run will lie. ``docs/decisions/0022-comparing-runs.md`` has the measurements.
@@ -6,13 +6,14 @@ within a run do not tell how far the next run will lie. ``docs/decisions/0022-co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import exp, expm1, hypot, inf, log, log1p
 from statistics import fmean, stdev
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.statistics import NO_DIFFERENCE, student_t, verdict_of
+from traceadvisor.model.comparison import StepChange
+from traceadvisor.model.verdict import NO_DIFFERENCE, Verdict, VerdictCertainty, verdict_of
+from traceadvisor.statistics import student_t
 
 FALSE_ALARMS = 0.02
 """Probability of calling runs different that are not: half in each direction."""
@@ -55,6 +56,15 @@ class RunComparison:
 
     noise: float | None = None
     """Assumed difference of identical runs, as a share; None if the interval has their spread."""
+
+
+def overall(changes: Collection[StepChange]) -> tuple[Verdict, VerdictCertainty]:
+    """The verdict on several runs, and its highest certainty: a slower run counts, then an uncertain one."""
+    in_order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.NO_DIFFERENCE)
+    found = {change.verdict for change in changes}
+    verdict = next((one for one in in_order if one in found), Verdict.INCONCLUSIVE)
+    certainties = {change.certainty for change in changes if change.verdict is verdict}
+    return verdict, next((one for one in VerdictCertainty if one in certainties), VerdictCertainty.NOT_SHOWN)
 
 
 def compare_runs(

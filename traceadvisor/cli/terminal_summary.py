@@ -1,4 +1,4 @@
-"""Terminal output: the summary of a report, and progress bars."""
+"""Prints reports to the terminal: the summary, or a whole report in one format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceadvisor import api
 from traceadvisor.cli.next_commands import next_commands
 from traceadvisor.cli.streams import discard, unwritable
-from traceadvisor.judging import files as judging
 from traceadvisor.model.report import Report
-from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.outcomes import silenced_table
 from traceadvisor.rendering.document.blocks import Document
@@ -26,7 +23,7 @@ from traceadvisor.rendering.writers.lines import Line, Piece, Style
 from traceadvisor.rendering.writers.terminal import lines as document_lines
 from traceadvisor.rendering.writers.wrapping import wrapped
 from traceadvisor.results.redaction import redacted
-from traceadvisor.text.cleaning import clean, clipped_inside, one_line
+from traceadvisor.text.cleaning import clean
 from traceadvisor.text.log_commands import (
     html_without_log_commands,
     json_without_log_commands,
@@ -34,14 +31,7 @@ from traceadvisor.text.log_commands import (
 )
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from traceadvisor.model.comparison import Comparison
-
-
-def tell(text: str) -> None:
-    """Print a message of this command to standard error."""
-    click.echo(f"traceadvisor: {without_log_commands(click.unstyle(text))}", err=True)
 
 
 def print_report(format_: Format, report: Report | Comparison) -> None:
@@ -152,72 +142,3 @@ def _print_styled(lines: Sequence[Line]) -> None:
     console = Terminal(highlight=False, soft_wrap=True)
     for line in lines:
         console.print(Text.assemble(*((piece.text, piece.style.value) for piece in line.pieces)))
-
-
-LONGEST_NAME = 32
-"""Characters of a file name; a terminal with 80 columns must also fit the bar."""
-
-
-@contextmanager
-def bars() -> Iterator[judging.Progress]:
-    """Draw progress bars until the end of the context; no-op on a dumb terminal."""
-    from rich.console import Console  # noqa: PLC0415  # slow to import, and needed on a terminal only
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    console = Console(stderr=True)
-    if console.is_dumb_terminal:
-        yield api.silent
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, expand=True) as progress:
-        yield Bars(progress).show
-
-
-class Bars:
-    """One bar for all files and, if there are several, one for each file being read."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._all = progress.add_task("Reading", total=0)
-        self._size_bytes = 0
-        self._read_bytes: dict[Origin, int] = {}
-        self._bars: dict[Origin, TaskID] = {}
-
-    def show(self, origin: Origin, read_bytes: int, size_bytes: int) -> None:
-        """Update the bars with the progress of a file."""
-        if origin not in self._bars:
-            self._bars[origin] = self._progress.add_task(_name(origin), total=size_bytes, visible=False)
-            self._size_bytes += size_bytes
-        is_shown = 0 < read_bytes < size_bytes and len(self._bars) > 1
-        self._progress.update(self._bars[origin], completed=read_bytes, visible=is_shown)
-        advance = read_bytes - self._read_bytes.get(origin, 0)
-        self._read_bytes[origin] = read_bytes
-        is_reading = sum(self._read_bytes.values()) < self._size_bytes
-        self._progress.update(self._all, description="Reading" if is_reading else "Analysing", advance=advance)
-        self._progress.tasks[0].total = self._size_bytes if is_reading else None  # without a total, the bar moves
-
-
-def _name(origin: Origin) -> str:
-    return clipped_inside(one_line(clean(f"{origin.run}/{origin.path.name}".lstrip("/"))), LONGEST_NAME)
-
-
-@contextmanager
-def reading_progress() -> Iterator[judging.Progress]:
-    """The progress callback: draws bars on a terminal, no-op without a terminal."""
-    if not sys.stderr.isatty():
-        yield api.silent
-        return
-
-    with bars() as show:
-        yield show

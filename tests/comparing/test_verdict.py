@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.comparing.simulation import Conditions, verdicts
-from traceadvisor.comparing.run_statistics import FAR_TIMES, USUAL_NOISE, compare_runs
+from traceadvisor.comparing.verdict import FAR_TIMES, USUAL_NOISE, compare_runs
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.statistics import error_of_middle, student_t
 

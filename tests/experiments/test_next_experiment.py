@@ -4,18 +4,17 @@ from pathlib import Path
 
 from tests.experiments.building import facts, finished, plan_in, round_of
 from traceadvisor.experiments.journal import AnyRow, Failed, Finished, Void
-from traceadvisor.experiments.plan import Axis, Change, Experiment
-from traceadvisor.experiments.planner import (
+from traceadvisor.experiments.next_experiment import (
     ALL_FIXES,
     COMBINED,
     SWITCHES,
     axes_of,
     experiments_after,
-    memory_at,
     next_experiment,
-    too_large,
 )
+from traceadvisor.experiments.plan import Axis, Change, Experiment
 from traceadvisor.experiments.settings import Settings
+from traceadvisor.experiments.values_to_try import memory_at, too_large
 
 FOLDER = Path("never-made")
 

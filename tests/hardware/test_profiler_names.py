@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from traceadvisor.hardware.accelerators import Accelerator, accelerator_of, accelerators, kinds_by_category
+from traceadvisor.hardware.profiler_names import Accelerator, accelerator_of, accelerators, kinds_by_category
 from traceadvisor.model.events import Kind
 from traceadvisor.parsing.columns.categories import kind_of
 
