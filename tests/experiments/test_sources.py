@@ -103,6 +103,16 @@ def test_workers_run_as_asked_and_end_with_the_source() -> None:
     assert not any(process.is_alive() for process in processes)
 
 
+def test_workers_end_although_one_was_killed_that_held_a_lock_of_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceadvisor.experiments.inside.sources.PATIENCE_S", 0.5)
+    source = Source(_loader(), Settings.of({"num_workers": 1}))
+    source.next()
+    processes = source.processes()
+    source._iterator._workers_done_event._cond.acquire()  # as a worker does that asks whether to end
+    source.close()
+    assert not any(process.is_alive() for process in processes)
+
+
 def test_settings_of_a_loader_are_read_by_the_names_of_the_knobs() -> None:
     assert own_settings(_loader(num_workers=2)) == {
         "num_workers": 2,

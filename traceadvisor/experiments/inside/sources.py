@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -203,17 +204,24 @@ class Source:
         processes, iterator = self.processes(), self._iterator
         self._iterator = None
         self._loader._iterator = None
-        if isinstance(iterator, _MultiProcessingDataLoaderIter):
-            with suppress(Exception):  # it is ended below in any case
-                iterator._shutdown_workers()
-        del iterator
         end = monotonic() + PATIENCE_S
+        if isinstance(iterator, _MultiProcessingDataLoaderIter):
+            # A worker that was killed while it held a lock of the loader keeps the others, and this call, waiting.
+            ending = Thread(target=_shut_down, args=(iterator,), daemon=True)
+            ending.start()
+            ending.join(PATIENCE_S)
+        del iterator
         while any(process.is_alive() for process in processes) and monotonic() < end:
             sleep(0.005)
         for process in processes:
             if process.is_alive():
                 process.kill()
                 process.join()
+
+
+def _shut_down(iterator: _MultiProcessingDataLoaderIter) -> None:
+    with suppress(Exception):  # its workers are ended in any case
+        iterator._shutdown_workers()
 
 
 def tensors(batch: Any, depth: int = 4) -> Iterator[torch.Tensor]:
