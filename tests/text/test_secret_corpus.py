@@ -137,11 +137,38 @@ def test_a_token_is_redacted_in_every_surrounding(token: str, surrounding: str) 
         "Ocp-Apim-Subscription-Key: {}xyqzq",
         "MASTER_KEY={}",
         "https:/ada:{}@host/x",
+        "mysql -u ada -p{} db",
+        "['mysqldump', '-uada', '-p{}', 'db']",
+        "sshpass -p {} ssh host",
+        "requests.get(url, cookies={{'sid': '{}'}})",
+        "--cookie sid={}; theme=dark",
+        "('Set-Cookie', 'sid={}')",
+        "cookie=sid={}",
+        "(b'Authorization', b'Basic {}')",
+        "jdbc:oracle:thin:scott/{}@//host:1521/x",
+        "sqlplus -s scott/{}@host",
+        "--secretKey {}xyqzq",
     ],
 )
 @pytest.mark.parametrize("secret", ["xyq", "xyqzzqyx", "xyq0XYQ!zz$"])
 def test_a_secret_is_redacted_by_what_stands_around_it(text: str, secret: str) -> None:
     assert "xyq" not in clean(text.format(secret))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("--otp 123456", "123456"),
+        ("{'otp': '123456'}", "123456"),
+        ("mfa_code=123 456", "456"),
+        ("2FA: 12345678", "12345678"),
+        ("cookie=a1b2c3d4", "a1b2"),
+        ("session_cookie: 'a1b2c3d4'", "a1b2"),
+        ("sent Basic YWRhOnhZUQ==", "YWRh"),
+    ],
+)
+def test_a_short_secret_is_redacted_by_its_name_and_form(text: str, secret: str) -> None:
+    assert secret not in clean(text)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +220,7 @@ def test_a_home_directory_names_nobody(home: str) -> None:
         ("--hf-auth", "xyq"),
         ("--pw", "xyq"),
         ("--wandb_key", f"xyq{HEX}{HEX}"),
+        ("--secretKey", "xyq"),
         ("--header", "Authorization: token xyq"),
         ("--db", "postgres://ada:xyq@host"),
         ('{"password": "xyq"}',),
@@ -241,6 +269,19 @@ def test_an_argument_that_is_a_secret_is_redacted(words: tuple[str, ...]) -> Non
         "the password is wrong",
         "name: token_count, value: 3",
         "authors: [ada]",
+        "find . -name mysql -print",
+        "docker run --name mysql -p 3306:3306",
+        "docker run mysql -p3306:3306",
+        "mysql --port 3306",
+        "mkdir -p runs",
+        "Basic training",
+        "Basic block of the network",
+        "cookies=True",
+        "cookie policy=strict",
+        "cookie=/etc/file1.txt",
+        "robotpose 123456",
+        "otp: 26",
+        "jdbc:postgresql://host/db@x",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 
 _WORD, _URL_SAFE = "[A-Za-z0-9]", "[A-Za-z0-9_-]"
@@ -86,7 +87,7 @@ _LONGEST_READ = 1 << 12
 
 _KEYS = (
     r"token(?!i[sz]|_type|s_per|s?/)|secret|api[_ -]?key"
-    r"|(?:access|account|auth|client|encryption|kaggle|service|shared_?access|signing|private)_?-?key"
+    r"|(?:access|account|auth|client|encryption|kaggle|secret|service|shared_?access|signing|private)_?-?key"
     r"|(?:deploy|instrumentation|licen[cs]e|master|storage|subscription)_?-?key"
     r"|credentials?|(?:php|j)?sess(?:ion)?_?id|(?<=[\"'])_?auth(?=\\{0,7}[\"'])"
 )
@@ -122,7 +123,7 @@ _USER_AT_HOST = re.compile(
 )
 _SIGNATURES = re.compile(r"(?i)([?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|credential))=)[A-Za-z0-9%+/=_.-]{8,}")
 _HEADERS = re.compile(
-    r"(?i)(\b(?:proxy-)?authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+    r"(?i)(\b(?:proxy-)?authorization(?:[\"']?\s{0,4}[:=]|[\"'],)\s{0,4}b?[\"']?"
     r"(?:(?P<scheme>(?:token|basic|bearer|digest|negotiate|apikey)\s{1,4})|(?:[a-z-]{3,20}\s{1,4})?))"
     r"(?(scheme)(?!\[redacted\])[^\s\"']+|[A-Za-z0-9+/._~=:-]{8,})"
 )
@@ -136,7 +137,14 @@ _USER_OPTIONS = re.compile(
 )
 _VARIABLES = re.compile(r"(\b[A-Z][A-Z0-9_]{0,60}_(?:PW|PASS|AUTH|CREDS?)=)(?!\[redacted\])[^\s\"']+")
 _BEARERS = re.compile(r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[a-z+/._~=-]{0,200}[0-9])[A-Za-z0-9+/._~=-]{16,}")
-_COOKIES = re.compile(r"(?i)(\b(?:set-)?cookie[\"']?\s{0,4}:\s{0,4}[\"']?)[\w.-]{1,100}=[^\"'\r\n]+")
+_BASIC = re.compile(r"(?i)(\bbasic\s{1,4})([A-Za-z0-9+/]{4,2000}={0,2})")
+_COOKIES = re.compile(
+    r"(?i)((?<![a-z])cookies?(?:[\"']?\]?\s{0,4}[:=,]|(?<=-cookie)\s)\s{0,4}b?[\"']?)(?!\[redacted\])[\w.-]{1,100}=[^\"'\r\n]+"
+)
+_COOKIE_VALUES = re.compile(
+    rf"(?i)((?<![a-z])cookies?[\"']?\]?\s{{0,4}}[:=]\s{{0,4}}b?[\"']?)(?!{_NO_SECRETS}|[/~.])"
+    r"(?:\{[^{}\n]{1,2000}(?=\})|(?=[^\s\"',;&]{0,200}[A-Za-z])(?=[^\s\"',;&]{0,200}\d)[^\s\"',;&()<>\[\]{}]{8,})"
+)
 _SECRET_KEYS = re.compile(
     rf"(?i)((?:{_KEYS}){_ASSIGNED}[\"']?)(?!{_NO_SECRETS})"
     r"(?=[^\s\"',;&]{0,200}[A-Za-z])"  # a plain number is a setting (`max_tokens=4096`)
@@ -157,6 +165,20 @@ _IN_BRACES = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})\{{(?!\[redacted\])[
 _AFTER_PASSWORD = re.compile(
     rf"(?i)((?:{_PASSWORDS})\\{{0,7}}[\"']?(?:\s{{1,4}}is)?\s{{1,4}}\\{{0,7}}[\"']?)"
     r"(?=[^\s\"'()<>]{0,200}\d)(?=[^\s\"'()<>]{0,200}[A-Za-z])[^\s\"'()<>]{6,}"
+)
+_BEHIND_P = re.compile(
+    r"(?i)(\b(?:mysql(?:dump|admin|import|show|check|sh)?|mariadb(?:-[a-z]{1,10})?)"
+    r"[\"']?,?\s(?:[^\n|;]{0,200}?[\s\"'])??[\"']?-p|\bsshpass[\"']?,?\s{1,4}[\"']?-p[\"']?,?\s{0,4}[\"']?)"
+    r"(?!\[redacted\]|\d{1,5}(?::\d{1,5})?(?![^\s\"'])|(?:rint0?|ath|erm|rune)\b)[^\s\"']+"
+)
+"""The clients of MySQL take a password right behind `-p`; a port is none."""
+
+_ORACLE = re.compile(
+    r"(?i)(\b(?:jdbc:oracle:[a-z0-9]{1,10}:|sqlplus\s{1,4}(?:-[a-z]{1,6}\s{1,4})?)[^\s/@\"':]{1,60}/)(?!\[redacted\])[^\s@\"']{1,200}(?=@)"
+)
+_ONE_TIME = r"(?:[ht]?otp|2fa|mfa)(?:[_-]?code)?"
+_ONE_TIME_CODES = re.compile(
+    rf"(?i)((?<![a-z]){_ONE_TIME}[\"']?\]?(?:\s{{0,4}}[:=,]|\s)\s{{0,4}}[\"']?)\d{{3}} ?\d{{3,5}}\b"
 )
 _LOGINS = re.compile(r"(?i)(\blogin\s{1,4}\S{1,60}\s{1,4}password\s{1,4})\S+")
 _TAGGED = re.compile(
@@ -206,6 +228,7 @@ _OPTION_VALUE = re.compile(rf"(?=.*[A-Za-z])(?!{_NO_SECRETS})[^-<\[].{{2,}}", re
 _SHORT_OPTION = re.compile(r"(?i)--?(?:[\w-]{0,60}[_-])?(?:auth|creds?|pw|pass)")
 _KEY_OPTION = re.compile(r"(?i)--?(?:[\w-]{0,60}[_-])?key")
 _LONG_KEY = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9+/_=-]{20,}")
+_ONE_TIME_OPTION = re.compile(rf"(?i)--?(?:[\w-]{{0,40}}[_-])?{_ONE_TIME}")
 _USER_OPTION = re.compile(r"-u|--(?:proxy-)?user|--auth|--login")
 _USER_AND_PASSWORD = re.compile(r"([\w.@-]{1,60}:)(?!\d+\Z)[^/:].*", re.DOTALL)
 _PASSWORD_OPTION = re.compile(rf"(?i)--?[\w-]{{0,60}}(?:{_PASSWORDS})")
@@ -240,6 +263,10 @@ _NAMED: _Patterns = (
     (("authorization",), _HEADERS),
     (("bearer", "basic"), _BEARERS),
     (("cookie",), _COOKIES),
+    (("cookie",), _COOKIE_VALUES),
+    (("-p",), _BEHIND_P),
+    (("oracle", "sqlplus"), _ORACLE),
+    (("otp", "2fa", "mfa"), _ONE_TIME_CODES),
     (_KEY_HINTS, _SECRET_KEYS_QUOTED),
     (_KEY_HINTS, _SECRET_KEYS),
     (_KEY_HINTS, _AFTER_NAME),
@@ -261,6 +288,7 @@ _NAMED: _Patterns = (
 
 The first group of a match is the name, which stays.
 """
+_HINTS = tuple({hint for hints, _ in (*_WHOLE, *_NAMED) for hint in hints})
 
 
 def holds_secret(text: str) -> bool:
@@ -275,13 +303,16 @@ def without_secrets(text: str) -> str:
 
 def _without_known(text: str) -> str:
     lower = text.lower()
+    found = {hint for hint in _HINTS if hint in lower}
     for hints, pattern in _WHOLE:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = pattern.sub(REDACTED, text)
+    if len(found) == 1:  # the empty one
+        return text
     for hints, pattern in _NAMED:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = pattern.sub(rf"\g<1>{REDACTED}", text)
-    return text
+    return _BASIC.sub(_without_login, text) if "basic" in lower else text
 
 
 def without_secret_arguments(words: Iterable[str]) -> tuple[str, ...]:
@@ -314,6 +345,8 @@ def _is_secret_value(option: str, word: str) -> bool:
     """Whether an argument is the secret that the argument before it announces."""
     if _PASSWORD_OPTION.fullmatch(option):
         return not word.startswith("-")
+    if _ONE_TIME_OPTION.fullmatch(option):
+        return re.fullmatch(r"\d{6,8}", word) is not None
     if _OPTION_NAME.fullmatch(option) or _SHORT_OPTION.fullmatch(option):
         return _OPTION_VALUE.fullmatch(word) is not None
     return _KEY_OPTION.fullmatch(option) is not None and _LONG_KEY.fullmatch(word) is not None
@@ -322,6 +355,15 @@ def _is_secret_value(option: str, word: str) -> bool:
 def beginning(name: str) -> str:
     """Cut a long name for a message. Secrets are redacted first, because the start of one is not recognised."""
     return name if len(name) <= LONGEST_NAMED else without_secrets(name[:_LONGEST_READ])[:LONGEST_NAMED]
+
+
+def _without_login(match: re.Match[str]) -> str:
+    """Redact what is a user and a password in base 64, and leave words such as `basic training`."""
+    try:
+        login = b64decode(match[2], validate=True).decode()
+    except ValueError:
+        return match[0]
+    return f"{match[1]}{REDACTED}" if ":" in login and login.isprintable() else match[0]
 
 
 def _without_long_value(match: re.Match[str]) -> str:

@@ -76,3 +76,7 @@ def test_a_process_without_a_launcher_is_a_job_of_its_own() -> None:
     assert re.fullmatch(
         rf"runs/\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d-my_script-{os.getpid()}", str(found.folder("my script"))
     )
+
+
+def test_a_folder_does_not_repeat_a_token_in_the_name_of_its_script() -> None:
+    assert "hf_" not in str(launch({}).folder("train_hf_abcdefghijABCDEFGHIJ0123"))

@@ -15,6 +15,7 @@ import psutil
 
 from traceadvisor.frozen import frozen
 from traceadvisor.system.processes import host_name, safe_name
+from traceadvisor.text.secrets import without_secrets
 
 RUNS = Path("runs")
 
@@ -207,4 +208,4 @@ _START_TICKS = 19
 
 
 def _safe(name: str) -> str:
-    return safe_name(name, default="script")
+    return safe_name(without_secrets(name), default="script")
