@@ -74,17 +74,23 @@ class Group:
 
     subjects: Sequence[Subject]
 
+    @property
+    def kind(self) -> str:
+        return self.subjects[0].kind
 
-def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
-    """The same for the same arguments."""
+
+def make_case(groups: Sequence[Group], seed: int, number: int, kinds: Sequence[str] = ()) -> Case:
+    """The same for the same arguments; of these kinds, if any is given."""
     random = Random(f"{seed}/{number}")
-    group = random.choices(groups, [group.weight if group.subjects else 0 for group in groups])[0]
+    groups = [group for group in groups if group.subjects]
+    weights = [group.weight for group in groups]
+    group = random.choices(groups, [group.weight * (not kinds or group.kind in kinds) for group in groups])[0]
     subject = random.choice(group.subjects)
     damaged = random.choice((*subject.traces, *subject.files))
     if subject.kind == "snapshots":
         return _of_snapshot(subject, random)
     if random.random() < GRAMMAR_SHARE:
-        donors = random.choice([group for group in groups if group.subjects]).subjects
+        donors = random.choices(groups, weights)[0].subjects
         changed = damage_grammar(subject.files, damaged, donors, random)
         return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target, f"grammar of {subject.kind}")
     files = {**subject.files, damaged: _damaged(subject.files[damaged], random)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import resource
 import shutil
@@ -10,7 +11,8 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -61,6 +63,9 @@ class Examined:
     """At most, beyond what the process held to begin with."""
 
 
+AHEAD = 64
+"""Inputs that the process is asked for before it has answered."""
+
 STUCK_S = 1800.0
 """A process that does not answer for so long hangs where its own limits do not reach."""
 
@@ -103,9 +108,27 @@ class Examiner:
 
     def examined(self, asked: Case | int, depth: Depth) -> Examined:
         """What comes of one input, or of the one that a number makes."""
-        self._pipe.send((asked, depth))
+        return next(self.each_examined([(asked, depth)]))
+
+    def each_examined(self, asked: Iterable[tuple[Case | int, Depth]]) -> Iterator[Examined]:
+        """The same for many inputs in turn; to be read to its end.
+
+        The process has some of them ahead, so that it need not wait for this one on a busy machine.
+        """
+        waiting: deque[tuple[Case | int, Depth]] = deque()
+        for one in asked:
+            self._pipe.send(one)
+            waiting.append(one)
+            if len(waiting) == AHEAD:
+                yield self._answer(waiting)
+        while waiting:
+            yield self._answer(waiting)
+
+    def _answer(self, waiting: deque[tuple[Case | int, Depth]]) -> Examined:
+        """What came of the first one that waits."""
         if not self._pipe.poll(STUCK_S):
             self._process.kill()
+        _, depth = waiting.popleft()
         try:
             result: Examined = self._pipe.recv()
         except (EOFError, OSError):
@@ -121,6 +144,8 @@ class Examiner:
         for left in self._scratch.iterdir():
             shutil.rmtree(left, ignore_errors=True)
         self._start()
+        for one in waiting:
+            self._pipe.send(one)
         return result
 
 
@@ -137,6 +162,7 @@ class _Worker:
     def serve(self, callers_end: Connection) -> None:
         """Answer each input until the caller closes its end."""
         callers_end.close()
+        gc.freeze()
         warnings.simplefilter("error")
         for number in (signal.SIGALRM, signal.SIGPROF):  # where it was, to standard error; then what the signal does
             faulthandler.register(number, file=sys.__stderr__ or 2, chain=True)

@@ -57,6 +57,8 @@ DEVICE: Mapping[str, Any] = {
 }
 """As the header of a telemetry file tells of it."""
 
+_READ_BACK = {"report.json": "reports", FILE: "experiments", SNAPSHOT: "snapshots"}
+KINDS = ("recordings", *_READ_BACK.values())
 _THINNED_BY_ID = ("correlation", "External id", "external id")
 
 
@@ -74,8 +76,7 @@ class Subject:
     @property
     def kind(self) -> str:
         """What is read back, or recordings."""
-        kinds = {"report.json": "reports", FILE: "experiments", SNAPSHOT: "snapshots"}
-        return kinds.get(self.target, "recordings")
+        return _READ_BACK.get(self.target, "recordings")
 
     @property
     def traces(self) -> tuple[str, ...]:
