@@ -99,6 +99,13 @@ def test_a_gzipped_file_is_read(shared_traces: Path, tmp_path: Path) -> None:
     assert len(read_snapshot(packed).events) == len(read_snapshot(path).events)
 
 
+def test_a_setting_that_is_no_finite_number_is_left_out_as_a_report_cannot_hold_it(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    settings = {"a": float("nan"), "b": float("-inf"), "c": 0.5}
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [], "allocator_settings": settings}))
+    assert read_snapshot(path).settings == {"c": 0.5}
+
+
 def _refused(content: object, tmp_path: Path, limits: Limits | None = None) -> InputError:
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))

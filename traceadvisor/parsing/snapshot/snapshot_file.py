@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -221,7 +222,11 @@ def _settings(plain: Plain, value: object) -> dict[str, str | int | float | bool
     if not value:
         return None
     (settings,) = plain.dicts([value])
-    found = {str(key): one for key, one in settings.items() if isinstance(one, str | int | float | bool)}
+    found = {
+        str(key): one
+        for key, one in settings.items()
+        if isinstance(one, str | int) or (isinstance(one, float) and isfinite(one))
+    }
     if _ROUNDED in settings:
         (rounded,) = plain.dicts([settings[_ROUNDED]])
         found[_ROUNDED] = ", ".join(f"{size}: {parts}" for size, parts in rounded.items() if parts)
