@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install frameworks test test-bare test-python slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install frameworks test test-bare test-python slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results dist rehearse ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,8 +123,11 @@ FOLDER ?= $(if $(filter gpu-results,$(firstword $(MAKECMDGOALS))),$(word 2,$(MAK
 gpu-results: ## turn what gpu-kit wrote (FOLDER=..., or the folder after the goal) into samples, golden reports and pages
 	python -m benchmarks.gpu.results $(or $(FOLDER),$(error Name the folder: make gpu-results FOLDER=...))
 
-wheel: ## build dist/traceadvisor-*.whl
-	pip wheel --no-deps --wheel-dir dist .
+dist: ## build the wheel and the source distribution into dist/, twice, and check them
+	.ci/dist
+
+rehearse: dist ## publish dist/ on an index of this machine, and install it from there with pip, uvx and pipx
+	.ci/rehearse
 
 ci: ## do what the continuous integration does, on a Debian as root or on any machine that has what it takes
 	.ci/run

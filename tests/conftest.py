@@ -95,6 +95,11 @@ def cmark() -> None:
 
 
 @pytest.fixture(scope="session")
+def groff() -> None:
+    """What `man` shows pages with."""
+
+
+@pytest.fixture(scope="session")
 def lightning() -> None:
     """PyTorch Lightning."""
 

@@ -197,12 +197,16 @@ def test_a_workflow_gives_its_jobs_only_the_permissions_they_need(path: Path) ->
                 assert "persist-credentials" in step["with"]
 
 
-def test_only_the_job_that_publishes_may_ask_for_a_token_and_it_runs_no_code() -> None:
+def test_only_jobs_that_run_no_code_of_this_repository_may_publish() -> None:
     permissions = {(path.stem, name): job["permissions"] for path in OWN_WORKFLOWS for name, job in _jobs(path).items()}
     assert permissions.pop(("release", "publish")) == {"id-token": "write"}
+    assert permissions.pop(("release", "announce")) == {"contents": "write"}
     assert all(of_job == {"contents": "read"} for of_job in permissions.values())
     (release,) = [path for path in OWN_WORKFLOWS if path.stem == "release"]
     assert not [step for step in _jobs(release)["publish"]["steps"] if "run" in step]
+    download, announce = _jobs(release)["announce"]["steps"]
+    assert download["uses"].startswith("actions/download-artifact@")
+    assert announce["run"].startswith("gh release create ")
 
 
 def test_the_job_that_reads_an_untrusted_trace_has_no_write_permission_and_no_secret() -> None:

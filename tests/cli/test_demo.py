@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from tests.children import Done, run
+from tests.shared import CHECKOUT
 from traceadvisor import read
 from traceadvisor.cli import main
 from traceadvisor.demo.run import TRAINING, Demo, Fault, record
@@ -139,6 +141,36 @@ def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None
 def test_fix_and_fixed_exclude_each_other() -> None:
     result = CliRunner().invoke(main, ["demo", "--fixed", "--fix", "sync"])
     assert result.exit_code == 2
+
+
+WITHOUT_TORCH = (
+    "import sys; sys.modules['torch'] = None; sys.argv[0] = 'traceadvisor'; from traceadvisor.cli import main; "
+    "main(['demo', '--recorded'], standalone_mode=False); "
+    "print([name for name in ('pandas', 'weasyprint', 'psutil', 'rich') if name in sys.modules])"
+)
+
+
+def test_the_recorded_demo_needs_no_torch_and_imports_nothing_that_a_page_does_not_need(tmp_path: Path) -> None:
+    ended = run(sys.executable, "-c", WITHOUT_TORCH, cwd=tmp_path, check=True)
+    folder = tmp_path / "traceadvisor-demo"
+    assert "DataLoader" in (folder / "reports" / "recorded" / "report.html").read_text(encoding="utf-8")
+    assert "Batches are loaded in the training process" in ended.stdout
+    assert "traceadvisor[capture]" in ended.stdout
+    assert ended.stdout.splitlines()[-1] == "[]"
+    again = CliRunner().invoke(main, ["demo", "--recorded", "-o", str(folder)])
+    assert again.exit_code == 0, again.output
+
+
+def test_the_recorded_demo_names_lines_of_the_script_that_comes_with_it() -> None:
+    settings = json.loads((CHECKOUT / "sample_traces" / "loader-bound" / "settings.0.json").read_bytes())
+    script = TRAINING.read_text(encoding="utf-8").splitlines()
+    for call in settings["constructed"]:
+        assert script[call["line"] - 1] == call["source"].splitlines()[0]
+
+
+@pytest.mark.parametrize("option", ["--fixed", "--steps=5", "--device=cpu", "--fix=sync"])
+def test_the_recorded_demo_takes_no_option_of_a_training(option: str) -> None:
+    assert CliRunner().invoke(main, ["demo", "--recorded", option]).exit_code == 2
 
 
 def test_decoding_restores_the_encoded_image() -> None:

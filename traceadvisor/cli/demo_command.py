@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
-from traceadvisor.demo.run import TRAINING, Demo, Fault, record
+from traceadvisor.demo.run import TRAINING, Demo, Fault, copy_recorded, record
 
 DEFAULT_FOLDER = Path("traceadvisor-demo")
 
@@ -46,17 +46,29 @@ OF_THE_DEVICE = (Fault.PINNED, Fault.SYNC, Fault.PRECISION)
     metavar="N",
     help="Number of training steps; chosen automatically by default.",
 )
-def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: bool, steps: int | None) -> None:
+@click.option(
+    "--recorded", is_flag=True, help="Report a recording that is part of TraceAdvisor: takes seconds, needs no torch."
+)
+def command(
+    *, output: Path, device: str, fixes: tuple[str, ...], all_fixed: bool, steps: int | None, recorded: bool
+) -> None:
     """Record a small training script with four known problems, and report them. Takes half a minute.
 
     You can read and change the script, DIR/train.py. Its problems: it loads batches in the training process (workers),
     copies them from pageable memory (pinned), reads the loss in every step (sync) and computes in float32 (precision).
     Without a GPU, only the first problem costs time.
 
-    Requires torch: pip install 'traceadvisor[capture]'.
+    Requires torch, except with --recorded: pip install 'traceadvisor[capture]'.
     """
     if fixes and all_fixed:
         raise click.UsageError("--fixed fixes all four problems; use it or --fix, not both.")
+    if recorded:
+        if fixes or all_fixed or steps or device != "auto":
+            raise click.UsageError("--recorded runs no training; of the other options, it takes -o only.")
+        with errors_as_exit_codes():
+            _report(copy_recorded(output), output / "reports" / "recorded", frozenset())
+        click.echo(_next_of_recorded(output))
+        return
     fixed = frozenset(Fault) if all_fixed else frozenset(Fault(name) for name in fixes)
     demo = Demo(output, device, fixed, steps)
     with errors_as_exit_codes():
@@ -81,17 +93,29 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> bool:
 
 
 def _next(output: Path, bundle: Path, demo: Demo, *, can_try: bool) -> str:
-    from traceadvisor.cli.next_commands import command_lines  # noqa: PLC0415  # as above
-
-    given = "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
     run, fixed = (shlex.quote(str(path)) for path in (bundle, output / "runs" / "fixed"))
     script = shlex.join((str(output / TRAINING.name), *demo.arguments))
-    lines = command_lines(
-        (
-            *(((f"traceadvisor try {run} -- {script}", "measure the fixes"),) if can_try else ()),
-            (f"traceadvisor demo{given} --fix workers", "the same script with one problem fixed"),
-            (f"traceadvisor capture -o {fixed} -- {script} --workers 2", "or change the script and record it again"),
-            (f"traceadvisor compare {run} {fixed}", "what the fix changed"),
-        )
+    return _commands(
+        *(((f"traceadvisor try {run} -- {script}", "measure the fixes"),) if can_try else ()),
+        (f"traceadvisor demo{_given(output)} --fix workers", "the same script with one problem fixed"),
+        (f"traceadvisor capture -o {fixed} -- {script} --workers 2", "or change the script and record it again"),
+        (f"traceadvisor compare {run} {fixed}", "what the fix changed"),
     )
-    return "\n".join(["", *(line.text for line in lines)])
+
+
+def _next_of_recorded(output: Path) -> str:
+    return _commands(
+        ("pip install 'traceadvisor[capture]'", "torch, for what follows"),
+        (f"traceadvisor demo{_given(output)}", "record the same training here"),
+        ("traceadvisor capture -- train.py", "or your own"),
+    )
+
+
+def _given(output: Path) -> str:
+    return "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
+
+
+def _commands(*commands: tuple[str, str]) -> str:
+    from traceadvisor.cli.next_commands import command_lines  # noqa: PLC0415  # not needed before the training has run
+
+    return "\n".join(["", *(line.text for line in command_lines(commands))])

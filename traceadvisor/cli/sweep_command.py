@@ -111,7 +111,7 @@ def command(
 
 def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:
     """The newest capture of this command, and its report; None without one."""
-    from traceadvisor import api  # noqa: PLC0415  # it imports pandas
+    from traceadvisor import api  # noqa: PLC0415  # it imports numpy
 
     capture = api.newest_capture_of(asked.command)
     if capture is None:

@@ -76,7 +76,7 @@ def command(
 
 
 def _read(path: Path) -> Report:
-    from traceadvisor import api  # noqa: PLC0415  # it imports pandas
+    from traceadvisor import api  # noqa: PLC0415  # it imports numpy
     from traceadvisor.results.report_json import read  # noqa: PLC0415
 
     return read(path) if path.is_file() and path.name.endswith("report.json") else api.load(path)

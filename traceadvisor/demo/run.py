@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -19,6 +21,8 @@ NOTHING_RECORDED = 3
 """Exit code of a capture whose script succeeded; the report says why."""
 
 TRAINING = Path(__file__).with_name("train.py")
+
+_PACKAGE = TRAINING.parents[1]
 
 MOST_WORKERS = 15
 """More than enough for these images on any GPU."""
@@ -101,9 +105,24 @@ def record(demo: Demo) -> Path:
     return demo.folder / bundle
 
 
+def copy_recorded(folder: Path) -> Path:
+    """Copy the recording that comes with the package, and its script; returns the bundle.
+
+    Raises:
+        UsageError: the folder holds another ``train.py``, or cannot be written.
+    """
+    installed = _PACKAGE / "_recorded"
+    source = installed if installed.is_dir() else _PACKAGE.parent / "sample_traces" / "loader-bound"
+    _put(folder / TRAINING.name)
+    bundle = folder / "runs" / "recorded"
+    with _writing(bundle):
+        shutil.copytree(source, bundle, dirs_exist_ok=True)
+    return bundle
+
+
 def _put(script: Path) -> None:
     """Copy the training to the user's folder; a changed script is not overwritten."""
-    try:
+    with _writing(script):
         script.parent.mkdir(parents=True, exist_ok=True)
         if not script.exists():
             shutil.copyfile(TRAINING, script)
@@ -112,8 +131,14 @@ def _put(script: Path) -> None:
                 f"{script} differs from the demo's script: it was changed, or comes from another version. Capture it "
                 f"with `traceadvisor capture -- {script.name}`, or choose another folder with -o."
             )
-    except OSError as error:
-        raise UsageError(f"{error.filename or script}: {error.strerror or error}. Choose a folder with -o.") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # that of a tree of files names none
+        raise UsageError(f"{error.filename or path}: {error.strerror or error}. Choose a folder with -o.") from error
 
 
 def _workers() -> int:

@@ -37,7 +37,12 @@ def schema(kind: type, name: str) -> dict[str, Any]:
     document = top["$defs"][kind.__name__]
     document["properties"] = {"schema": {"const": name}, **document["properties"]}
     document["required"] = ["schema", *document["required"]]
-    return _without_bounds({"$schema": _DIALECT, "title": f"{kind.__name__} of TraceAdvisor, {name}", **top})  # type: ignore[no-any-return]
+    head = {
+        "$schema": _DIALECT,
+        "$id": f"urn:{name.replace('.', ':')}",
+        "title": f"{kind.__name__} of TraceAdvisor, {name}",
+    }
+    return _without_bounds(head | top)  # type: ignore[no-any-return]
 
 
 def schema_text(kind: type, name: str) -> str:
