@@ -16,7 +16,11 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "GOVERNANCE.md",
+    "ROADMAP.md",
+    "SECURITY.md",
     "docs/README.md",
+    "docs/advice-by-recording.md",
     "docs/architecture.md",
     "docs/how-to-read-a-report.md",
     "docs/quick-starts.md",
@@ -31,6 +35,7 @@ PAGES = (
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
     "docs/mutants.md",
+    "docs/versions.md",
 )
 
 COMMAND_LINE = CHECKOUT / "docs" / "command-line.md"

@@ -2,7 +2,7 @@
 
 ``advice.toml`` holds the labels. They are written from the recordings alone, before a rule is changed for them.
 ``python -m tests.recordings.advice`` prints the score of every labelled recording. With ``--write`` it writes the score
-and the reasons into ``docs/validation.md``.
+into ``docs/validation.md`` and the reasons into ``docs/advice-by-recording.md``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from traceadvisor import load
 LABELS = Path(__file__).with_name("advice.toml")
 
 PAGE = CHECKOUT / "docs" / "validation.md"
+REASONS = PAGE.with_name("advice-by-recording.md")
 
 FIRST = 3
 """Findings of a report that are judged: those that a reader acts on."""
@@ -189,13 +190,16 @@ def group_of(label: Label) -> str:
             assert_never(label.origin)
 
 
-def page(scores: Iterable[Score]) -> Iterator[str]:
-    """Lines of Markdown for the documentation: the sums, then each first finding with the expert's reason."""
-    scores = tuple(scores)
-    yield from counts(scores)
+def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
+    """Lines of Markdown: each first finding with the expert's reason."""
+    yield "# Advice by recording"
+    yield ""
+    yield "The first three findings of each labelled recording, and why they are right or wrong."
+    yield "[Precision of advice](validation.md#precision-of-advice) counts them, and"
+    yield "`make advice WRITE=1` writes this page."
     for name, group in groups(scores).items():
         yield ""
-        yield f"### {name[0].upper()}{name[1:]}"
+        yield f"## {name[0].upper()}{name[1:]}"
         yield ""
         yield "| recording | first findings, and why they are right or wrong |"
         yield "|---|---|"
@@ -218,8 +222,8 @@ def _bold_if_wrong(verdict: Verdict) -> str:
     return f"**{verdict.value}**" if verdict is Verdict.WRONG else verdict.value
 
 
-def with_block(text: str, name: str, block: str) -> str:
-    """A page with a new block between the marks of a name.
+def with_block(name: str, block: str, page: Path = PAGE) -> str:
+    """The text of a page with a new block between the marks of a name.
 
     Raises:
         ValueError: the page does not have exactly one pair of these marks.
@@ -227,7 +231,7 @@ def with_block(text: str, name: str, block: str) -> str:
     replaced, count = re.subn(
         rf"(<!-- {name} -->\n).*?(<!-- end -->)",
         lambda found: f"{found[1]}\n{block}\n{found[2]}",
-        text,
+        page.read_text(encoding="utf-8"),
         flags=re.DOTALL,
     )
     if count != 1:
@@ -235,13 +239,18 @@ def with_block(text: str, name: str, block: str) -> str:
     return replaced
 
 
-def written_page(scores: Iterable[Score]) -> str:
-    """``docs/validation.md`` with the scores in it."""
-    return with_block(PAGE.read_text(encoding="utf-8"), "advice", "\n".join(page(scores)) + "\n")
+def pages(scores: Iterable[Score]) -> dict[Path, str]:
+    """The pages with the scores and with their reasons."""
+    scores = tuple(scores)
+    return {
+        PAGE: with_block("advice", "\n".join(counts(scores)) + "\n"),
+        REASONS: "\n".join(reasons_page(scores)) + "\n",
+    }
 
 
 if __name__ == "__main__":
     judged = tuple(map(score, labels()))
     print("\n".join(table(judged)))  # noqa: T201
     if "--write" in sys.argv[1:]:
-        PAGE.write_text(written_page(judged), encoding="utf-8")
+        for path, text in pages(judged).items():
+            path.write_text(text, encoding="utf-8")

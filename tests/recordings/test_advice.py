@@ -12,7 +12,6 @@ import pytest
 from benchmarks.planted.record import TRAININGS as PLANTED
 from tests.recordings.advice import (
     LABELS,
-    PAGE,
     Label,
     Opinion,
     Origin,
@@ -21,10 +20,10 @@ from tests.recordings.advice import (
     folder_of,
     groups,
     labels,
-    page,
+    pages,
+    reasons_page,
     score,
     table,
-    written_page,
 )
 from tests.recordings.generated.trainings import TRAININGS as GENERATED
 from tests.test_sample_traces import ELSEWHERE
@@ -104,9 +103,10 @@ def test_planted_captures_are_small_and_anonymous() -> None:
         assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
 
 
-def test_the_page_has_the_scores(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
+def test_the_pages_have_the_scores_and_their_reasons(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
     assert shared_traces.is_dir()
-    golden(PAGE, written_page(scores()))
+    for path, text in pages(scores()).items():
+        golden(path, text)
 
 
 def test_the_page_gives_the_reason_of_each_verdict_and_miss() -> None:
@@ -114,7 +114,7 @@ def test_the_page_gives_the_reason_of_each_verdict_and_miss() -> None:
     found = Score(
         Label("a", written_on=True, summary="", opinions=opinions, must=("DATA001",)), (("GPU001", Verdict.WRONG),)
     )
-    assert "| a | GPU001 **wrong**: It is fast.<br>**missed** DATA001: It waits. |" in list(page([found]))
+    assert "| a | GPU001 **wrong**: It is fast.<br>**missed** DATA001: It waits. |" in list(reasons_page([found]))
 
 
 def test_the_table_counts_verdicts_and_misses() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.gpu import tables
-from tests.recordings.test_pairs import PAGE, with_block
+from tests.recordings.advice import PAGE, with_block
 
 RESULTS = Path(__file__).parent / "gpu"
 

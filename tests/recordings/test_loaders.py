@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks.validation.loaders import CASES, proposal, proposed_arguments
-from tests.recordings.test_pairs import MOST_BYTES, PAGE, with_block
+from tests.recordings.advice import PAGE, with_block
+from tests.recordings.test_pairs import MOST_BYTES
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor import load
 from traceadvisor.model.findings import Method

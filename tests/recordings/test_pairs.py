@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from tests.recordings.advice import PAGE, with_block
 from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pairs, step_ns
-from tests.shared import CHECKOUT
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.model.findings import Method
-
-PAGE = CHECKOUT / "docs" / "validation.md"
 
 MOST_BYTES = 1_500_000
 FEWEST_RUNS = 4
@@ -80,14 +77,6 @@ def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) ->
 
 def test_the_page_has_the_public_pairs(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
     golden(PAGE, with_block("public", table(public_pairs(shared_traces))))
-
-
-def with_block(name: str, text: str) -> str:
-    """The page with a new text between the marks of a name."""
-    page = PAGE.read_text(encoding="utf-8")
-    replaced, count = re.subn(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>\n{text}\n\g<2>", page, flags=re.DOTALL)
-    assert count == 1
-    return replaced
 
 
 def table(pairs: list[Pair]) -> str:
