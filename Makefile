@@ -31,7 +31,7 @@ test-python: ## run the tests on another Python or torch, in an environment of i
 	$(PYTHON) -m venv $$folder; $$folder/bin/pip install 'torch==$(TORCH)' -e '.[dev]'; $$folder/bin/pytest
 
 slow: ## run the tests that take minutes: browser, launchers, the demo
-	pytest -m slow
+	pytest -m "slow and not nightly"
 
 MINUTES ?= 5
 

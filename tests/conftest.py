@@ -27,7 +27,7 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # a child process that crashes
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write golden files anew instead of comparing with them")
-    parser.addoption("--changed-since", metavar="COMMIT", help="nightly tests whose files changed since then are slow")
+    parser.addoption("--changed-since", metavar="COMMIT", help="nightly tests whose files changed since then are due")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -38,7 +38,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that a machine may have to skip, so that ``-m needs`` selects them, and nightly tests to run."""
+    """Mark the tests that a machine may have to skip as ``needs``, and nightly ones to run as ``due``."""
     commit = config.getoption("--changed-since")
     for item in items:
         if not needed.NEEDS.keys().isdisjoint(_fixture_names(item)):
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if gone := [path for path in nightly.args if not (CHECKOUT / path).exists()]:
                 raise pytest.UsageError(f"{item.nodeid} is marked nightly with paths that do not exist: {gone}")
             if commit and nightly.args and _changed(commit, *nightly.args):
-                item.add_marker("slow")
+                item.add_marker("due")
 
 
 @cache

@@ -11,12 +11,12 @@ KILLS = "tests/recording/test_kill.py"
 
 
 def selected(*options: str) -> str:
-    """The slow tests of a module that has nightly ones, as pytest lists them in one process."""
-    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "slow")
-    return run(*command, *options, KILLS, cwd=CHECKOUT, check=True).stdout
+    """The slow and due tests of a module that has nightly ones, as pytest lists them in one process."""
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    return run(*command, "-m", "slow and not nightly or due", *options, KILLS, cwd=CHECKOUT, check=True).stdout
 
 
-def test_nightly_tests_count_as_slow_where_their_files_have_changed() -> None:
+def test_nightly_tests_are_due_where_their_files_have_changed() -> None:
     always, changed = selected(), selected("--changed-since=no-such-commit")
     assert "test_two_ranks_that_are_killed" in always
     assert always.count("::test_") < changed.count("::test_")

@@ -10,6 +10,10 @@ from benchmarks.many_ranks import make_job, measured
 from traceadvisor import load
 from traceadvisor.model.job import LateCause
 
+NIGHTLY = pytest.mark.nightly(
+    "traceadvisor/judging", "traceadvisor/analysis/communication", "tests/benchmarks/test_many_ranks.py"
+)
+
 
 @pytest.fixture(scope="module")
 def real(shared_traces: Path) -> Path:
@@ -28,7 +32,7 @@ def test_the_late_rank_is_found_among_made_ones(real: Path, tmp_path: Path) -> N
     assert job.clock_error_ns < 1_000  # times of traces are whole microseconds
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_more_ranks_take_no_more_memory(real: Path, tmp_path: Path) -> None:
     """100 kB a rank, and a bit for its row: reading 48 ranks takes as much as reading 12."""
     peaks = []

@@ -19,6 +19,8 @@ from traceadvisor.errors import UsageError
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/demo", "traceadvisor/rules/data")
+
 DEMO = (sys.executable, "-m", "traceadvisor", "demo", "--device", "cpu")
 
 SHORTEST = "23"
@@ -73,7 +75,7 @@ def test_without_a_gpu_the_loader_is_the_first_finding(tmp_path: Path) -> None:
     assert {"GPU001", "H2D001", "IDLE001"} <= _without_measurement(report)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_full_run_waits_for_its_loader_until_fixed(tmp_path: Path) -> None:
     assert _run("-o", "bad", cwd=tmp_path).returncode == 0
     fixed = _run("-o", "good", "--fixed", cwd=tmp_path)

@@ -11,6 +11,8 @@ from tests.children import run
 from tests.warm import warm
 from traceadvisor.system.processes import understood, written
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 ODD = b"odd\xff".decode(errors="surrogateescape")
 TRAIN = """
 import torch
@@ -46,8 +48,8 @@ def test_messages_keep_paths_that_are_no_utf_8() -> None:
     ("folder", "words"),
     [
         (ODD, ("-o", "out", "--", "train.py")),
-        pytest.param(ODD, ("-o", "out", "--", sys.executable, "train.py"), marks=pytest.mark.slow),
-        pytest.param("even", ("-o", "out", "--", f"{ODD}.py"), marks=pytest.mark.slow),
+        pytest.param(ODD, ("-o", "out", "--", sys.executable, "train.py"), marks=NIGHTLY),
+        pytest.param("even", ("-o", "out", "--", f"{ODD}.py"), marks=NIGHTLY),
         ("even", ("-o", ODD, "--keep-arguments", "--", "train.py", ODD)),
     ],
 )

@@ -20,6 +20,8 @@ from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Void, rounds_
 from traceadvisor.experiments.plan import Axis, Change
 from traceadvisor.experiments.settings import Value
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
+
 
 def _left_out(rows: list[AnyRow]) -> dict[str, str]:
     return {row.arm: row.reason for row in rows if isinstance(row, Void | Failed)}
@@ -262,7 +264,7 @@ class _Towers(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(4 + one, 5 + one) for one in range(number))
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # torch's compiler uses functions of its own
 def test_more_modules_than_torch_compiles_of_one_function_are_all_compiled() -> None:
     from traceadvisor.experiments.inside.loop import Found  # noqa: PLC0415

@@ -9,6 +9,8 @@ from traceadvisor.experiments.journal import Begin
 from traceadvisor.experiments.plan import Axis
 from traceadvisor.experiments.run import measure
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
+
 JOINS = """
 import torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://{folder}/store", world_size={size}, rank=0)
@@ -59,7 +61,7 @@ def test_a_group_of_one_process_is_none(tmp_path: Path) -> None:
     assert "cannot be measured:" not in problem
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_lightning_with_several_devices_is_refused_before_it_launches_processes(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
     problem = _problem(tmp_path, LIGHTNING)

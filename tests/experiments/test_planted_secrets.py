@@ -20,6 +20,8 @@ from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.text.cleaning import clean, withholding
 from traceadvisor.text.secrets import secret_words
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/experiments", "traceadvisor/text")
+
 MARK = "zqx"
 """Part of each planted secret, and of the name of the home directory."""
 
@@ -155,7 +157,7 @@ def test_a_sweep_in_one_process_keeps_secrets_to_itself(home: Path) -> None:
     assert arms["__main__.API_KEY=[redacted]"].measured
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_sweep_in_several_processes_keeps_secrets_to_itself(home: Path) -> None:
     options = ("--processes", "--set", f"env:HF_TOKEN={MARK}one,{MARK}two", "--minutes", "0.5", "-o", "out")
     done = _run(home, "sweep", *options, *_script(home), EPOCHS="4000")

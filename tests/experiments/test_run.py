@@ -21,6 +21,8 @@ from traceadvisor.experiments.run import Outcome, measure
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.text.cleaning import clean
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
+
 SWEEP = (sys.executable, "-m", "traceadvisor", "sweep")
 
 TRAIN = """
@@ -243,7 +245,7 @@ def test_launchers_are_refused_with_the_reason(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_sweep_finds_what_is_faster_and_leaves_no_file(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN)
     done = run(
@@ -279,7 +281,7 @@ def test_ctrl_c_writes_what_was_measured_so_far(tmp_path: Path) -> None:
     assert "Interrupted" in str(read_experiment(tmp_path / "out").problem)
 
 
-@pytest.mark.nightly("traceadvisor/experiments")
+@NIGHTLY
 def test_a_setting_of_the_environment_is_measured_in_processes(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN.replace("EXTRA_S = 0.0", "import os; EXTRA_S = float(os.environ.get('EXTRA', '0'))"))
     done = run(

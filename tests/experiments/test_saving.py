@@ -9,6 +9,8 @@ import torch
 from tests.warm import warm
 from traceadvisor.experiments.run import Footprints
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
+
 START = """
 import sys
 from pathlib import Path
@@ -139,7 +141,7 @@ assert load_file("model/model.safetensors")["a"].tolist() == [1.0, 1.0]
     _assert_all_stays(tmp_path, source)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_model_of_transformers_is_saved_and_loaded(tmp_path: Path, transformers: None) -> None:
     source = """
 from transformers import BertConfig, BertModel, Trainer, TrainingArguments
@@ -153,7 +155,7 @@ for name, value in trainer.model.state_dict().items():
     _assert_all_stays(tmp_path, source)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_checkpoint_of_lightning_is_saved_and_loaded(tmp_path: Path, lightning: None) -> None:
     source = """
 import lightning

@@ -13,6 +13,24 @@ from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.model.findings import Clear, RuleMeta, Unit
 from traceadvisor.rules.base import Outcome, Rule, SnapshotRule
 
+NIGHTLY = pytest.mark.nightly(
+    "traceadvisor/parsing",
+    "traceadvisor/analysis",
+    "traceadvisor/replay",
+    "traceadvisor/rules",
+    "traceadvisor/facts.py",
+    "tests/growth",
+)
+OFTEN = {
+    "steps",
+    "copies",
+    "collectives",
+    "attention blocks",
+    "names and shapes",
+    "memory events",
+    "batches of a loader",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Scanning(Rule):
@@ -56,8 +74,10 @@ def test_facts_are_found_by_their_class() -> None:
     assert {"launches", "partition", "stacks", "attribution", "replay"} <= set(facts_of(Facts))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("what", "size"), list(sizes().items()), ids=list(sizes()))
+@pytest.mark.parametrize(
+    ("what", "size"),
+    [pytest.param(*one, id=one[0], marks=pytest.mark.slow if one[0] in OFTEN else NIGHTLY) for one in sizes().items()],
+)
 def test_no_cost_grows_faster_than_its_input(what: str, size: int) -> None:
     found = measured(what, size)
     assert [

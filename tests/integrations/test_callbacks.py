@@ -13,6 +13,7 @@ from traceadvisor.bundle.layout import Ending
 from traceadvisor.model.run import StepState
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly("traceadvisor/integrations", "traceadvisor/recording")
 
 LIGHTNING = """
 import sys
@@ -99,6 +100,7 @@ def test_a_training_with_the_callback_is_captured(script: str, tmp_path: Path, r
     assert manifest(tmp_path / "capture").endings[0].ending is Ending.COMPLETED
 
 
+@NIGHTLY
 @pytest.mark.parametrize("script", ["lightning", "transformers"])
 def test_a_training_that_fails_leaves_what_was_captured(
     script: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -13,6 +13,8 @@ from traceadvisor import api
 from traceadvisor.integrations.beside_plugin import beside_plugin
 from traceadvisor.model.beside_plugin import Cause, Quantity
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis", "tests/parity")
+
 CAUSES = {
     "ns-timestamps-v100": (Quantity.STEP, Cause.LATE_DEVICE),
     "nccl-rank0of2-a100": (Quantity.KERNELS, Cause.COLLECTIVES),
@@ -26,7 +28,7 @@ CAUSES = {
 }
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize("name", [*FORMATS, *LATER_RECORDINGS])
 def test_each_difference_has_a_known_cause(name: str, shared_traces: Path) -> None:
     (beside,) = beside_plugin(api.load(shared_traces / name)).recordings

@@ -13,6 +13,8 @@ from traceadvisor.api import load
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.growing_file import GrowingFile
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 TRAIN = """
 import resource, sys, torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -50,7 +52,7 @@ def trained(found: Sequence[TimedStep]) -> int:
         ((), False),
         (("--", *PYTHON), True),
         pytest.param((), True, marks=pytest.mark.slow),
-        pytest.param(("--", *PYTHON), False, marks=pytest.mark.slow),
+        pytest.param(("--", *PYTHON), False, marks=NIGHTLY),
     ],
     ids=["full-script", "freed-command", "freed-script", "full-command"],
 )

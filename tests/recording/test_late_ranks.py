@@ -13,6 +13,9 @@ from traceadvisor.model.job import LateCause
 from traceadvisor.rendering.formats import FORMATS
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly(
+    "traceadvisor/recording", "traceadvisor/analysis/communication", "tests/recording/test_late_ranks.py"
+)
 
 SCRIPT = """
 import sys
@@ -100,7 +103,11 @@ CAUSES = {
 
 
 @pytest.mark.parametrize(
-    ("part", "ranks"), [("loader", 2), ("forward", 3), ("backward", 4), ("optimizer", 2), ("log", 3)]
+    ("part", "ranks"),
+    [
+        ("loader", 2),
+        *(pytest.param(*one, marks=NIGHTLY) for one in (("forward", 3), ("backward", 4), ("optimizer", 2), ("log", 3))),
+    ],
 )
 def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.children import Done, added, run
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "traceadvisor/experiments")
+
 FOREIGN = (
     "click",
     "isal",
@@ -100,8 +102,8 @@ def _imported(work: Path, *command: str, **variables: str) -> tuple[Done, set[st
     "words",
     [
         (COMMAND, "capture", "-o", "out", "--", *SCRIPT),
-        pytest.param((COMMAND, "capture", "-o", "out", "-m", "train", *SCRIPT[1:]), marks=pytest.mark.slow),
-        pytest.param((COMMAND, "capture", "-o", "out", "--", sys.executable, *SCRIPT), marks=pytest.mark.slow),
+        pytest.param((COMMAND, "capture", "-o", "out", "-m", "train", *SCRIPT[1:]), marks=NIGHTLY),
+        pytest.param((COMMAND, "capture", "-o", "out", "--", sys.executable, *SCRIPT), marks=NIGHTLY),
         (sys.executable, "-P", "-m", "traceadvisor", "capture", "-o", "out", "--", sys.executable, *SCRIPT),
     ],
     ids=["script", "module", "command", "safe"],
@@ -116,7 +118,9 @@ def test_a_capture_imports_nothing_of_the_folder_that_a_plain_run_does_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("--", *SCRIPT), ("-m", "train", *SCRIPT[1:])], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "words", [("--", *SCRIPT), pytest.param(("-m", "train", *SCRIPT[1:]), marks=NIGHTLY)], ids=["script", "module"]
+)
 def test_a_sweep_imports_nothing_of_the_folder_that_a_plain_run_does_not(
     work: Path, plain: set[str], words: tuple[str, ...]
 ) -> None:

@@ -16,6 +16,8 @@ from traceadvisor.bundle.layout import Note
 from traceadvisor.recording.children.rendezvous import Result, TrainedChildren
 from traceadvisor.recording.notices import ending_lines, remark, report_command, say
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 TRAIN = """
 import sys, time
 import torch
@@ -166,9 +168,9 @@ def test_the_report_command_is_quoted_for_a_shell(folder: str, words: list[str])
     ("number", "wait_at", "kept"),
     [
         (signal.SIGTERM, 30, "recorded 8 of 31 steps"),
-        pytest.param(signal.SIGHUP, 30, "recorded 8 of 31 steps", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 30, "recorded 8 of 31 steps", marks=NIGHTLY),
         (signal.SIGHUP, 3, "recorded 0 of 4 steps"),
-        pytest.param(signal.SIGTERM, 3, "recorded 0 of 4 steps", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 3, "recorded 0 of 4 steps", marks=NIGHTLY),
     ],
 )
 def test_the_report_can_be_made_once_the_line_names_its_command_and_a_signal_says_what_was_kept(
@@ -207,8 +209,8 @@ def _said_after(process: Warm, number: signal.Signals) -> str:
     ("form", "named"),
     [
         ("handler", "'my log'"),
-        pytest.param("export", "step.json", marks=pytest.mark.slow),
-        pytest.param("none", "TRACE", marks=pytest.mark.slow),
+        pytest.param("export", "step.json", marks=NIGHTLY),
+        pytest.param("none", "TRACE", marks=NIGHTLY),
     ],
 )
 def test_the_command_that_reads_the_recording_of_the_scripts_own_profiler_is_named(

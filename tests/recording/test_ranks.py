@@ -15,6 +15,7 @@ from traceadvisor import load
 from traceadvisor.bundle.layout import Ending, FileKind
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "traceadvisor/analysis/communication")
 
 SCRIPT = """
 import os, sys, time
@@ -83,6 +84,7 @@ def test_a_rank_that_is_killed_leaves_the_part_of_the_other(tmp_path: Path) -> N
     assert len(steps(bundle, 0)) == 40
 
 
+@NIGHTLY
 def test_the_rank_that_is_late_is_named_with_its_cause(tmp_path: Path) -> None:
     done = torchrun(tmp_path, "--late")
     assert done.returncode == 0, done.stderr

@@ -149,7 +149,7 @@ def stopped(folder: Path, done: Done) -> int:
 
 @pytest.mark.parametrize(
     "script",
-    [CLEANING, RETRYING, pytest.param(WITHOUT_LOADER, marks=pytest.mark.slow)],
+    [CLEANING, RETRYING, pytest.param(WITHOUT_LOADER, marks=NIGHTLY)],
     ids=["finally", "retrying", "no loader"],
 )
 def test_a_script_ends_once_its_window_is_saved(tmp_path: Path, script: str) -> None:
@@ -202,7 +202,7 @@ def test_a_run_that_ends_before_its_window_ends_as_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        pytest.param("torchrun", marks=pytest.mark.slow),
+        pytest.param("torchrun", marks=NIGHTLY),
         pytest.param("torchrun outside", marks=NIGHTLY),
         pytest.param("spawn", marks=NIGHTLY),
         pytest.param("fork", marks=pytest.mark.slow),

@@ -15,6 +15,8 @@ from tests.recording.running import PYTHON, capture, steps, traces
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.loop.profiler import KnownMemory
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 WORKERS = """
 import gc, json, os, sys, threading
 import torch
@@ -140,7 +142,7 @@ def freeing(once: Once) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param((), marks=pytest.mark.slow), ("--repeat", "3"), ("--no-memory",)],
+    [pytest.param((), marks=NIGHTLY), ("--repeat", "3"), ("--no-memory",)],
     ids=["once", "three times", "no memory"],
 )
 def test_torch_warns_of_nothing_that_only_the_recording_causes(

@@ -19,6 +19,7 @@ from traceadvisor import load
 from traceadvisor.model.report import Report
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_traces")]
+NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
 
 BUILT = {
     "three recordings": three_recordings,
@@ -30,6 +31,7 @@ BUILT = {
 SAMPLES = tuple(sorted(path.parent.name for path in (CHECKOUT / "sample_traces").glob("*/manifest.json")))
 PUBLIC = ("tensorboard-logs", "formats", "unseen/hf-bert-h100-one-step.pt.trace.json.gz")
 ALL = (*BUILT, *SAMPLES, *PUBLIC, "cut off")
+OFTEN = ("hostile", "captured ranks", "two-ranks", "cut off")
 
 RUN_AXE = """
 document.querySelectorAll("details").forEach((each) => { each.open = true; });
@@ -52,7 +54,7 @@ def report_of(name: str, folder: Path) -> Report:
     return load(CHECKOUT / "sample_traces" / name if name in SAMPLES else SHARED_TRACES / name)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=NIGHTLY) for name in ALL if name not in OFTEN)])
 def test_axe_finds_nothing_in_light_and_dark(name: str, chromium: str, page_checkers: Path, tmp_path: Path) -> None:
     axe = (page_checkers / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     content = page(report_of(name, tmp_path)).replace("</head>", f"<script>{axe}</script></head>")

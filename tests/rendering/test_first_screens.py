@@ -19,12 +19,13 @@ from traceadvisor import load
 from traceadvisor.model.report import Report
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_traces")]
+NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
 
 SCREENS = {(1280, 800): 2, (390, 844): 3}
 """By the end of this screen the first finding has begun."""
 
-SAMPLES = ("left-on", "loader-bound", "one-core", "stumbling-loader", "two-ranks")
-INPUTS = ("public runs", "formats", "ten", "hostile", "hostile report", "cut off")
+SAMPLES = ("left-on", "loader-bound", "one-core", "stumbling-loader")
+INPUTS = ("public runs", "formats", "ten", "hostile", "hostile report")
 
 
 def report_of(name: str, folder: Path) -> Report:
@@ -55,7 +56,9 @@ def ten(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [*SAMPLES, *INPUTS])
+@pytest.mark.parametrize(
+    "name", ["two-ranks", "cut off", *(pytest.param(name, marks=NIGHTLY) for name in (*SAMPLES, *INPUTS))]
+)
 def test_the_first_finding_begins_on_the_first_screens(name: str, chromium: str, tmp_path: Path) -> None:
     (tmp_path / "input").mkdir()
     (tmp_path / "report.html").write_text(page(report_of(name, tmp_path / "input")), encoding="utf-8")

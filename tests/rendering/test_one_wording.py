@@ -19,6 +19,8 @@ from traceadvisor import load
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.document.blocks import Card, Cards, Prose, Tone, plain
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
+
 BUILT = {build.__name__: build for build in (one_recording, three_recordings, captured, captured_ranks)}
 SAMPLES = tuple(sorted(path.parent.name for path in (CHECKOUT / "sample_traces").glob("*/manifest.json")))
 MOST_SHOWN = 3
@@ -63,9 +65,14 @@ def test_saving_certainty_and_fix_of_a_finding_read_alike(name: str, shown: Call
     _check(_report(name), shown)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("pango")
-@pytest.mark.parametrize("name", [*BUILT, *SAMPLES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in BUILT),
+        *(pytest.param(name, marks=NIGHTLY) for name in SAMPLES),
+    ],
+)
 def test_paper_reads_like_the_other_formats(name: str) -> None:
     _check(_report(name), _on_paper)
 

@@ -15,6 +15,8 @@ from tests.shared import FORMATS, LATER_RECORDINGS, LOGS, SAMPLES
 from traceadvisor.api import load, scrub
 from traceadvisor.results.report_json import render
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/scrubbing", "traceadvisor/parsing")
+
 QUICK = tuple(name for name in (*FORMATS, *LATER_RECORDINGS) if not re.search("v100|a100|mi300|recommender|qwen", name))
 SLOW = tuple(name for name in (*FORMATS, *LATER_RECORDINGS, *LOGS) if name not in QUICK)
 
@@ -77,7 +79,7 @@ def test_a_copied_recording_of_an_ascend_device_has_the_same_figures(shared_trac
     assert figures(copied(path, tmp_path)) == figures(path)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize("name", SLOW)
 def test_a_large_copied_public_recording_has_the_same_figures(name: str, shared_traces: Path, tmp_path: Path) -> None:
     assert figures(copied(shared_traces / name, tmp_path)) == figures(shared_traces / name)

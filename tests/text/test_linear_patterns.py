@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import pkgutil
 import re
 import signal
 from collections import deque
@@ -41,9 +40,11 @@ TRIED_AT_ONE_PLACE = {
 
 
 def modules() -> Iterator[ModuleType]:
-    for found in pkgutil.walk_packages(traceadvisor.__path__, "traceadvisor."):
-        if not found.name.endswith("__main__"):
-            yield importlib.import_module(found.name)
+    """The modules that may compile a pattern; the others only have patterns of these."""
+    for path in Path(traceadvisor.__path__[0]).rglob("*.py"):
+        if re.search(r"^\s*(?:import re|from re import)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
+            name = ".".join(path.with_suffix("").relative_to(Path(traceadvisor.__path__[0]).parent).parts)
+            yield importlib.import_module(name.removesuffix(".__init__"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def slow_text(pattern: re.Pattern[Any], *, is_anchored: bool = False) -> str | N
 
 
 def _grows_too_fast(pattern: re.Pattern[Any], text: HardText, is_anchored: bool) -> bool:  # noqa: FBT001  # as above
-    """Whether it does; both times are taken again before they count."""
+    """Whether it does; both times are taken again before they count, unless the first ones grow slowly."""
 
     def cost_s(length: int) -> float:
         content = text.of(length, type(pattern.pattern))
@@ -126,7 +127,8 @@ def _grows_too_fast(pattern: re.Pattern[Any], text: HardText, is_anchored: bool)
             deque(pattern.finditer(content), 0)
         return thread_time() - started_s
 
-    if cost_s(LONG) < CHEAP_S:
+    once_s = cost_s(LONG)
+    if once_s < CHEAP_S or cost_s(LONGER) <= MOST_GROWTH * once_s:
         return False
     return min(cost_s(LONGER) for _ in range(2)) > MOST_GROWTH * max(cost_s(LONG) for _ in range(3))
 

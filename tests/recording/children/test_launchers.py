@@ -16,6 +16,8 @@ from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed,
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import HOOK
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 TRAIN = """
@@ -129,7 +131,7 @@ def test_a_shell_script_that_trains_twice_makes_two_bundles_and_leaves_a_foreign
     assert not (folder / "bundle-4").exists()
 
 
-@pytest.mark.parametrize("form", ["folder", pytest.param("archive", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["folder", pytest.param("archive", marks=NIGHTLY)])
 def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: str) -> None:
     source = "import sys, helper\nprint(sys.path[0], sys.argv, __name__, __package__, __file__)\n"
     (folder / "program").mkdir()
@@ -195,7 +197,7 @@ def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(fold
     assert f"a process was not captured: {sys.executable}: an older version." in done.stderr
 
 
-@pytest.mark.parametrize("form", [(), pytest.param(("--", *PYTHON), marks=pytest.mark.slow)], ids=["script", "command"])
+@pytest.mark.parametrize("form", [(), pytest.param(("--", *PYTHON), marks=NIGHTLY)], ids=["script", "command"])
 def test_a_look_at_torch_before_its_import_loses_nothing(folder: Path, form: tuple[str, ...]) -> None:
     (folder / "look.py").write_text(f"import importlib.util\nimportlib.util.find_spec('torch')\n{TRAIN}")
     assert "recorded 8 of 30 steps" in capture(*form, "look.py", cwd=folder).stderr
@@ -207,7 +209,7 @@ def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -
     assert done.stdout == "done\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=NIGHTLY)])
 def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(folder: Path, number: int) -> None:
     command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
     with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE, new_session=True) as process:
@@ -355,13 +357,13 @@ def test_torchrun_is_captured(folder: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_torchrun_as_a_module_is_captured(folder: Path) -> None:
     two_ranks(folder, run(*CAPTURE, "-m", *TORCHRUN, "ranks.py", cwd=folder, env=added(OMP_NUM_THREADS="1")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=NIGHTLY)])
 def test_processes_that_a_script_starts_are_captured(folder: Path, method: str) -> None:
     arguments = ("ranks.py", method, str(folder / "meeting"))
     two_ranks(folder, run(*CAPTURE, *arguments, cwd=folder, env=added(OMP_NUM_THREADS="1")))

@@ -23,6 +23,7 @@ from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "tests/recording/frameworks")
 
 
 def checked(both: Both) -> None:
@@ -46,7 +47,9 @@ def constructed(both: Both, file: str, through: str | None = None) -> dict[Role,
 
 
 @pytest.mark.usefixtures("lightning")
-@pytest.mark.parametrize("variant", ["automatic", "accumulating", "manual", "stream"])
+@pytest.mark.parametrize(
+    "variant", ["automatic", *(pytest.param(name, marks=NIGHTLY) for name in ("accumulating", "manual", "stream"))]
+)
 def test_lightning(variant: str, tmp_path: Path) -> None:
     """Validation at the start and in each epoch, a checkpoint every five steps."""
     both = run_both(tmp_path, "with_lightning.py", variant)
@@ -61,6 +64,7 @@ def test_lightning(variant: str, tmp_path: Path) -> None:
     assert "torch.optim." in calls[Role.OPTIMIZER]
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("lightning")
 def test_lightning_that_starts_its_second_rank_itself(tmp_path: Path) -> None:
     both = run_both(tmp_path, "with_lightning.py", "ddp")
@@ -71,7 +75,7 @@ def test_lightning_that_starts_its_second_rank_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("transformers")
-@pytest.mark.parametrize("variant", ["workers", "resuming"])
+@pytest.mark.parametrize("variant", ["workers", pytest.param("resuming", marks=NIGHTLY)])
 def test_trainer_of_hugging_face(variant: str, tmp_path: Path) -> None:
     """Accumulates over two batches, evaluates every nine steps, saves every seven, and logs each."""
     both = run_both(tmp_path, "with_trainer.py", variant)
@@ -94,7 +98,9 @@ def test_the_trainer_of_hugging_face_takes_the_settings_that_a_report_names() ->
 
 
 @pytest.mark.usefixtures("accelerate")
-@pytest.mark.parametrize("variant", ["plain", "accumulating", "skipping"])
+@pytest.mark.parametrize(
+    "variant", ["plain", *(pytest.param(name, marks=NIGHTLY) for name in ("accumulating", "skipping"))]
+)
 def test_accelerate(variant: str, tmp_path: Path) -> None:
     both = run_both(tmp_path, "with_accelerate.py", variant)
     checked(both)
@@ -112,7 +118,9 @@ def test_accelerate(variant: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("webdataset")
-@pytest.mark.parametrize("variant", ["loader", "rebatching", "direct", "endless"])
+@pytest.mark.parametrize(
+    "variant", ["loader", *(pytest.param(name, marks=NIGHTLY) for name in ("rebatching", "direct", "endless"))]
+)
 def test_webdataset(variant: str, tmp_path: Path) -> None:
     """Workers that make batches, a loop that makes four of each, and a pipeline without a loader."""
     both = run_both(tmp_path, "with_webdataset.py", variant)
@@ -128,14 +136,13 @@ def test_hydra_that_changes_the_working_directory(tmp_path: Path) -> None:
     checked(both)
 
 
-@pytest.mark.parametrize("variant", ["loader", "workers", "functional"])
+@pytest.mark.parametrize(
+    "variant", ["loader", *(pytest.param(name, marks=NIGHTLY) for name in ("workers", "functional"))]
+)
 def test_parameters_that_the_script_updates_itself(variant: str, tmp_path: Path) -> None:
     both = run_both(tmp_path, "by_hand.py", variant)
     checked(both)
     assert passed_over(both) == (3 if variant == "workers" else 2) * 5
-
-
-NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "tests/recording/frameworks")
 
 
 @NIGHTLY

@@ -19,6 +19,7 @@ from tests.recording.frameworks.comparing import (
 from tests.recording.running import CAPTURE
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "tests/recording/frameworks")
 
 ACCELERATE = ("accelerate", "launch", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
@@ -32,6 +33,7 @@ def test_accelerate_launch_with_one_process(tmp_path: Path) -> None:
     whole_window(both)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("accelerate")
 def test_accelerate_launch_where_one_rank_dispatches_the_batches_of_both(tmp_path: Path) -> None:
     launcher = (*ACCELERATE, "--multi_gpu", "--num_processes", "2", "--main_process_port", "0")
@@ -43,6 +45,7 @@ def test_accelerate_launch_where_one_rank_dispatches_the_batches_of_both(tmp_pat
         assert [row.fetches for row in trained] == [1] * len(trained)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("accelerate")
 def test_accelerate_launch_with_mpirun(tmp_path: Path, open_mpi: dict[str, str]) -> None:
     (tmp_path / "hosts").write_text("localhost slots=2\n")
@@ -77,6 +80,7 @@ def test_mpirun(tmp_path: Path, open_mpi: dict[str, str]) -> None:
     two_ranks(tmp_path, launcher, open_mpi)
 
 
+@NIGHTLY
 def test_srun(tmp_path: Path, slurm: dict[str, str]) -> None:
     launcher = ("srun", "--ntasks=2", "--overcommit", sys.executable)
     two_ranks(tmp_path, launcher, slurm)
@@ -91,6 +95,7 @@ def two_ranks(folder: Path, launcher: tuple[str, ...], env: dict[str, str]) -> N
         same_steps(both, rank)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("deepspeed")
 def test_deepspeed(tmp_path: Path) -> None:
     """Two processes on CPUs; each step accumulates two batches."""

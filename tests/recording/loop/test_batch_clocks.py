@@ -33,6 +33,7 @@ from traceadvisor.recording.loop.worker_clocks import BatchClock, CoreWait, arri
 from traceadvisor.recording.options import CaptureOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
 
 NEVER = Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)
 MS = 1_000_000
@@ -198,7 +199,7 @@ def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> No
     assert len(batches) == 3 * 6
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=NIGHTLY), "forkserver"])
 def test_batches_of_workers_that_were_not_forked_are_timed(method: str, tmp_path: Path) -> None:
     before = time.time_ns()
     batches = timed(tmp_path, Slow(sleep_ms=5), num_workers=2, multiprocessing_context=method)
@@ -249,7 +250,7 @@ LOADERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    "arguments", [*LOADERS, pytest.param(SPAWNING, marks=pytest.mark.slow)], ids=lambda one: "-".join(map(str, one))
+    "arguments", [*LOADERS, pytest.param(SPAWNING, marks=NIGHTLY)], ids=lambda one: "-".join(map(str, one))
 )
 def test_batches_and_random_numbers_are_the_same_as_without_a_capture(
     arguments: dict[str, Any], tmp_path: Path
@@ -448,7 +449,7 @@ def shares(samples: StackSamples | None) -> dict[tuple[str, bool], float]:
     return found
 
 
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=NIGHTLY)])
 def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(start: str, tmp_path: Path) -> None:
     found = shares(sampled(tmp_path, Slow(24, sleep_ms=80, burn_ms=20), multiprocessing_context=start))
     assert found[("__getitem__", True)] > 2 * found.get(("__getitem__", False), 0)

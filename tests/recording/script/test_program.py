@@ -14,6 +14,8 @@ from tests.children import DEVNULL, PIPE, Done, added, run, started
 from tests.recording.running import CAPTURE, PYTHON, manifest, noticed
 from traceadvisor.bundle.layout import Ending
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 
 def both(path: Path, source: str, *arguments: str) -> tuple[Done, ...]:
     """Run the script without a capture, and captured into ``bundle``."""
@@ -167,7 +169,7 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
     assert [one.ending for one in manifest(tmp_path / "bundle").endings] == [Ending.COMPLETED]
 
 
-@pytest.mark.parametrize("form", [(), pytest.param(PYTHON, marks=pytest.mark.slow)], ids=["script", "command"])
+@pytest.mark.parametrize("form", [(), pytest.param(PYTHON, marks=NIGHTLY)], ids=["script", "command"])
 def test_a_child_that_is_forked_after_the_recording_ends_as_without_a_capture(
     tmp_path: Path, form: tuple[str, ...]
 ) -> None:

@@ -23,6 +23,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.writers import pdf
 
 pytestmark = pytest.mark.usefixtures("pango")
+NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
 
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
@@ -167,13 +168,13 @@ def test_the_pages_are_filled_and_begin_with_the_findings(build: Callable[[], Re
     _check_pages(build(), drawn(build).document)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_the_pages_of_samples_are_filled_and_begin_with_the_findings(path: Path) -> None:
     _check_recording(path)
 
 
-@pytest.mark.nightly("traceadvisor/rendering", "templates")
+@NIGHTLY
 @pytest.mark.usefixtures("shared_traces")
 @pytest.mark.parametrize(
     "path",
