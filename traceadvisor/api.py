@@ -151,12 +151,12 @@ def newest_recordings(folder: Path) -> list[Path]:
 
 
 def recordings_below(folder: Path) -> tuple[Origin, ...]:
-    """The recordings and memory snapshots that really lie below a folder; none of them is read."""
+    """The recordings and memory snapshots that really lie below a folder, or at a path; none of them is read."""
     try:
         found = find_recordings([folder])
     except InputError:
         return ()
-    names = ((path, path.parent.relative_to(folder)) for path in found.snapshots)
+    names = ((path, Path() if path == folder else path.parent.relative_to(folder)) for path in found.snapshots)
     return (*found.origins, *(Origin(path, run.as_posix(), path.name, "") for path, run in names))
 
 

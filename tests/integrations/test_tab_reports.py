@@ -10,10 +10,11 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.waiting import wait_until
-from traceadvisor.integrations.tensorboard.cache import Cache
+from traceadvisor.indexing.cache import Cache
+from traceadvisor.indexing.runs import ALL, NEWEST
 from traceadvisor.integrations.tensorboard.job import Job, Side, side_of
 from traceadvisor.integrations.tensorboard.reports import Reports
-from traceadvisor.integrations.tensorboard.runs import ALL, NEWEST, Logs
+from traceadvisor.integrations.tensorboard.runs import Logs
 
 POLICY = b"Content-Security-Policy"
 

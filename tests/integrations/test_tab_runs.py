@@ -10,8 +10,9 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.shared import SAMPLES
+from traceadvisor.indexing.runs import ALL, NEWEST, Run
 from traceadvisor.integrations.tensorboard.job import side_of
-from traceadvisor.integrations.tensorboard.runs import ALL, EVERYTHING, NEWEST, Logs, Run, roots_of
+from traceadvisor.integrations.tensorboard.runs import EVERYTHING, Logs, roots_of
 
 
 def recorded(path: Path) -> Path:

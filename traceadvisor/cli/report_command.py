@@ -12,6 +12,7 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
+from traceadvisor.cli.index_output import runs_to_list, write_index
 from traceadvisor.cli.options import (
     LOCATION,
     STANDARD_OUTPUT,
@@ -30,7 +31,7 @@ from traceadvisor.cli.terminal_summary import print_document, print_report, prin
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import BESIDE_PLUGIN_FORMATS, FORMATS, write_formats
+from traceadvisor.rendering.formats import BESIDE_PLUGIN_FORMATS, FORMATS, INDEX_FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 GITHUB = "github"
@@ -78,6 +79,15 @@ GITHUB = "github"
     help="Also set the figures of torch-tb-profiler beside those of the report, with the cause of each difference. It "
     "reads each recording again, without limits.",
 )
+@click.option(
+    "--index/--no-index",
+    default=None,
+    help="One page that lists all runs, the newest first, with a report of each beside it; or one report that compares "
+    "them.  [default: an index of more than 20 runs]",
+)
+@click.option(
+    "--no-cache", is_flag=True, help="For an index: read all runs again, and keep no reports for the next time."
+)
 @settings_options
 def command(
     *,
@@ -94,6 +104,8 @@ def command(
     save_steps: bool,
     explain_silence: bool,
     beside_plugin: bool,
+    index: bool | None,
+    no_cache: bool,
     **options: Unpack[SettingsOptions],
 ) -> None:
     """Show where the step time of a recording goes, and what to fix first.
@@ -115,14 +127,29 @@ def command(
             raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
         if save_steps and output == STANDARD_OUTPUT:
             raise UsageError("--save-steps writes files. Choose a folder with -o.")
-        with reading_progress() as progress:
-            result = api.load(
-                *paths,
-                selection=api.Selection(run, worker, span),
+        selection, workers = api.Selection(run, worker, span), chosen_workers(processes, dask)
+        only = {
+            **{f"format {name}": name not in INDEX_FORMATS for name in names},
+            "--base": base,
+            "--save-steps": save_steps,
+            "--beside-plugin": beside_plugin,
+            "--explain-silence": explain_silence,
+            "--fail-on": conditions,
+        }
+        if runs := runs_to_list(paths, selection, asked=index, only_of_a_report=[name for name in only if only[name]]):
+            write_index(
+                paths,
+                runs,
+                output,
+                names,
                 settings=settings,
-                progress=progress,
-                processes=chosen_workers(processes, dask),
+                selection=selection,
+                processes=workers,
+                cached=not no_cache,
             )
+            return
+        with reading_progress() as progress:
+            result = api.load(*paths, selection=selection, settings=settings, progress=progress, processes=workers)
         _write(result, output, names, explain_silence=explain_silence)
         if save_steps:
             _save_steps(result, output, settings.limits)
@@ -139,7 +166,7 @@ def command(
                 folder=Path(output),
                 names=names,
                 settings=settings,
-                processes=chosen_workers(processes, dask),
+                processes=workers,
             )
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")

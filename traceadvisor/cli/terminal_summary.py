@@ -32,10 +32,11 @@ from traceadvisor.text.log_commands import (
 
 if TYPE_CHECKING:
     from traceadvisor.model.comparison import Comparison
+    from traceadvisor.model.index import Index
 
 
-def print_report(format_: Format, report: Report | Comparison) -> None:
-    """Print a report or a comparison in one format to standard output, without commands to a CI system."""
+def print_report(format_: Format, report: Report | Comparison | Index) -> None:
+    """Print a report, a comparison or an index in one format to standard output, without commands to a CI system."""
     content = format_.render(report)
     harmless = _WITHOUT_LOG_COMMANDS.get(format_.name)
     printed = content if harmless is None else harmless(content.decode()).encode()

@@ -33,7 +33,7 @@ from traceadvisor.parsing.second_part import SecondPart, second_part
 from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.rules.base import Rule
 from traceadvisor.system.cores import usable_cores
-from traceadvisor.system.executor import Died, Outcome, Tell, Watch, one_by_one, side_by_side
+from traceadvisor.system.executor import Died, Item, Outcome, Result, Tell, Watch, Work, one_by_one, side_by_side
 from traceadvisor.system.remote import is_of_this_process, is_remote
 
 if TYPE_CHECKING:
@@ -221,14 +221,14 @@ def judge_files(
         watch.advanced(position, 0)
     crowds = Counter((file.origin.run, file.origin.cycle) for file in files)
     files = [replace(one, is_of_many=crowds[one.origin.run, one.origin.cycle] > MOST_IN_FULL) for one in files]
-    with _workers(processes, files) as workers:
+    with workers_for(processes, (file.origin.path for file in files)) as workers:
         return _judged(files, FileJudge(rules, limits, workers != 1 and len(files) == 1), watch, workers)
 
 
 @contextmanager
-def _workers(processes: int | str, files: Iterable[NamedFile]) -> Iterator[int | Cluster]:
-    """The number of processes that may be used, or a connection to a cluster."""
-    is_only_here = any(is_of_this_process(file.origin.path) for file in files)
+def workers_for(processes: int | str, paths: Iterable[Path]) -> Iterator[int | Cluster]:
+    """The number of processes that may read some paths, or a connection to a cluster."""
+    is_only_here = any(map(is_of_this_process, paths))
     if isinstance(processes, int):
         yield processes if os.name == "posix" and not is_only_here else 1
         return
@@ -268,11 +268,18 @@ def _outcomes(
     work: FileJudge, files: Sequence[NamedFile], watch: Watch, workers: int | Cluster
 ) -> list[Outcome[JudgedFile]]:
     weights = [file.size_bytes for file in files]
+    return outcomes_by(workers, work if isinstance(workers, int) else _Elsewhere(work), files, watch, weights)
+
+
+def outcomes_by(
+    workers: int | Cluster, work: Work[Item, Result], items: Sequence[Item], watch: Watch, weights: Sequence[int]
+) -> list[Outcome[Result]]:
+    """The outcome for each item: of so many processes, of this one, or of a cluster."""
     if not isinstance(workers, int):
-        return workers.side_by_side(_Elsewhere(work), files, watch, weights=weights)
-    if workers > 1 and len(files) > 1:
-        return side_by_side(work, files, watch, processes=workers, weights=weights)
-    return one_by_one(work, files, watch)
+        return workers.side_by_side(work, items, watch, weights=weights)
+    if workers > 1 and len(items) > 1:
+        return side_by_side(work, items, watch, processes=workers, weights=weights)
+    return one_by_one(work, items, watch)
 
 
 def _is_told_more(judged: JudgedFile, rank_waits: Mapping[str, SpanSet], communicating: Container[str]) -> bool:
@@ -292,10 +299,13 @@ def paying_processes(files: Iterable[NamedFile]) -> int:
 
 def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFile]:
     """The outcome; an InputError about the file if its process died."""
-    if not isinstance(outcome, Died):
-        return outcome
-    found = f"the process that read it {outcome}"
-    return InputError(file.origin.path, found, expected=_ENOUGH_MEMORY, remedy=_READ_FEWER)
+    return died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome
+
+
+def died_reading(path: Path, how: Died) -> InputError:
+    """The error about a path whose process died."""
+    found = f"the process that read it {how}"
+    return InputError(path, found, expected=_ENOUGH_MEMORY, remedy=_READ_FEWER)
 
 
 def _trace(origin: Origin, tell: Tell, limits: Limits, second: SecondPart | None) -> Trace:

@@ -68,6 +68,26 @@ def newest_of_workers(folder: Path) -> list[Path]:
     return list({one.worker: one.path for one in in_time}.values())
 
 
+_OF_A_JOB = re.compile(rb'"distributedInfo"\s*:\s*\{')
+
+
+def rank_in_job(origin: Origin) -> tuple[int, int]:
+    """Rank and number of ranks, as the begin of a recording has them: rank 0 of 1 if it has none.
+
+    The number is 0 where a job has several ranks, but does not tell how many.
+    """
+    if origin.rank is not None:
+        return origin.rank, 0
+    begin = _first_bytes(origin.path, _SNIFFED_BYTES) or b""
+    job = _OF_A_JOB.search(begin)
+    found = [re.search(rb'"%s"\s*:\s*(\d{1,9})' % name, begin[job.end() :]) for name in _RANK] if job else []
+    rank, size = (int(one[1]) if one else None for one in found) if found else (None, None)
+    return (0, 1) if rank is None or not size else (rank, size)
+
+
+_RANK = (b"rank", b"world_size")
+
+
 def capture_of(command: Sequence[str], folder: Path) -> Path | None:
     """The newest capture of a script with the same arguments, directly in a folder; None without one."""
 

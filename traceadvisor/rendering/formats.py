@@ -122,6 +122,14 @@ EXPERIMENT_FORMATS = _by_name(
 )
 """All formats of an experiment by name."""
 
+_INDEX = "rendering.content.index:index_document"
+INDEX_FORMATS = _by_name(
+    Format("html", "index.html", _INDEX, "html"),
+    Format("md", "index.md", _INDEX, "markdown"),
+    Format("json", "index.json", "results.index_json:render"),
+)
+"""All formats of an index of runs by name."""
+
 BESIDE_PLUGIN_FORMATS = _by_name(
     *(
         Format(name, f"beside-plugin.{name}", "rendering.content.beside_plugin:beside_plugin_document", writer)
@@ -240,3 +248,6 @@ CHECK_PREFIX = "traceadvisor/"
 
 COMPARISON_MARKER = "traceadvisor.comparison/2"
 """The same for a comparison of reports."""
+
+INDEX_MARKER = "traceadvisor.index/1"
+"""The same for an index of runs."""

@@ -12,7 +12,7 @@ import msgspec
 from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import FILE, SCHEMA, ExperimentResult, MeasuredRatio
 from traceadvisor.results.document import decoded, encoded
-from traceadvisor.results.redaction import redacted_experiment
+from traceadvisor.results.redaction import cleaned
 from traceadvisor.results.report_json import MOST_BYTES
 
 _NAME = re.compile(r"[\w:. -]{1,200}")
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[\w:. -]{1,200}")
 
 def render(result: ExperimentResult) -> bytes:
     """Encode a result, with its texts cleaned."""
-    return encoded(redacted_experiment(result), schema=SCHEMA)
+    return encoded(cleaned(result), schema=SCHEMA)
 
 
 def read_experiment(path: Path) -> ExperimentResult:

@@ -10,7 +10,6 @@ from operator import is_not
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.findings import Clear, Evidence, Unit
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
@@ -28,12 +27,13 @@ def redacted(report: Report) -> Report:
     return cast("Report", _mapped(report, cache(_cleaned)))  # a text can occur many times
 
 
-def redacted_experiment(result: ExperimentResult) -> ExperimentResult:
-    """The result with every string in it cleaned."""
-    return cast("ExperimentResult", _mapped(result, _cleaned))
-
-
 T = TypeVar("T")
+
+
+def cleaned(result: T) -> T:
+    """The result of an experiment, or an index, with every string in it cleaned."""
+    return cast("T", _mapped(result, _cleaned))
+
 
 EXACT = 2**53
 """From here on, each float is a whole number."""

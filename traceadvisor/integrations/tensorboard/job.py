@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from glob import escape
@@ -11,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.integrations.tensorboard.runs import ALL, NEWEST, Run, shown
-from traceadvisor.system.folders import entries_below
+from traceadvisor.indexing.cache import key_of_content, signature_of
+from traceadvisor.indexing.runs import ALL, NEWEST, Run, files_in, shown
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -31,12 +30,7 @@ class Side(msgspec.Struct, frozen=True):
 
     def files(self) -> Iterator[Path]:
         """The files that lie below the roots, in the order of their names."""
-        roots = [Path(os.fsdecode(root)) for root in self.roots]
-        for path in map(Path, map(os.fsdecode, self.paths)):
-            if is_below(path, roots):
-                for file in sorted(entries_below(path)) if path.is_dir() else [path]:
-                    if file.is_file() and (not file.is_symlink() or is_below(file, roots)):
-                        yield file
+        return files_in(*([Path(os.fsdecode(one)) for one in some] for some in (self.paths, self.roots)))
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -46,27 +40,14 @@ class Job(msgspec.Struct, frozen=True):
 
     def signature(self) -> str:
         """Changes with the job and with the sizes and times of its files; cheap."""
-        files = [(ascii(one), one.stat()) for side in self.sides for one in side.files()]
-        stats = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
-        return hashlib.sha256(f"{self._about()} {stats}".encode()).hexdigest()
+        return signature_of(self._about(), (one for side in self.sides for one in side.files()))
 
     def key(self) -> str:
         """Changes with the job and with the content of its files."""
-        digest = hashlib.sha256(self._about().encode())
-        for side in self.sides:
-            for path in side.files():
-                with path.open("rb") as file:
-                    content = hashlib.file_digest(file, "blake2b").hexdigest()
-                digest.update(f"{path!a} {content} ".encode())
-        return digest.hexdigest()
+        return key_of_content(self._about(), (one for side in self.sides for one in side.files()))
 
     def _about(self) -> str:
         return f"{__version__} {msgspec.json.encode(self).decode()}"
-
-
-def is_below(path: Path, roots: Iterable[Path]) -> bool:
-    """Whether a path really lies below one of some folders; a link may lead anywhere."""
-    return any(path.resolve().is_relative_to(root.resolve()) for root in roots)
 
 
 def side_of(run: Run, worker: str, span: str) -> Side:

@@ -13,10 +13,11 @@ from tensorboard.backend.http_util import Respond
 from tensorboard.plugins import base_plugin
 from werkzeug import Request, Response
 
-from traceadvisor.integrations.tensorboard.cache import Cache, cache_folder
+from traceadvisor.indexing.cache import Cache, cache_folder
+from traceadvisor.indexing.runs import ALL, NEWEST, Run, shown
 from traceadvisor.integrations.tensorboard.job import Job, side_of
 from traceadvisor.integrations.tensorboard.reports import Reports
-from traceadvisor.integrations.tensorboard.runs import ALL, EVERYTHING, NEWEST, Logs, Run, roots_of, shown
+from traceadvisor.integrations.tensorboard.runs import EVERYTHING, Logs, roots_of
 from traceadvisor.rendering.writers.templates import hashed, script, style, template_folder
 from traceadvisor.text.cleaning import clean
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from traceadvisor.integrations.tensorboard.cache import Cache
+from traceadvisor.indexing.cache import Cache
 from traceadvisor.integrations.tensorboard.job import Job
 
 PATIENCE_S = 90.0

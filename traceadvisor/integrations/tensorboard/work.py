@@ -17,8 +17,9 @@ import msgspec
 from traceadvisor import api
 from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import InputError, TraceAdvisorError
-from traceadvisor.integrations.tensorboard.cache import Cache
-from traceadvisor.integrations.tensorboard.job import Job, Side, is_below
+from traceadvisor.indexing.cache import Cache
+from traceadvisor.indexing.runs import is_below
+from traceadvisor.integrations.tensorboard.job import Job, Side
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.comparison.document import comparison_document

@@ -37,6 +37,7 @@ from traceadvisor.rendering.document.blocks import (
     plain,
 )
 from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.units import number_of
 from traceadvisor.rendering.writers.elements import Child, element, joined, prose, unbroken
 from traceadvisor.rendering.writers.svg import cell_bar, drawing, range_bar
 from traceadvisor.rendering.writers.templates import DEEPEST, environment, script, style
@@ -243,6 +244,9 @@ class _Page:
             box = joined(
                 (box, element("details", element("summary", table.folded_title), rest, class_="folded rest"), note)
             )
+        if table.left_out:
+            left = f"{number_of(table.left_out, f'more {table.noun}')} in the JSON."
+            box = joined((box, element("p", left, class_="quiet")))
         return element("div", box, class_="block") if table.is_named else box
 
     def _name(self, table: Table) -> Markup | None:

@@ -42,14 +42,14 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, titled
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
-from traceadvisor.results.redaction import redacted_experiment
+from traceadvisor.results.redaction import cleaned
 
 SUMMARY = Detail.SUMMARY
 
 
 def experiment_document(result: ExperimentResult) -> Document:
     """The document on a result, without secrets."""
-    result = redacted_experiment(result)
+    result = cleaned(result)
     name = " ".join(result.command)
     return Document(
         noun="result",
@@ -66,7 +66,7 @@ def experiment_document(result: ExperimentResult) -> Document:
 
 def measured_fold(result: ExperimentResult, number: int) -> Fold:
     """The result as a part of a report; ``number`` counts from the newest."""
-    result = redacted_experiment(result)
+    result = cleaned(result)
     anchor = f"measured-{number}"
     sections = (Group(one.title, one.blocks, one.anchor) for one in _sections(result, f"{anchor}-"))
     return Fold(

@@ -1,0 +1,302 @@
+"""An index of runs: what it lists, and that nothing is read twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
+
+from tests.build import TraceBuilder
+from tests.rendering.reading import Page
+from tests.shared import CHECKOUT
+from traceadvisor import api
+from traceadvisor.cli import main
+from traceadvisor.cli.index_output import MOST_IN_ONE_REPORT, runs_to_list
+from traceadvisor.config import Settings
+from traceadvisor.errors import UsageError
+from traceadvisor.indexing.cache import Cache
+from traceadvisor.indexing.index import make_index
+from traceadvisor.indexing.runs import separate_runs
+from traceadvisor.model.findings import Estimate, Method, RuleMeta, Severity
+from traceadvisor.model.index import FirstFinding, Index, IndexedRun, RunFigures
+from traceadvisor.rendering.content.index import MOST_ROWS, index_document
+from traceadvisor.rendering.writers.html import write
+from traceadvisor.rendering.writers.markdown import write as as_markdown
+from traceadvisor.results.index_json import SCHEMA, render
+from traceadvisor.results.report_schema import schema_text
+
+DAY_MS = 86_400_000
+FIRST_MS = 1_700_000_000_000
+
+
+def _recording(folder: Path, name: str, *, day: int = 0, step_us: int = 100) -> Path:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = number * step_us
+        builder.step(number, start, start + step_us)
+        builder.launch(start, start + 1, kernel=(start + 2, start + step_us // 2))
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    return builder.write(folder / name / f"host_1.{FIRST_MS + day * DAY_MS}.pt.trace.json")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "logs"
+    for day, name in enumerate(("oldest", "middle", "newest")):
+        _recording(folder, name, day=day)
+    return folder
+
+
+class Making:
+    """Makes the index of a folder, and counts what is read."""
+
+    def __init__(self, logs: Path, tmp_path: Path) -> None:
+        self._logs, self.out, self.folder = logs, tmp_path / "out", tmp_path / "cache"
+        self.folder.mkdir()
+        self.read: set[str] = set()
+
+    def __call__(self, settings: Settings = api.DEFAULTS, *, cached: bool = True) -> Index:
+        self.read = set()
+        return make_index(
+            [self._logs],
+            separate_runs([self._logs]),
+            settings=settings,
+            selection=api.EVERYTHING,
+            processes=1,
+            progress=lambda origin, _done, _size: self.read.add(origin.run),
+            cache=Cache(self.folder) if cached else None,
+            folder=self.out,
+        )
+
+    def unpacked(self) -> list[str]:
+        """The entries of the cache that hold pages."""
+        return sorted(path.name for path in self.folder.glob("*.page"))
+
+
+@pytest.fixture
+def making(logs: Path, tmp_path: Path) -> Making:
+    return Making(logs, tmp_path)
+
+
+def test_runs_stand_in_order_of_time_with_a_report_each(making: Making) -> None:
+    index = making()
+    assert [run.name for run in index.runs] == ["newest", "middle", "oldest"]
+    for run in index.runs:
+        assert run.page is not None
+        assert b"Content-Security-Policy" in (making.out / run.page).read_bytes()
+        assert run.figures is not None
+        assert run.figures.step_ns == 100_000
+
+
+def test_nothing_is_read_twice(making: Making) -> None:
+    first = making()
+    assert len(making.read) == 3
+    assert making() == first
+    assert making.read == set()
+    for page in (making.out / "runs").iterdir():
+        page.unlink()
+    assert making() == first
+    assert making.read == set()
+    assert len(list((making.out / "runs").iterdir())) == 3
+
+
+def test_only_what_changed_is_read_again_and_its_old_report_goes(making: Making, logs: Path) -> None:
+    before = {run.name: run for run in making().runs}
+    _recording(logs, "middle", day=1, step_us=400)
+    after = {run.name: run for run in making().runs}
+    assert making.read == {"middle"}
+    assert {name for name in before if before[name] != after[name]} == {"middle"}
+    assert len(list((making.out / "runs").iterdir())) == 3
+
+
+def test_a_copy_with_another_time_is_known_by_its_content(making: Making, logs: Path) -> None:
+    first, pages = making(), making.unpacked()
+    for path in logs.rglob("*.json"):
+        os.utime(path, ns=(0, 1))
+    assert making() == first
+    assert making.unpacked() == pages
+    making()
+    assert making.read == set()
+
+
+def test_damaged_words_of_the_cache_are_made_anew(making: Making) -> None:
+    first = making()
+    damages = (b"\xff", b'{"headline":3}', b'{"headline":"x","recordings":1,"ranks":-1e999}')
+    for path, damage in zip(making.folder.glob("*.told"), damages, strict=True):
+        path.write_bytes(damage)
+    assert making() == first
+    assert len(making.read) == 3
+
+
+def test_a_damaged_page_of_the_cache_is_made_anew(making: Making) -> None:
+    first = making()
+    pages = {path: path.read_bytes() for path in (making.out / "runs").iterdir()}
+    for path in (*making.folder.glob("*.page"), *pages):
+        path.write_bytes(b"") if path.suffix == ".page" else path.unlink()
+    assert making() == first
+    assert {path: path.read_bytes() for path in pages} == pages
+
+
+def test_other_settings_make_other_reports(making: Making) -> None:
+    making()
+    making(Settings(ignore=("IDLE",)))
+    assert len(making.read) == 3
+
+
+def test_without_a_cache_everything_is_read_and_nothing_kept(making: Making) -> None:
+    first = making(cached=False)
+    assert making(cached=False) == first
+    assert len(making.read) == 3
+    assert list(making.folder.iterdir()) == []
+
+
+def test_what_cannot_be_read_is_listed_with_the_reason(making: Making, logs: Path) -> None:
+    (logs / "newest" / f"host_1.{FIRST_MS + 2 * DAY_MS}.pt.trace.json").write_bytes(b"\x1f\x8bno recording")
+    row = making().runs[0]
+    assert (row.name, row.figures, row.page) == ("newest", None, None)
+    assert "host_1" in (row.error or "")
+
+
+def _told(text: str) -> bytes:
+    """What a cache that somebody else wrote might say."""
+    return json.dumps({"headline": text, "recordings": 1, "ranks": 1, "script": text, "device": text}).encode()
+
+
+def test_hostile_words_of_the_cache_are_escaped(making: Making) -> None:
+    making()
+    for path in making.folder.glob("*.told"):
+        path.write_bytes(_told("<script>alert(1)</script>\x1b[31m"))
+    page = write(index_document(making())).decode()
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+
+
+def _finding(share: float) -> FirstFinding:
+    saving = Estimate(share * 9e7, share * 1e8, share * 1.1e8, Method.REPLAY)
+    return FirstFinding(RuleMeta("DATA001", "wait", "The GPU waits for the data loader"), Severity.HIGH, saving, share)
+
+
+def _many(count: int, *, newest_ns: float = 1e8) -> Index:
+    """So many runs of ten programs on the newest of which the step changes."""
+    runs = tuple(
+        IndexedRun(
+            f"experiments/resnet50-imagenet-bs256-run-{number:05}",
+            (Path(f"experiments/resnet50-imagenet-bs256-run-{number:05}"),),
+            (FIRST_MS - number * DAY_MS // 24) * 1_000_000,
+            f"train_{number % 10}.py",
+            RunFigures(
+                "The GPU waits for the data loader.",
+                1,
+                8,
+                script=f"train_{number % 10}.py",
+                device="NVIDIA H100 80GB HBM3",
+                step_ns=newest_ns if number < 1 else 1e8 + number,
+                busy_share=0.5,
+                finding=_finding(number / count),
+            ),
+            page=f"runs/experiments-resnet50-imagenet-bs256-run-{number:05}-0123456789ab.html",
+        )
+        for number in range(count)
+    )
+    return Index((Path("experiments"),), runs, "1")
+
+
+def test_the_page_on_5000_runs_is_below_2_mb_and_says_what_it_leaves_out() -> None:
+    content = write(index_document(_many(5000)))
+    assert len(content) < 2_000_000
+    page = Page(content.decode())
+    assert f"{5000 - MOST_ROWS:,} more runs in the JSON" in page.text
+    assert page.elements["figure"] == 10
+
+
+def test_a_slower_newest_run_is_named_first() -> None:
+    assert "train_0.py" not in str(index_document(_many(100)).top)
+    slower = index_document(_many(100, newest_ns=1.3e8))
+    assert "train_0.py on 8 x NVIDIA H100 80GB HBM3: a step of the newest run takes 130.0 ms." in str(slower.top)
+    assert "30.0% more than the median of the 9 runs before it (100.0 ms)" in str(slower.top)
+
+
+def test_the_headline_counts_runs_worth_fixing() -> None:
+    assert (
+        index_document(_many(100)).headline == "100 runs: in 90 of them, the first fix saves 10% of the step or more."
+    )
+
+
+def test_markdown_stays_within_a_comment() -> None:
+    content = as_markdown(index_document(_many(5000)))
+    assert len(content) < 65_536
+    assert b"more runs in the full index" in content
+
+
+def test_an_impossible_date_is_not_shown() -> None:
+    index = _many(1)
+    late = replace(index, runs=(replace(index.runs[0], time_ns=2**63 - 1), replace(index.runs[0], time_ns=-(2**62))))
+    write(index_document(late))
+
+
+def test_the_json_follows_its_schema(making: Making) -> None:
+    schema = json.loads(schema_text(Index, SCHEMA))
+    for index in (making(), _many(3)):
+        Draft202012Validator(schema).validate(json.loads(render(index)))
+
+
+def test_the_committed_schema_of_an_index_is_that_of_the_document(golden: Callable[[Path, str], None]) -> None:
+    golden(CHECKOUT / "docs" / "index.schema.json", schema_text(Index, SCHEMA))
+
+
+def _listed(path: Path, **options: Any) -> int:
+    given: dict[str, Any] = {"asked": None, "only_of_a_report": ()} | options
+    return len(runs_to_list([path], api.EVERYTHING, **given))
+
+
+def test_many_runs_make_an_index_and_few_one_report(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    content = _recording(folder, "0").read_bytes()
+    for number in range(1, MOST_IN_ONE_REPORT):
+        (folder / f"{number}").mkdir()
+        (folder / f"{number}" / "host_1.1.pt.trace.json").write_bytes(content)
+    assert _listed(folder) == 0
+    assert _listed(folder, asked=True) == MOST_IN_ONE_REPORT
+    _recording(folder, "more")
+    assert _listed(folder) == MOST_IN_ONE_REPORT + 1
+    assert _listed(folder, asked=False) == 0
+    assert _listed(folder, only_of_a_report=["--base"]) == 0
+    with pytest.raises(UsageError, match="--base"):
+        _listed(folder, asked=True, only_of_a_report=["--base"])
+
+
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+def test_the_command_writes_all_formats_and_prints_the_newest_runs(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "out"
+    result = _run(logs, "--index", "-o", out, "--format", "html,md,json")
+    assert result.exit_code == 0, result.output
+    assert result.output.index("Run: newest") < result.output.index("Run: oldest")
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "index.json", "index.md", "runs"]
+    links = {run["page"] for run in json.loads((out / "index.json").read_bytes())["runs"]}
+    assert links == {f"runs/{path.name}" for path in (out / "runs").iterdir()}
+    assert all(f'href="{link}"' in (out / "index.html").read_text() for link in links)
+    assert (tmp_path / "cache" / "traceadvisor" / "reports").is_dir()
+
+
+def test_standard_output_takes_an_index_without_links(logs: Path) -> None:
+    result = _run(logs, "--index", "--no-cache", "-o", "-", "--format", "json")
+    assert [run.get("page") for run in json.loads(result.stdout)["runs"]] == [None] * 3
+
+
+def test_an_index_has_no_annotations(logs: Path) -> None:
+    result = _run(logs, "--index", "--format", "sarif")
+    assert result.exit_code == 2
+    assert "format sarif" in result.output

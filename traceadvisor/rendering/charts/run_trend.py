@@ -1,0 +1,65 @@
+"""The step time of the runs of one program, from the oldest to the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceadvisor.model.run import StepState
+from traceadvisor.rendering.charts.drawing import WIDTH, Anchor, Chart, Curve, Label, Line, Tone, number, points_path
+from traceadvisor.rendering.charts.palette import STEP_PAINTS
+from traceadvisor.rendering.document.table import Cell, Column, Table, sorted_by
+from traceadvisor.rendering.units import duration, number_of
+
+TOP, PLOT_HEIGHT, AXIS_HEIGHT = 22, 64, 20
+BOTTOM = TOP + PLOT_HEIGHT
+SIDE = 6.0
+DOT, THICKNESS = 5.0, 1.25
+ROOM_ABOVE = 1.05
+MOST_POINTS = 200
+"""The newest runs; older ones are in the JSON."""
+
+TABLE_ROWS = 12
+
+
+def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str) -> Chart:
+    """A dot for each run, at equal distances.
+
+    Args:
+        title: the program.
+        runs: date, name and step time in nanoseconds of each run, the oldest first.
+        chart_id: anchor of the chart.
+    """
+    shown = runs[-MOST_POINTS:]
+    top_ns = max(ns for _, _, ns in shown) * ROOM_ABOVE or 1.0
+    gap = (WIDTH - 2 * SIDE) / max(len(shown) - 1, 1)
+    points = [(SIDE + place * gap, BOTTOM - PLOT_HEIGHT * ns / top_ns) for place, (_, _, ns) in enumerate(shown)]
+    paint = STEP_PAINTS[StepState.PLAIN]
+    (first, *_), (last, _, last_ns) = shown[0], shown[-1]
+    return Chart(
+        id=chart_id,
+        title=title,
+        caption=None,
+        description=f"{number_of(len(shown), 'run')} of {title} from {first} to {last}; step time of the newest: "
+        f"{duration(last_ns)}.",
+        height=BOTTOM + AXIS_HEIGHT,
+        lines=tuple(Line("0%", number(y), "100%", number(y)) for y in (TOP, BOTTOM)),
+        labels=(
+            Label("0%", "14", f"up to {duration(top_ns / ROOM_ABOVE)}", Anchor.START, Tone.QUIET),
+            Label("100%", "14", f"newest {duration(last_ns)}", Anchor.END),
+            Label("0%", number(BOTTOM + 15), first, Anchor.START, Tone.QUIET),
+            Label("100%", number(BOTTOM + 15), last, Anchor.END, Tone.QUIET),
+        ),
+        legend=(),
+        data=Table(
+            f"Newest runs of {title}",
+            (Column("Date", numeric=False), Column("Run", numeric=False), Column("Step time")),
+            tuple(
+                (Cell(date), Cell(name), sorted_by(duration(ns), ns)) for date, name, ns in runs[: -TABLE_ROWS - 1 : -1]
+            ),
+            noun="run",
+        ),
+        curves=(
+            Curve(points_path(points), paint, THICKNESS, faint=True),
+            Curve("".join(points_path([point]) for point in points), paint, DOT),
+        ),
+    )
