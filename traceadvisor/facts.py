@@ -680,7 +680,9 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay | None:
-        """The simulation of the steps; None without typical steps."""
+        """The simulation of the steps; None without typical steps, and for other frameworks' ways to launch work."""
+        if self.trace.framework:
+            return None
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
         return replay(self.observation, self.steps, self.run.timing, self.run.worker_count, self.unknown.spans)

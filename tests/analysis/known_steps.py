@@ -53,7 +53,7 @@ def mark_steps(layout: Layout, random: Random) -> Truth:
             is_cut = layout.traits.ending in {Ending.WITHOUT_LAUNCHES, Ending.WITHOUT_RECORDS}
             steps = _steps(layout, first, *([(layout.now, layout.now + LAST_MARK)] if is_cut else []))
             dropped = _mark(layout, first, random)
-        case StepSource.SERVING:
+        case StepSource.SERVING | StepSource.COMPILED:
             raise AssertionError("no such recording is made")
         case _:
             assert_never(layout.traits.source)

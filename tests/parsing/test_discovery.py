@@ -128,7 +128,6 @@ def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("plugins/profile/2024_01_01/host.xplane.pb", "TensorFlow or JAX"),
         ("plugins/profile/2024_01_01/host.trace.json.gz", "TensorFlow or JAX"),
         ("events.out.tfevents.1700000000.host", "scalars"),
         ("notes.txt", r"no recording \(other files: 1\)"),

@@ -33,6 +33,6 @@ def changes_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     yield
     assert [fix.summary for fix in made if undeclared(fix)] == []
     for change in dict.fromkeys(fix.change for fix in made):
-        if change is not None and change not in _RUN:
+        if change is not None and change not in _RUN and "tf.data" not in change:  # parsing/xplane runs those
             _RUN.add(change)
             run_change(change, only_names="dist" in request.path.parts)

@@ -7,16 +7,19 @@ from functools import cached_property
 
 import numpy as np
 
+from traceadvisor.analysis.data.input_pipeline import input_calls
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.innermost import backward_passes
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
+from traceadvisor.analysis.steps.compiled_calls import main_thread
 from traceadvisor.analysis.steps.inference_workload import serving_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.location import Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -113,6 +116,8 @@ def training_thread(trace: Trace) -> int:
     Returns:
         A row of ``trace.threads``; NONE if the trace has neither marks nor operators.
     """
+    if trace.framework:
+        return main_thread(trace)
     events = trace.events
     operators = events.rows(Kind.OPERATOR)
     candidates = (rows_with_prefix(trace, Kind.ANNOTATION, prefix) for prefix in ("ProfilerStep#", "Optimizer.step#"))
@@ -144,6 +149,9 @@ class Loader:
     kinds: tuple[str, ...]
     """Names of the iterators, without prefix; old generations truncate them."""
 
+    locations: tuple[Location, ...] = ()
+    """Functions that load, where their names are all that tells."""
+
     @property
     def in_training_process(self) -> bool:
         """Whether every iterator loads in the training process itself (``num_workers=0``)."""
@@ -152,6 +160,9 @@ class Loader:
 
 def _find_loader(trace: Trace, thread: int) -> Loader | None:
     """Return the loader; None if the trace has no loader events, which does not mean no wait."""
+    if trace.framework:
+        found = input_calls(trace, thread)
+        return Loader(found.spans, found.rows, found.names, found.locations) if found else None
     events = trace.events
     rows = rows_with_prefix(trace, Kind.ANNOTATION, *_LOADER_PREFIXES)
     if not rows.size:

@@ -17,6 +17,7 @@ from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, HealthNote
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow
+from traceadvisor.model.workload import Framework
 from traceadvisor.text.cleaning import clipped
 
 START_UP_SHARE = 0.05
@@ -57,11 +58,27 @@ OTHERS_SHARE = 0.2
 """Share of all cores used by other programs, from which they change step times visibly."""
 
 
+NO_LOADER = "No data loader was recorded, so the time spent waiting for data was not measured."
+
+NO_INPUT = (
+    "No event of the profile is named as one that takes or makes a batch, so whether the training waits for its input "
+    "is unknown. Annotate the code that does."
+)
+
+HOW_TO_MARK = {
+    None: "Call the profiler's step() once per iteration to mark steps.",
+    Framework.JAX: 'To mark steps, use jax.profiler.StepTraceAnnotation("train", step_num=i).',
+    Framework.TENSORFLOW: 'To mark steps, use tf.profiler.experimental.Trace("train", step_num=i, _r=1).',
+    Framework.PYTORCH_XLA: 'To mark steps, use torch_xla.debug.profiler.StepTrace("train", step_num=i).',
+    Framework.XLA: "To mark steps, annotate each with its number as the stat step_num.",
+}
+
+
 def recording_notes(observation: Observation, table: StepTable, unknown: Unknown) -> tuple[HealthNote, ...]:
     """Return the notes that a reader needs before trusting the figures."""
     if observation.trace.is_empty:
         return (HealthNote("nothing-recorded", "Nothing was recorded: only the step times are known."),)
-    return (*missing_parts(observation, table, unknown), *_step_notes(table))
+    return (*missing_parts(observation, table, unknown), *_step_notes(table, observation.trace.framework))
 
 
 def missing_parts(observation: Observation, table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
@@ -71,11 +88,7 @@ def missing_parts(observation: Observation, table: StepTable, unknown: Unknown) 
     if not observation.is_unread:
         yield from _unknown_time(table, unknown)
     if observation.loader is None:
-        yield HealthNote(
-            "no-loader",
-            "No data loader was recorded, so the time spent waiting for data was not measured.",
-            degrades=False,
-        )
+        yield HealthNote("no-loader", NO_INPUT if observation.trace.framework else NO_LOADER, degrades=False)
 
 
 def unread_sentence(observation: Observation) -> str:
@@ -253,20 +266,25 @@ def _unknown_time(table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
     )
 
 
-def _step_notes(table: StepTable) -> Iterator[HealthNote]:
+def _step_notes(table: StepTable, framework: Framework | None) -> Iterator[HealthNote]:
+    how = HOW_TO_MARK[framework]
     match table.source:
         case StepSource.OPTIMIZER:
             yield HealthNote(
                 "steps-from-optimizer",
-                "The recording has no step marks: a step runs from one optimizer step to the next. "
-                "Call the profiler's step() once per iteration to mark steps.",
+                f"The recording has no step marks: a step runs from one optimizer step to the next. {how}",
+                degrades=False,
+            )
+        case StepSource.COMPILED:
+            yield HealthNote(
+                "steps-from-calls",
+                f"The recording has no step marks: a step runs from one call of the compiled step to the next. {how}",
                 degrades=False,
             )
         case StepSource.WINDOW:
             yield HealthNote(
                 "no-steps",
-                "The recording has no step marks: all of it is shown as one step. "
-                "Call the profiler's step() once per iteration to mark steps.",
+                f"The recording has no step marks: all of it is shown as one step. {how}",
                 degrades=False,
             )
         case StepSource.MARKS:

@@ -114,6 +114,7 @@ def without_tables(facts: Facts) -> Recording:
         distortion=facts.distortion,
         run_time=facts.run.time,
         step_error_share=_step_error(facts),
+        framework=facts.trace.framework,
         is_cut_short=origin.is_cut_short,
     )
 

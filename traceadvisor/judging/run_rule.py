@@ -62,6 +62,7 @@ def _received(rule: RuleMeta, recording_ids: tuple[str, ...], outcome: RuleOutco
     return Judged(_one(rule), recording_ids, outcome if isinstance(outcome, Found) else _one(outcome))
 
 
+OF_ANOTHER_FRAMEWORK = "This check is about {}, and the recording is of {}."
 ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
@@ -103,6 +104,10 @@ def conforms(value: object, wanted: Any) -> bool:
 
 
 def _checked(rule: Rule, facts: Facts) -> Outcome:
+    framework = facts.trace.framework
+    if rule.of_pytorch is bool(framework):
+        about = "PyTorch" if rule.of_pytorch else "JAX, TensorFlow and PyTorch/XLA"
+        return Skipped(OF_ANOTHER_FRAMEWORK.format(about, framework.value if framework else "PyTorch"))
     if rule.training_only and facts.workload is Workload.INFERENCE:
         return Skipped(ONLY_FOR_TRAINING)
     if rule.claims and facts.observation.is_unread:

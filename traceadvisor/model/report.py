@@ -42,7 +42,7 @@ from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
-from traceadvisor.model.workload import InferenceSign, Workload
+from traceadvisor.model.workload import Framework, InferenceSign, Workload
 from traceadvisor.text.cleaning import clean, clipped, one_line
 
 
@@ -340,6 +340,9 @@ class Recording:
 
     device_word: str = "GPU"
     """Word for a device among users of this accelerator."""
+
+    framework: Framework | None = None
+    """None for PyTorch, as torch's own profiler records it."""
 
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""

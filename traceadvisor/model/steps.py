@@ -22,8 +22,11 @@ class StepSource(Enum):
     OPTIMIZER = "optimizer"
     """Without marks: from the end of one ``Optimizer.step#`` to the end of the next."""
 
+    COMPILED = "compiled"
+    """In a profile of JAX or TensorFlow without marks: from one call of the compiled step to the next."""
+
     WINDOW = "window"
-    """Without either: the whole recording as one window."""
+    """Without all of these: the whole recording as one window."""
 
 
 @frozen

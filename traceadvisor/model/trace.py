@@ -15,6 +15,7 @@ from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.findings import Option
 from traceadvisor.model.health import Health
+from traceadvisor.model.workload import Framework
 
 MOST_DEVICES = 64
 """Most recordings made from one file; no process uses more devices."""
@@ -216,6 +217,9 @@ class Trace:
 
     unread_work: frozenset[str] = frozenset()
     """Categories of events on a device that no profiler is known to write: whether it worked is unknown."""
+
+    framework: Framework | None = None
+    """None for PyTorch, as torch's own profiler records it."""
 
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""

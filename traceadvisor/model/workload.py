@@ -12,6 +12,16 @@ class Workload(Enum):
     INFERENCE = "inference"
 
 
+class Framework(Enum):
+    """What a program was written with, other than PyTorch, by its profile."""
+
+    JAX = "JAX"
+    TENSORFLOW = "TensorFlow"
+    PYTORCH_XLA = "PyTorch/XLA"
+    XLA = "XLA"
+    """Unknown; it compiles with XLA."""
+
+
 class InferenceSign(Enum):
     """Sign that a recording is of inference."""
 

@@ -17,6 +17,7 @@ from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
+from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.system.folders import entries_below
 from traceadvisor.system.remote import failed_attempts, is_remote
 from traceadvisor.text.cleaning import clean, clipped
@@ -25,6 +26,9 @@ from traceadvisor.text.secrets import beginning
 
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
+_PROFILES = "plugins", "profile"
+"""Folders between a run and its profiles by XLA, which have a folder each."""
+
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
 _SNIFFED_BYTES = 1 << 16
 _FIRST_BYTES = 512
@@ -202,7 +206,10 @@ def _in_folder(
     files = [path for path in found if captures.isdisjoint(path.parents)]
     of_ascend = {ascend_folder(path) for path in files}
     files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or ascend_folder(path)]
-    chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
+    profiles = {path for path in files if path.name.endswith(XPLANE)}
+    again = {path.with_name(f"{path.name.removesuffix(XPLANE)}.trace.json.gz") for path in profiles}
+    files = [path for path in files if path not in again]  # excerpts of the profiles, for a viewer
+    chosen = [path for path in files if _TRACE_NAME.match(path.name) or path in profiles or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         if snapshots:
             return [], [], []
@@ -235,12 +242,16 @@ def _run_name(folder: Path, root: Path) -> str:
 def _run_of(path: Path, root: Path) -> str:
     """Return the name of the run of a recording in a folder; processes of a run on Ascend have a folder each."""
     folder, root = (ascend_folder(path) or path.absolute()).parent, root.absolute()
+    if path.name.endswith(XPLANE) and folder.parent.parts[-2:] == _PROFILES:
+        folder = folder.parents[2]
     return _run_name(folder, root) if folder.is_relative_to(root) else folder.name
 
 
 def _origin(path: Path, *, run: str) -> Origin:
     if folder := ascend_folder(path):
         return ascend_origin(path, folder, run)
+    if path.name.endswith(XPLANE):
+        return Origin(path, run, path.name.removesuffix(XPLANE), path.absolute().parent.name)
     named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
     stem = named["stem"] if named else path.name
     timed = _SPAN.match(stem)
@@ -310,11 +321,9 @@ def _first_bytes(path: Path, count: int) -> bytes | None:
 
 def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> InputError:
     names = [path.name for path in files]
-    if any(name.endswith((".xplane.pb", ".overview_page.pb")) for name in names) or any(
-        name.endswith(".trace.json.gz") and "plugins" in path.parts for name, path in zip(names, files, strict=True)
-    ):
-        found = "holds a TensorFlow or JAX profile (plugins/profile)"
-        remedy = "Open it with XProf (tensorboard-plugin-profile); TraceAdvisor reads PyTorch recordings only."
+    if any(path.name.endswith(".trace.json.gz") and "plugins" in path.parts for path in files):
+        found = "holds an excerpt of a TensorFlow or JAX profile (plugins/profile)"
+        remedy = f"Keep the whole profile, *{XPLANE}, beside it."
     elif any("tfevents" in name for name in names):
         found = "holds TensorBoard scalars but no recording"
         remedy = (

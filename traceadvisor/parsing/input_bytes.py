@@ -15,6 +15,7 @@ from pathlib import Path
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.exceeded_limits import ExceededLimit
+from traceadvisor.parsing.xplane import XPLANE, chrome_json
 
 try:
     gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
@@ -139,10 +140,10 @@ class ByteStream:
 
 @contextmanager
 def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
-    """Open a regular file; decompress it if it starts with the gzip magic bytes.
+    """Open a regular file; decompress it if it starts with the gzip magic bytes, and read a profile of XLA as a trace.
 
     Raises:
-        InputError: the file is missing, not a regular file, unreadable or empty.
+        InputError: the file is missing, not a regular file, unreadable or empty, or what reads it is not installed.
     """
     try:
         status = path.stat()
@@ -158,7 +159,9 @@ def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
         with path.open("rb") as plain:
             is_packed = plain.read(2) == GZIP_MAGIC
             plain.seek(0)
-            if is_packed:
+            if path.name.endswith(XPLANE):
+                yield ByteStream(chrome_json(path, plain, limits), packed=plain, limits=limits)
+            elif is_packed:
                 with gzip.open(plain, "rb") as unpacked:
                     yield ByteStream(unpacked, packed=plain, reopen=lambda: _unpacked_patiently(plain), limits=limits)
             else:

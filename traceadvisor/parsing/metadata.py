@@ -10,6 +10,7 @@ from typing import Any
 
 from traceadvisor.model.findings import Option
 from traceadvisor.model.trace import Device, Distributed
+from traceadvisor.model.workload import Framework
 
 PLAIN_MEMBERS = (
     "schemaVersion",
@@ -57,6 +58,12 @@ def distributed(members: Mapping[str, Any]) -> Distributed | None:
     return Distributed(
         _integer(info.get("rank")), _integer(info.get("world_size")), backend if isinstance(backend, str) else None
     )
+
+
+def framework(members: Mapping[str, Any]) -> Framework | None:
+    """Return the framework of a profile that torch did not write."""
+    found = members.get("framework")
+    return next((one for one in Framework if one.value == found), None)
 
 
 def base_time_ns(members: Mapping[str, Any]) -> int:

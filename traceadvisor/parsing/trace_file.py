@@ -16,9 +16,10 @@ from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, 
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
-from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, options
-from traceadvisor.parsing.recognise import Recognised, ascend_members, describe, describe_bytes
+from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, framework, options
+from traceadvisor.parsing.recognise import WRITE_AGAIN, Recognised, ascend_members, describe, describe_bytes
 from traceadvisor.parsing.second_part import SecondPart
+from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.text.documents import secrets_in
 
 EARLIEST_WALL_CLOCK_NS = 10**18
@@ -78,6 +79,7 @@ def read_trace(
         streams=columns.streams,
         devices=devices(summary.members),
         distributed=distributed(summary.members) or _rank_of(origin),
+        framework=framework(summary.members),
         accelerator=one.name if (one := columns.accelerator) else None,
         wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
         is_truncated=summary.truncated or stream.ended_early,
@@ -140,6 +142,9 @@ def _nothing_to_read(
 ) -> InputError:
     found, remedy = _what_it_is(summary, stream, limits, categories)
     expected = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz)"
+    if origin.path.name.endswith(XPLANE):
+        found = "it is no whole profile of XLA: no event with a duration could be read"
+        expected, remedy = "a profile of JAX, TensorFlow or PyTorch/XLA (*.xplane.pb)", WRITE_AGAIN
     return InputError(origin.path, found, expected=expected, remedy=remedy)
 
 

@@ -38,6 +38,9 @@ SPENT_ON_HOST = {
 }
 """Sentences on CPU time in a recording without GPU activity."""
 
+WAITS_FOR_INPUT = "The training thread spends {part} waiting for its input."
+"""The same in a profile of JAX or TensorFlow, which have no data loader of their own."""
+
 NO_DEVICE = "No GPU activity was recorded."
 
 DEVICE_UNKNOWN = "Whether the GPU worked is unknown: the file is cut off before any GPU activity."
@@ -206,7 +209,8 @@ def _time_verdict(recording: Recording, mean: MeanBreakdown) -> str:
     if Category.KERNEL not in mean.parts_ns:
         shares = _undisturbed_shares(recording, mean)
         largest = max(SPENT_ON_HOST, key=lambda category: shares.get(category, 0.0))
-        return SPENT_ON_HOST[largest].format(part=f"{whole_percent(shares.get(largest, 0.0))} of {whole}")
+        words = WAITS_FOR_INPUT if recording.framework and largest is Category.DATA_WAIT else SPENT_ON_HOST[largest]
+        return words.format(part=f"{whole_percent(shares.get(largest, 0.0))} of {whole}")
     return _device_verdict(mean, whole)
 
 

@@ -166,6 +166,7 @@ STEP_SOURCE = {
     StepSource.MARKS: "the profiler's step marks",
     StepSource.SERVING: "iterations of the serving engine or of text generation",
     StepSource.OPTIMIZER: "optimizer steps (the recording has no step marks)",
+    StepSource.COMPILED: "calls of the compiled step (the recording has no step marks)",
     StepSource.WINDOW: "nothing: the recording has no step marks, so all of it counts as one step",
 }
 

@@ -108,6 +108,10 @@ class Rule(ABC):
     umbrella: ClassVar[bool] = False
     """Whether the rule judges the whole step. Its finding is shown with the headline and never ranked."""
 
+    of_pytorch: ClassVar[bool] = True
+    """Whether the rule judges recordings of torch's profiler; if not, it judges profiles of JAX, TensorFlow and
+    PyTorch/XLA. No rule judges both: advice is on the API of one."""
+
     training_only: ClassVar[bool] = False
     """Whether the rule's advice makes sense for training only. In a recording of inference, the rule is skipped."""
 

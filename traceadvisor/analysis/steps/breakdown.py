@@ -13,6 +13,7 @@ from traceadvisor.analysis.idle.unknown import Unknown
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.steps.compiled_calls import xla_rows
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, without
@@ -80,11 +81,13 @@ def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partit
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
+    xla = events.spans(xla_rows(trace))  # runs while the training thread makes the next batch
+    of_step = operators if trace.framework else operators[events.thread[operators] == observation.thread]
     precedence: dict[Category, SpanSet | Int64] = {
-        Category.DATA_WAIT: observation.loading,
+        Category.DATA_WAIT: observation.loading - xla,
         Category.OPTIMIZER: optimizer_steps(trace).own,
         Category.BACKWARD: operators[backward[events.name_id[operators]]],
-        Category.FORWARD: operators[events.thread[operators] == observation.thread],
+        Category.FORWARD: of_step,
         Category.COMMUNICATION: host_collective_rows(trace),
     }
     result: dict[Category, SpanSet] = {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.steps.compiled_calls import compiled_calls
 from traceadvisor.analysis.steps.inference_workload import inference_sign, is_prefill, iteration_spans, serving_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
@@ -37,7 +38,7 @@ class Mark:
 
 
 def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
-    """Return the step marks; else the spans between optimizer steps; else the whole recording.
+    """Return the step marks; else the spans between optimizer or compiled steps; else the whole recording.
 
     In an inference recording, the iterations of its engine come before step marks that hold several of them.
     """
@@ -49,6 +50,8 @@ def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
     marks = _optimizer_marks(trace)
     if marks:
         return StepSource.OPTIMIZER, marks
+    if trace.framework and (called := trace.events.start_ns[compiled_calls(trace)].tolist()):
+        return StepSource.COMPILED, tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(called), 1))
     return StepSource.WINDOW, () if trace.is_empty else (Mark(0, *recording_extent(trace)),)
 
 

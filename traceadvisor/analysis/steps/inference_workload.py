@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.analysis.steps.compiled_calls import are_outermost
 from traceadvisor.model.arrays import Int64, numbers_in
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
 from traceadvisor.model.once import once
@@ -117,8 +118,7 @@ def iteration_spans(trace: Trace) -> tuple[Int64, Int64]:
 
 def _outermost(trace: Trace, rows: Int64) -> Int64:
     """Return the rows, in order of start, that do not begin inside an earlier one."""
-    ends = np.maximum.accumulate(trace.events.end_ns[rows])
-    outer: Int64 = rows[np.append(True, trace.events.start_ns[rows[1:]] >= ends[:-1])]
+    outer: Int64 = rows[are_outermost(trace.events.start_ns[rows], trace.events.end_ns[rows])]
     return outer
 
 
