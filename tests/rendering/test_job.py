@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from tests.build_report import MS, one_recording
 from tests.judging.test_many_ranks import LATE, ranks_of_a_job
 from traceadvisor import load
-from traceadvisor.model.job import Job, Straggler
-from traceadvisor.model.report import Report
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.job import Job, RankRow, Spread, Straggler
+from traceadvisor.model.report import Overlap, Report, Work
+from traceadvisor.model.trace import Distributed
 from traceadvisor.rendering.charts.drawing import Tone
 from traceadvisor.rendering.charts.palette import RANK_PAINTS
 from traceadvisor.rendering.charts.rank_lanes import MOST_LANES, rank_lanes
-from traceadvisor.rendering.content.report.job import job_verdict
+from traceadvisor.rendering.content.report.job import job_verdict, rank_table
 from traceadvisor.rendering.formats import FORMATS
 
 
@@ -89,3 +92,29 @@ def test_a_report_that_was_read_back_has_no_picture_and_the_same_words(report: R
     page = FORMATS["html"].render(without).decode()
     assert "on one clock" not in page
     assert f"Rank {LATE} is late" in page
+
+
+@pytest.mark.parametrize("judged", [2, 1])
+def test_communication_is_split_into_overlapped_and_exposed(judged: int) -> None:
+    parts: dict[Category, float | None] = {Category.KERNEL: 60.0 * MS, Category.COMMUNICATION: 10.0 * MS}
+    spread = Spread(100 * MS, 0, 100 * MS, 100 * MS, 1)
+    job = Job("job", 0, 2, tuple(RankRow(rank, f"{rank}", 100.0 * MS, parts) for rank in range(2)), {}, spread)
+    recordings = tuple(
+        replace(
+            one_recording().recordings[0],
+            id=f"rank {rank}",
+            run="job",
+            cycle=0,
+            distributed=Distributed(rank, 2, "nccl"),
+            overlaps={Work.COMMUNICATION: Overlap(25 * MS, 10 * MS)},
+        )
+        for rank in range(judged)
+    )
+    table = rank_table(replace(one_recording(), recordings=recordings), job)
+    row = {column.title: cell.text for column, cell in zip(table.columns, table.rows[1], strict=True)}
+    whole = {"Communication": "25.0 ms", "Overlapped": "15.0 ms"} if judged == 2 else {}
+    shown = {"Rank": "1", "Step": "100.0 ms", "Without waiting": "100.0 ms", "Exposed": "10.0 ms", "Kernels": "60.0 ms"}
+    assert row == shown | whole
+    assert [float(cell.value or "nan") / MS for cell in table.rows[0][1:]] == [
+        float(text.partition(" ")[0]) for text in list(row.values())[1:]
+    ]

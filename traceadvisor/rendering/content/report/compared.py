@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category, Totals
-from traceadvisor.model.report import Recording, Report, Work
+from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.content.report.recordings import cost_words, largest_category
 from traceadvisor.rendering.document.detail import Detail
@@ -51,31 +51,6 @@ def comparison_table(report: Report) -> Table | None:
         left_out=len(report.recordings) - len(rows),
     )
     return measured_columns(whole)
-
-
-def rank_table(report: Report) -> Table | None:
-    """Compute, overlapped and exposed communication of each rank; None without two ranks of one run."""
-    ranks = [one for one in report.recordings if one.distributed is not None and one.distributed.rank is not None]
-    if len({one.distributed.rank for one in ranks if one.distributed}) < 2:
-        return None
-    titles = ("Step", "Compute", "Communication", "Overlapped", "Exposed", "Data wait")
-    columns = (Column("Rank", numeric=False), *map(Column, titles))
-    rows = tuple(_rank_row(one) for one in ranks[:MOST_COMPARED])
-    whole = Table("Ranks: times per step", columns, rows, OPEN_ROWS, Layout.NARROW, is_sortable=True, noun="rank")
-    return measured_columns(whole)
-
-
-def _rank_row(recording: Recording) -> tuple[Cell, ...]:
-    mean, overlap = recording.breakdown, recording.overlaps.get(Work.COMMUNICATION)
-    parts = {} if mean is None else mean.parts_ns
-    on_gpu = Category.KERNEL in parts
-    host = [parts.get(one) for one in (Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)]
-    compute = parts.get(Category.KERNEL) if on_gpu else sum(ns or 0 for ns in host) if parts else None
-    total = overlap.total_ns if overlap else None if on_gpu else parts.get(Category.COMMUNICATION)
-    exposed = overlap.exposed_ns if overlap else parts.get(Category.COMMUNICATION)
-    hidden = overlap.total_ns - overlap.exposed_ns if overlap else None
-    times = (mean.duration_ns if mean else None, compute, total, hidden, exposed, parts.get(Category.DATA_WAIT))
-    return (Cell(recording.id), *(Cell(duration(ns), value="" if ns is None else f"{ns:.4g}") for ns in times))
 
 
 def total_titles(report: Report) -> tuple[str, ...]:

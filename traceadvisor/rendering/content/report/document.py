@@ -11,7 +11,7 @@ from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording,
 from traceadvisor.rendering.content.experiment.document import measured_fold
 from traceadvisor.rendering.content.memory.advice import ran_out_blocks
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
-from traceadvisor.rendering.content.report.compared import comparison_table, rank_table
+from traceadvisor.rendering.content.report.compared import comparison_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
 from traceadvisor.rendering.content.report.findings import finding_cards, first_action
@@ -232,10 +232,6 @@ def _details(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
     yield definitions_fold(report)
 
 
-RANKS = (
-    "Means per step. Exposed is communication that no compute overlaps: only this part makes the step longer. Waiting "
-    "for a late rank counts as communication."
-)
 STEPS = (
     "Every step was timed, recorded or not. The first step includes start-up work: it is shown, but left out of "
     "medians."
@@ -246,9 +242,6 @@ def _compared(report: Report) -> Iterator[Fold]:
     if table := comparison_table(report):
         about = number_of(len(report.recordings), "recording")
         yield Fold("All recordings compared", (table,), about, "compared", FoldLook.SECTION, SUMMARY)
-    if ranks := rank_table(report):
-        about = "compute and communication of each rank"
-        yield Fold("Ranks", (Prose(RANKS, Tone.QUIET), ranks), about, "ranks", FoldLook.SECTION)
     yield from job_folds(report)
 
 

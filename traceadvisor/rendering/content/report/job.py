@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.job import Job, LateCause, RankRow, Spread, Straggler
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import Overlap, Recording, Report, Work
 from traceadvisor.rendering.charts.rank_lanes import rank_lanes
 from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
@@ -45,9 +45,8 @@ def job_folds(report: Report) -> Iterator[Fold]:
     in_order = _in_order(report)[:MOST_JOBS]
     for number, job in enumerate(in_order, start=1):
         of = f", {_name(job)}" if len(in_order) > 1 else ""
-        yield _fold(
-            f"All ranks{of}", number_of(len(job.ranks), "rank"), _rank_table(report, job), f"job-{number}-ranks"
-        )
+        ranks = number_of(len(job.ranks), "rank")
+        yield _fold(f"All ranks{of}", ranks, rank_table(report, job), f"job-{number}-ranks", Prose(RANKS, Tone.QUIET))
         about = "lowest, median and highest rank of each category"
         yield _fold(f"Spread over the ranks{of}", about, _spread_table(job), f"job-{number}-spread")
         if job.collectives:
@@ -76,8 +75,8 @@ def _blocks(report: Report, job: Job, anchor: str) -> Iterator[Block]:
         yield Prose(sentence, Tone.QUIET, SUMMARY)
 
 
-def _fold(title: str, about: str, table: Table, anchor: str) -> Fold:
-    return Fold(title, (table,), about, anchor, FoldLook.SECTION)
+def _fold(title: str, about: str, table: Table, anchor: str, *before: Block) -> Fold:
+    return Fold(title, (*before, table), about, anchor, FoldLook.SECTION)
 
 
 def job_verdict(job: Job) -> str:
@@ -192,10 +191,10 @@ def _in_full(report: Report, job: Job) -> str | None:
     )
 
 
-def _judged(report: Report, job: Job) -> Mapping[int, str]:
-    """The ids of the recordings of this job, by rank."""
+def _judged(report: Report, job: Job) -> Mapping[int, Recording]:
+    """The recordings of this job, by rank."""
     return {
-        one.distributed.rank: one.id
+        one.distributed.rank: one
         for one in report.recordings
         if (one.run, one.cycle) == (job.run, job.cycle) and one.distributed and one.distributed.rank is not None
     }
@@ -214,26 +213,43 @@ _PARTS = (
 """Categories with a column of their own: those that make a rank late."""
 
 
-def _rank_table(report: Report, job: Job) -> Table:
+RANKS = (
+    "Means per step. Exposed is communication that no compute overlaps: only this part makes the step longer. Waiting "
+    "for a late rank counts as communication."
+)
+
+
+def rank_table(report: Report, job: Job) -> Table:
+    """The figures of each rank; its communication as a whole only where all ranks were judged."""
     judged, places = _judged(report, job), anchors(report)
+    totals = {rank: one.overlaps.get(Work.COMMUNICATION) for rank, one in judged.items()}
+    totals = totals if len(totals) == len(job.ranks) else {}
     parts = [part for part in _PARTS if any(row.parts_ns.get(part) for row in job.ranks)]
     columns = (
         Column("Rank"),
         *map(Column, ("Step", "Without waiting", "Others wait for it")),
-        *map(Column, ("Waits", "Enters last", "Clock agrees within", "GPU clock")),
+        *map(Column, ("Waits", "Enters last", "Communication", "Overlapped", "Exposed")),
+        *map(Column, ("Clock agrees within", "GPU clock")),
         *(Column(CATEGORY[part]) for part in parts),
     )
-    rows = tuple(_rank_row(row, places.get(judged.get(row.rank, "")), parts) for row in job.ranks)
+    linked = {rank: places.get(one.id) for rank, one in judged.items()}
+    rows = tuple(_rank_row(row, linked.get(row.rank), totals.get(row.rank), parts) for row in job.ranks)
     about = "Ranks: means per step"
     return measured_columns(Table(about, columns, rows, OPEN_ROWS, Layout.COMPARISON, is_sortable=True, noun="rank"))
 
 
-def _rank_row(row: RankRow, anchor: str | None, parts: Sequence[Category]) -> tuple[Cell, ...]:
+def _rank_row(
+    row: RankRow, anchor: str | None, communication: Overlap | None, parts: Sequence[Category]
+) -> tuple[Cell, ...]:
     times = (row.step_ns, row.work_ns, row.caused_ns, row.wait_ns)
+    total = communication.total_ns if communication else None
+    hidden = communication.total_ns - communication.exposed_ns if communication else None
+    communicating = (total, hidden, row.parts_ns.get(Category.COMMUNICATION))
     return (
         Cell(f"{row.rank}", href=anchor and f"#{anchor}"),
         *(sorted_by(duration(ns), ns) for ns in times),
         Cell(count(row.last_count)),
+        *(sorted_by(duration(ns), ns) for ns in communicating),
         Cell(duration(row.clock_error_ns)),
         Cell(megahertz(row.sm_clock_mhz)),
         *(sorted_by(duration(ns), ns) for ns in map(row.parts_ns.get, parts)),
