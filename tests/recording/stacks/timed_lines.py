@@ -59,11 +59,9 @@ def sampled(seconds: float, thread: int, interval_s: float) -> StackSamples:
     return sampler.samples()
 
 
-def share_of(samples: StackSamples, line: int) -> float:
-    """The share of a line of :func:`one_round`, with what it calls."""
-    places = {
-        place for place, frame in enumerate(samples.frames) if (frame.function, frame.line) == ("one_round", line)
-    }
+def share_of(samples: StackSamples, line: int, function: str = "one_round") -> float:
+    """The share of a line of a function, with what it calls."""
+    places = {place for place, frame in enumerate(samples.frames) if (frame.function, frame.line) == (function, line)}
     found = (stack for stack in samples.stacks if places & set(stack.frames))
     return sum(one.time_ns for stack in found for one in stack.by_state.values()) / samples.time_ns
 

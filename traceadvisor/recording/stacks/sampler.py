@@ -274,8 +274,8 @@ class ThreadSampler:
         if self._waits > FREQUENT_WAITS:
             usual_s = sys.getswitchinterval()
             early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
-            if usual_s > SHORT_SWITCH_S and early_ns > time.perf_counter_ns():
-                waited = self._sleep_for(early_ns)
+            if usual_s > SHORT_SWITCH_S:
+                waited = early_ns > time.perf_counter_ns() and self._sleep_for(early_ns)
                 if time.perf_counter_ns() >= target_ns:  # sleeping again would let the thread run on
                     return waited
                 self._usual_switch_s = usual_s

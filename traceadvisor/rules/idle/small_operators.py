@@ -24,6 +24,11 @@ BETWEEN = Fix(
 )
 
 
+KEPT_REST = 0.6
+"""Share of the rest of the step that stays at least: small operators, and a capture at each step, leave it less of the
+CPU's caches."""
+
+
 @frozen
 class SmallOperators:
     """Thresholds for small operators in the forward and backward pass, without a GPU."""
@@ -84,7 +89,7 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
     step_ns = facts.step_ns or 0.0
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
     rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
-    most_ns, expected_ns = most_share / outside * rest_ns, facts.share(claims) * step_ns / 2
+    most_ns, expected_ns = (1 - KEPT_REST * (1 - most_share / outside)) * rest_ns, facts.share(claims) * step_ns / 2
     return facts.finding(
         claims=claims,
         fix=BETWEEN,
