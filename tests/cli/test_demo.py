@@ -126,6 +126,7 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path / "demo")])
     assert result.exit_code == 2
     assert "torch is not installed. Run: pip install 'traceadvisor[capture]'" in result.output
+    assert "Without it: traceadvisor demo --recorded" in result.output
     assert not (tmp_path / "demo").exists()
 
 

@@ -78,7 +78,7 @@ def record(demo: Demo) -> Path:
     Raises:
         UsageError: torch or psutil is not installed, the folder holds another ``train.py``, or the training failed.
     """
-    check_installed("torch", "psutil")
+    check_installed("torch", "psutil", otherwise=". Without it: traceadvisor demo --recorded")
     script = demo.folder / TRAINING.name
     _put(script)
     time = datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")

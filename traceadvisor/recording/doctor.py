@@ -60,7 +60,7 @@ def _torch() -> Check:
             "torch",
             CheckState.MISSING,
             "not installed",
-            "`traceadvisor capture` and `traceadvisor demo` do not work; `traceadvisor report` does",
+            "`traceadvisor capture` and `demo` do not work; `report` and `demo --recorded` do",
             EXTRA,
         )
     import torch  # noqa: PLC0415  # it takes seconds, and may not be there

@@ -1,0 +1,53 @@
+"""The summary at the top of docs/performance.md, read from the tables below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.contenders import CONTENDERS, REPORT
+from benchmarks.machine import HIGH_LOAD_PER_CORE
+from tests.page_tables import Row, rows, section
+from tests.recordings.advice import with_block
+from tests.shared import CHECKOUT
+
+PAGE = CHECKOUT / "docs" / "performance.md"
+
+
+def test_the_summary_has_the_figures_of_the_tables(golden: Callable[[Path, str], None]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    golden(PAGE, with_block("short", f"{_beside_others(page)}\n\n{_loads(page)}\n", PAGE))
+
+
+def _beside_others(page: str) -> str:
+    shown = [one.title for one in CONTENDERS if one is REPORT or one.is_peer]
+    lines = [f"| trace | {' | '.join(title.partition(',')[0] for title in shown)} |", "|---|" + "---|" * len(shown)]
+    for size in re.findall(r"^### (\S+ [MG]B) of JSON", page, flags=re.MULTILINE):
+        found = {row[""]: row for row in rows(section(page, f"{size} of JSON"))}
+        lines.append(f"| {size} of JSON | {' | '.join(_cost(found[title]) for title in shown)} |")
+    return "\n".join(lines)
+
+
+def _cost(row: Row) -> str:
+    return f"{row['wall, s']} s, {row['peak memory, MB']} MB" if row["runs"] != "0" else "not measured"
+
+
+def _loads(page: str) -> str:
+    """How busy the machine was before each run whose figures are in a block of this page."""
+    lines = ["| figures | processor | load average before | quiet |", "|---|---|---|---|"]
+    for name, text in re.findall(r"<!-- ([a-z ]+): begin -->(.*?)<!-- ", page, flags=re.DOTALL):
+        if not (load := re.search(r"Load average before: ([\d.]+)", text)):
+            continue
+        processor, cores = re.findall(r"Processor: (.*?), (\d+) cores", text)[0]
+        quiet = "yes" if float(load[1]) <= HIGH_LOAD_PER_CORE * int(cores) else "no"
+        lines.append(f"| {FIGURES[name]} | {processor} | {load[1]} | {quiet} |")
+    return "\n".join(lines)
+
+
+FIGURES = {
+    "measured": "how fast traces are read",
+    "step cost": "cost of a short step",
+    "overhead": "what a capture costs",
+}
+"""By the name of their block."""
