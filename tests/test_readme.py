@@ -8,6 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.children import run
+from tests.cli.man_page import man_page
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 
@@ -39,6 +41,7 @@ PAGES = (
 )
 
 COMMAND_LINE = CHECKOUT / "docs" / "command-line.md"
+MANUAL = CHECKOUT / "docs" / "traceadvisor.1"
 VERBS = tuple(main.list_commands(click.Context(main)))
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _SHELL_BLOCK = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
@@ -56,9 +59,19 @@ def _block(verb: str) -> str:
     return f"## {f'traceadvisor {verb}'.strip()}\n\n```text\n{_help(verb)}```\n"
 
 
-def test_the_page_of_the_command_line_shows_the_help_of_each_verb(golden: Callable[[Path, str], None]) -> None:
+def test_the_page_of_the_command_line_and_the_manual_show_the_help_of_each_verb(
+    golden: Callable[[Path, str], None],
+) -> None:
     about = "What `traceadvisor --help` and the help of each verb print. `make golden` writes this page."
     golden(COMMAND_LINE, "\n".join(("# Command line\n", f"{about}\n", *map(_block, ("", *VERBS)))))
+    golden(MANUAL, man_page())
+
+
+@pytest.mark.usefixtures("groff")
+def test_man_shows_the_manual_without_a_warning() -> None:
+    shown = run("groff", "-man", "-Tutf8", "-ww", "-P-cbou", MANUAL, check=True)
+    assert shown.stderr == ""
+    assert "traceadvisor report [OPTIONS] [PATHS]..." in shown.stdout
 
 
 def test_the_readme_stays_short() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import click
-import pytest
 
-from tests.children import run
-from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 
-PAGE = CHECKOUT / "docs" / "traceadvisor.1"
 
-
-def _page() -> str:
+def man_page() -> str:
+    """The manual page of the command and all verbs."""
     context = click.Context(main, info_name="traceadvisor", **main.context_settings)
     name = "traceadvisor \\- show where the time of a PyTorch training step goes, and what to fix first"
     head = ['.TH TRACEADVISOR 1 "" TraceAdvisor "User Commands"', ".SH NAME", name, ".SH SYNOPSIS"]
@@ -51,14 +46,3 @@ def _escaped(text: str) -> str:
     r"""Text for roff: a line that begins with a dot or a quote would be a request, a bare ``-`` a hyphen."""
     text = " ".join(text.split()).replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
     return r"\&" + text if text.startswith((".", "'")) else text
-
-
-def test_the_manual_page_has_each_command_and_each_of_its_options(golden: Callable[[Path, str], None]) -> None:
-    golden(PAGE, _page())
-
-
-@pytest.mark.usefixtures("groff")
-def test_man_shows_the_page_without_a_warning() -> None:
-    shown = run("groff", "-man", "-Tutf8", "-ww", "-P-cbou", PAGE, check=True)
-    assert shown.stderr == ""
-    assert "traceadvisor report [OPTIONS] [PATHS]..." in shown.stdout
