@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,18 @@ def end_by(signal_number: int, tell: Tell) -> str:
 
 def exit_at_once(number: int, tell: Tell) -> NoReturn:
     os._exit(number)
+
+
+READ: list[weakref.ref[Any]] = []
+
+
+def refuse_what_was_read(path: str, tell: Tell) -> NoReturn:
+    content = np.zeros(1 << 20)
+    READ.append(weakref.ref(content))
+    try:
+        raise EOFError
+    except EOFError as error:
+        raise InputError(path, "is cut off", expected="a recording", remedy="Record again.") from error
 
 
 def refuse(path: str, tell: Tell) -> NoReturn:
@@ -131,6 +144,12 @@ def test_an_unexpected_error_costs_only_its_item_and_has_a_traceback() -> None:
     assert isinstance(fault, Fault)
     assert str(fault) == "ZeroDivisionError: division by zero"
     assert "return 1 / number" in fault.__notes__[0]
+
+
+def test_an_error_keeps_nothing_of_what_was_read() -> None:
+    outcomes = one_by_one(refuse_what_was_read, ["a", "b"], HEARD)
+    assert [type(outcome) for outcome in outcomes] == [InputError, InputError]
+    assert [content() for content in READ] == [None, None]
 
 
 def test_an_unexpected_error_reads_the_same_in_this_process() -> None:

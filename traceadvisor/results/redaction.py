@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache, partial
 from operator import is_not
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar, cast
 
 from traceadvisor.model.findings import Clear, Evidence, Unit
@@ -34,6 +35,8 @@ def cleaned(result: T) -> T:
     """The result of an experiment, or an index, with every string in it cleaned."""
     return cast("T", _mapped(result, _cleaned))
 
+
+_NUMBERS = {NoneType, int, float}
 
 EXACT = 2**53
 """From here on, each float is a whole number."""
@@ -77,6 +80,8 @@ def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
         is_changed = any(part is not getattr(value, name) for name, part in parts.items())
         return replace(cast("Any", value), **parts) if is_changed else value
     if isinstance(value, Mapping):
+        if not any(type(key) is str for key in value) and _NUMBERS.issuperset(map(type, value.values())):
+            return value  # times by category, of each step
         named = {key: without_named(str(key), _mapped(item, changed)) for key, item in value.items()}
         items = {changed(key) if type(key) is str else key: item for key, item in named.items()}
         is_same = items.keys() == value.keys() and all(part is value[key] for key, part in items.items())

@@ -402,9 +402,14 @@ def _attempt(work: Work[Item, Result], item: Item, tell: Tell) -> Outcome[Result
     try:
         return work(item, tell)
     except TraceAdvisorError as error:
-        return error
+        outcome: Exception = error
     except Exception as error:  # noqa: BLE001  # the other items go on
-        return Fault.of(error)
+        outcome = Fault.of(error)
+    of: BaseException | None = outcome
+    while of:
+        traceback.clear_frames(of.__traceback__)  # their buffers: of thousands of broken files, gigabytes
+        of = of.__cause__ or of.__context__
+    return outcome
 
 
 def _signal_name(number: int) -> str:

@@ -68,6 +68,14 @@ class Plain:
         """
         return Dicts(self.table, items)
 
+    def single(self, item: object) -> dict[str, Any]:
+        """A single dict; raises NotPlainError as above."""
+        if type(item) is int and 0 <= item < self.table.size:
+            return self.table.whole(item)
+        if type(item) is not dict:
+            raise NotPlainError("something else where a dict belongs")
+        return item
+
     @property
     def lists(self) -> list[list[Any]]:
         """The distinct lists that :meth:`Dicts.lists` names; each holds whole dicts only."""

@@ -25,7 +25,6 @@ from traceadvisor.model.memory_snapshot import (
 )
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.snapshot.plain_pickle import Dicts, NotPlainError, Plain, read_plain, whole_values
-from traceadvisor.text.cleaning import clean, clipped
 
 T = TypeVar("T")
 
@@ -183,8 +182,7 @@ def _stacks(plain: Plain, limits: Limits) -> tuple[tuple[tuple[int, ...], ...], 
         key = one if type(one) is int else -id(one)  # a row, or a dict that the lists keep alive
         found = seen.get(key)
         if found is None:
-            (whole,) = plain.dicts([one])
-            found = seen[key] = numbers.setdefault(_frame(whole, limits), len(numbers))
+            found = seen[key] = numbers.setdefault(_frame(plain.single(one), limits), len(numbers))
         return found
 
     stacks = tuple(tuple(map(number, one)) for one in plain.lists)
@@ -197,7 +195,7 @@ def _frame(one: dict[str, Any], limits: Limits) -> Frame:
 
 
 def _text(value: object, limits: Limits) -> str:
-    return clipped(clean(value), limits.text_length) if isinstance(value, str) else ""
+    return value[: limits.text_length] if isinstance(value, str) else ""
 
 
 def _ranges(annotations: Sequence[dict[str, Any]], start_us: int, limits: Limits) -> Iterator[MemoryRange]:
@@ -221,13 +219,13 @@ def _settings(plain: Plain, value: object) -> dict[str, str | int | float | bool
     """The settings of the allocator; those of rounding as text, if any is on."""
     if not value:
         return None
-    (settings,) = plain.dicts([value])
+    settings = plain.single(value)
     found = {
         str(key): one
         for key, one in settings.items()
         if isinstance(one, str | int) or (isinstance(one, float) and isfinite(one))
     }
     if _ROUNDED in settings:
-        (rounded,) = plain.dicts([settings[_ROUNDED]])
-        found[_ROUNDED] = ", ".join(f"{size}: {parts}" for size, parts in rounded.items() if parts)
+        rounded = plain.single(settings[_ROUNDED]).items()
+        found[_ROUNDED] = ", ".join(f"{size}: {parts}" for size, parts in rounded if parts)
     return found
