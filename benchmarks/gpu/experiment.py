@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.alternating import FEWEST_STEPS, MOST_ROUNDS, Arm, alternate, block_length
+from benchmarks.gpu.alternating import FEWEST_STEPS, MOST_ROUNDS, Alternation, Arm, alternate, block_length
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.predictions import Prediction
@@ -102,26 +102,31 @@ def measure(  # noqa: PLR0913  # a measurement has this many sides
         "arms": {},
     }
     for change in changes:
-        row: dict[str, Any] = {
-            "change": change.text,
-            "settings": change.settings.document(),
-            "rules": list(change.rules),
-            "planted": change.planted,
-            "comparison": None,
-            "void": failed.get(change.arm),
-            "predicted": None,
-        }
-        document["arms"][change.arm] = row
-        if change.arm in failed:
-            continue
-        row["void"] = seen[change.arm].void or seen[AS_IT_IS].void
-        row["peak_bytes"] = max(seen[change.arm].peak_bytes, default=None)
-        if came.rounds:
-            result = compare(came.times(AS_IT_IS), came.times(SAME_AGAIN), came.times(change.arm))
-            row["comparison"] = (result.inverted() if change.planted else result).document()
+        document["arms"][change.arm] = _row(change, failed.get(change.arm), seen, came)
     if len(came.rounds) < FEWEST_ROUNDS:
         outbox.say(f"only {len(came.rounds)} of at least {FEWEST_ROUNDS} rounds fitted the time: nothing is decided")
     return document
+
+
+def _row(change: Change, failure: str | None, seen: dict[str, _Seen], came: Alternation) -> dict[str, Any]:
+    """The document of an arm."""
+    row: dict[str, Any] = {
+        "change": change.text,
+        "settings": change.settings.document(),
+        "rules": list(change.rules),
+        "planted": change.planted,
+        "comparison": None,
+        "void": failure,
+        "predicted": None,
+    }
+    if failure is not None:
+        return row
+    row["void"] = seen[change.arm].void or seen[AS_IT_IS].void
+    row["peak_bytes"] = max(seen[change.arm].peak_bytes, default=None)
+    if came.rounds:
+        result = compare(came.times(AS_IT_IS), came.times(SAME_AGAIN), came.times(change.arm))
+        row["comparison"] = (result.inverted() if change.planted else result).document()
+    return row
 
 
 def tell(outbox: Outbox, experiment: dict[str, Any]) -> None:

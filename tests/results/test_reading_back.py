@@ -52,9 +52,9 @@ from traceadvisor.model.memory_figures import (
     DeviceMemoryFigures,
     MemoryClass,
     MemoryEvidence,
+    OperatorMemory,
     SnapshotFigures,
 )
-from traceadvisor.model.operator_memory import OperatorMemory
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Recording, Report, StepRow, UsedSettings
 from traceadvisor.model.run import RunSummary, steps_by_state

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,14 @@ class Asked:
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that :class:`Asked` holds."""
+    """Add the options that both verbs have; the command receives them as ``asked``."""
+
+    @wraps(command)
+    def with_asked(**given: Any) -> None:
+        asked = Asked(**{option.name: given.pop(option.name) for option in fields(Asked)})
+        command(asked=asked, **given)
+
+    decorated: Callable[..., Any] = with_asked
     for option in (
         click.argument("script", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT..."),
         click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m."),
@@ -72,5 +81,5 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Time for everything, the start of the script included.",
         ),
     ):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated

@@ -56,12 +56,7 @@ def command(
     settings: tuple[str, ...],
     no_combinations: bool,
     processes: bool,
-    minutes: float,
-    steps: int | None,
-    output: Path | None,
-    formats: str,
-    is_module: bool,
-    script: tuple[str, ...],
+    asked: Asked,
 ) -> None:
     """Find the batch size, the loader workers and other settings that train fastest, by measuring them.
 
@@ -92,7 +87,6 @@ def command(
             axes = [Axis(WORKERS), Axis(BATCH_SIZE)]
         if processes and everything:
             raise UsageError("--processes needs settings: name them with --workers, --batch-size or --set.")
-        asked = Asked(minutes, steps, output, formats, is_module, script)
         capture, report = _report_of(asked)
         run(
             "sweep",

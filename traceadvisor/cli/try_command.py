@@ -33,12 +33,7 @@ def command(
     *,
     report: Path,
     fixes: tuple[str, ...],
-    minutes: float,
-    steps: int | None,
-    output: Path | None,
-    formats: str,
-    is_module: bool,
-    script: tuple[str, ...],
+    asked: Asked,
 ) -> None:
     """Measure the fixes that a report proposes, one by one and together, beside what the report predicts.
 
@@ -66,7 +61,7 @@ def command(
             raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
         run(
             "try",
-            Asked(minutes, steps, output, formats, is_module, script),
+            asked,
             changes=changes(found),
             proposals=found,
             not_applicable=others,

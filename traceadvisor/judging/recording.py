@@ -15,7 +15,7 @@ from traceadvisor.analysis.steps.timeline import representative_step, step_timel
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.operator_memory import OperatorMemory
+from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
 from traceadvisor.model.spans import SpanSet

@@ -49,11 +49,6 @@ class Distortion:
         return self.recorded_loader_ns - self.undisturbed_loader_ns
 
     @property
-    def added_elsewhere_ns(self) -> float:
-        """The part in the rest of the step."""
-        return self.added_ns - self.added_in_loader_ns
-
-    @property
     def undisturbed_rest_ns(self) -> float:
         """An undisturbed step without its time in the data loader."""
         return max(self.undisturbed_step_ns - self.undisturbed_loader_ns, 0.0)

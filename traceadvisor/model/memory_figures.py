@@ -320,3 +320,15 @@ class SnapshotFigures:
     def advice_on(self, device: int) -> DeviceAdvice | None:
         """The advice on a device."""
         return next((one for one in self.advice if one.device == device), None)
+
+
+@frozen
+class OperatorMemory:
+    """Device memory that an operator itself asks for, without the operators inside it; means per typical step."""
+
+    operator: str
+    allocations_per_step: float
+    allocated_bytes_per_step: float
+
+    net_bytes_per_step: float
+    """Allocated less what was freed while the operator ran; negative where it frees more."""

@@ -31,8 +31,7 @@ from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.location import Location
-from traceadvisor.model.memory_figures import SnapshotFigures
-from traceadvisor.model.operator_memory import OperatorMemory
+from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.rule_text import RuleText

@@ -152,11 +152,6 @@ class RankFiles:
         for grown in self._open.values():
             grown.file.leave_to_parent()
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all rows are in their files."""
-        return all(grown.count == len(grown.rows) for grown in self._open.values())
-
     def _follow(self) -> None:
         while not _next(self._orders, FLUSH_S):
             try:

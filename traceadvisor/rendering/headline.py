@@ -10,9 +10,9 @@ from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording,
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
-from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.savings import effect_words, further
 from traceadvisor.rendering.units import duration, number_of, whole_percent
+from traceadvisor.rendering.words import listed
 
 LOST_ON_DEVICE = {
     Category.DATA_WAIT: "The GPU waits {part} for the data loader.",

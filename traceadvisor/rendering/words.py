@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Method, Severity
@@ -203,3 +205,13 @@ CLOCKS_HELD_BACK = {
     ClockEventReason.DISPLAY_CLOCKS: "display clock setting",
 }
 """NVML's names, shown after `Clocks limited by`. An idle GPU also lowers its clocks; that is no limit."""
+
+MOST_NAMES = 4
+"""Names in a sentence; a reader skips more."""
+
+
+def listed(names: Sequence[str], most: int = MOST_NAMES, sign: str = ", ") -> str:
+    """The first of the names, and how many more there are: ``a, b and 7 more``."""
+    more = len(names) - most
+    shown = sign.join(names[:most])
+    return f"{shown}{' and' if sign == ', ' else f'{sign}and'} {more:,} more" if more > 0 else shown

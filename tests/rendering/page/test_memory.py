@@ -11,7 +11,7 @@ from tests.memory.as_trace import trace_of
 from tests.memory.programs import transformer
 from tests.rendering.reading import Page
 from traceadvisor.api import load
-from traceadvisor.model.operator_memory import OperatorMemory
+from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 

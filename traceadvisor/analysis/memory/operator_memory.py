@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.events import NONE
-from traceadvisor.model.operator_memory import OperatorMemory
+from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.trace import Trace

@@ -146,11 +146,6 @@ class Chart:
 
     detail: Detail = Detail.PAGE
 
-    @property
-    def view_box(self) -> str:
-        """The SVG view box of the canvas."""
-        return f"0 0 {WIDTH} {self.height}"
-
 
 AS_TABLE = "As a table"
 """The title of a chart's data."""

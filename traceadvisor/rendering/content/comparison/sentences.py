@@ -16,10 +16,9 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import LineChange, StepExplanation
 from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words, place_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
-from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY
+from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY, listed
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 MEASURE = {

@@ -41,9 +41,9 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
+from traceadvisor.rendering.words import listed
 
 EXTRA, SUMMARY = Detail.EXTRA, Detail.SUMMARY
 OPEN_LINES = 12

@@ -7,7 +7,7 @@ from itertools import islice
 
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import recording_of_verdict
-from traceadvisor.rendering.lists import listed
+from traceadvisor.rendering.words import listed
 
 MOST_DRAWN = 4
 """Recordings with details of their own; the comparison and the JSON report show all."""

@@ -13,8 +13,8 @@ from traceadvisor.model.report import RecordingNote, Report
 from traceadvisor.rendering.charts.step_bar import is_changed
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span, Words
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.units import count, number_of
+from traceadvisor.rendering.words import listed
 from traceadvisor.text.cleaning import clipped
 
 LONGEST_LINE = 160

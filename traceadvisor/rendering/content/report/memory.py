@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceadvisor.model.operator_memory import OperatorMemory
+from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.content.memory.document import recording_blocks
 from traceadvisor.rendering.content.report.tables import LONGEST_NAME

@@ -10,9 +10,9 @@ from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table
-from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
+from traceadvisor.rendering.words import listed
 
 
 def outcome_folds(report: Report) -> Iterator[Fold]:
