@@ -26,6 +26,7 @@ import numpy as np
 
 from traceadvisor.errors import TraceAdvisorError, named
 from traceadvisor.frozen import frozen
+from traceadvisor.system.confined import confine_as_starter
 from traceadvisor.system.garbage import imports_kept
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ class _Tasks:
 def serve(caller: Connection[Any, Any]) -> None:
     """Run in a child process: receive the work, then items until there are no more."""
     _prefer_as_memory_victim()
+    confine_as_starter()
     with suppress(EOFError, OSError, MemoryError):  # the caller has ended, or a task does not fit
         with imports_kept():  # to unpickle the work imports its modules
             work = caller.recv()

@@ -19,9 +19,7 @@ from traceadvisor.rules.data.data014_input_pipeline import FIXES
 SCRIPTS = Path(__file__).parent / "scripts"
 PACKAGES = "jax", "tensorflow-cpu", "tensorboard", "xprof"
 
-pytestmark = pytest.mark.nightly(
-    "traceadvisor/parsing/xplane.py", "traceadvisor/analysis/data/input_pipeline.py", "tests/parsing/xplane"
-)
+pytestmark = pytest.mark.nightly  # names no files: installing takes minutes
 
 
 @pytest.fixture(scope="module")
@@ -83,5 +81,5 @@ def test_events_and_times_are_those_that_xprof_reads(python: Path, tmp_path: Pat
 
 def test_every_change_of_tf_data_runs(python: Path, tmp_path: Path) -> None:
     changes = [change for _, _, change in FIXES]
-    done = run(python, SCRIPTS / "run_changes.py", cwd=tmp_path, stdin="\n".join(changes), limit_s=120, check=True)
+    done = run(python, SCRIPTS / "run_changes.py", cwd=tmp_path, stdin="\n".join(changes), limit_s=600, check=True)
     assert len(done.stdout.splitlines()) == len(changes)

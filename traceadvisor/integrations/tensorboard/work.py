@@ -26,6 +26,7 @@ from traceadvisor.rendering.content.comparison.document import comparison_docume
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.writers.html import write
+from traceadvisor.system.confined import confine
 from traceadvisor.text.cleaning import clean
 
 _PAUSE_S = 0.2
@@ -40,6 +41,7 @@ def main() -> None:
     threading.Thread(target=_end_with_starter, daemon=True).start()
     try:
         job = msgspec.json.decode(line, type=Job)
+        confine([Path(os.fsdecode(root)) for side in job.sides for root in side.roots])
         _tell(key=_made(job, Cache(Path(sys.argv[1]))))
     except (TraceAdvisorError, OSError) as error:  # a file is gone, or the disk is full
         _tell(error=clean(str(error)))
