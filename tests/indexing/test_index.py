@@ -283,7 +283,7 @@ def test_the_command_writes_all_formats_and_prints_the_newest_runs(
     out = tmp_path / "out"
     result = _run(logs, "--index", "-o", out, "--format", "html,md,json")
     assert result.exit_code == 0, result.output
-    assert result.output.index("Run: newest") < result.output.index("Run: oldest")
+    assert result.output.index("newest: Date") < result.output.index("oldest: Date")
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "index.json", "index.md", "runs"]
     links = {run["page"] for run in json.loads((out / "index.json").read_bytes())["runs"]}
     assert links == {f"runs/{path.name}" for path in (out / "runs").iterdir()}

@@ -34,7 +34,7 @@ from traceadvisor.text.cleaning import clipped, clipped_inside
 
 SUMMARY = Detail.SUMMARY
 
-MOST_ROWS = 2_500
+MOST_ROWS = 2_000
 """Runs in the table, the newest: the page stays below 2 MB. The JSON has all."""
 
 OPEN_ROWS = 25
@@ -199,17 +199,17 @@ def _trends(programs: Sequence[_Program]) -> Iterator[Block]:
             for run, ns in zip(program.runs, program.steps_ns, strict=True)
         ]
         yield run_trend(program.name, points[::-1], f"trend-{number}")
-        yield Prose(_change(program), Tone.QUIET)
+        if program.change <= SLOWER:  # the others are named above
+            yield Prose(_change(program), Tone.QUIET)
     if len(programs) > MOST_TRENDS:
         yield Prose(f"{number_of(len(programs) - MOST_TRENDS, 'more program')} in the JSON index.", Tone.QUIET)
 
 
 _COLUMNS = (
-    Column("Date (UTC)", numeric=False),
     Column("Run", numeric=False),
+    Column("Date (UTC)", numeric=False),
     Column("Script", numeric=False, detail=Detail.COMMENT),
     Column("Device", numeric=False, detail=Detail.COMMENT),
-    Column("Ranks", detail=Detail.COMMENT),
     Column("Step time"),
     Column("GPU busy", detail=Detail.COMMENT),
     Column("First finding, else the verdict", numeric=False),
@@ -224,7 +224,7 @@ def _run_table(index: Index) -> Table:
         _COLUMNS,
         rows,
         OPEN_ROWS,
-        Layout.COMPARISON,
+        Layout.ARMS,
         is_sortable=True,
         detail=SUMMARY,
         noun="run",
@@ -238,14 +238,13 @@ def _row(run: IndexedRun) -> tuple[Cell, ...]:
     name = Cell(clipped_inside(run.name, LONGEST_NAME), href=run.page)
     if figures is None:
         why = Cell(f"Could not be read: {clipped(run.error or '', 2 * LONGEST_RESULT)}")
-        return (date, name, *(Cell(""),) * 5, why, Cell(""))
+        return (name, date, *(Cell(""),) * 4, why, Cell(""))
     finding, is_timed = figures.finding, figures.step_ns is not None
     return (
-        date,
         name,
+        date,
         Cell(clipped_inside(figures.script or "", LONGEST_NAME)),
-        Cell(clipped(figures.device or "", LONGEST_NAME)),
-        Cell(f"{figures.ranks:,}" if figures.ranks > 1 else ""),
+        Cell(clipped(_devices(figures.device, figures.ranks) or "", LONGEST_NAME)),
         sorted_by(duration(figures.step_ns), figures.step_ns) if is_timed else Cell("", value=""),
         Cell("" if figures.busy_share is None else percent(figures.busy_share)),
         Cell(clipped(finding.rule.title if finding else figures.headline, LONGEST_RESULT)),
@@ -286,6 +285,4 @@ def _finding_table(index: Index) -> Table | None:
     if not rows:
         return None
     columns = titled("Finding", "Runs", "Median saving", "Last seen", "In", words=("Last seen", "In"))
-    return Table(
-        "First findings of all runs", columns, rows, 12, Layout.WIDE, is_sortable=True, detail=SUMMARY, noun="finding"
-    )
+    return Table("First findings of all runs", columns, rows, 12, Layout.ARMS, detail=SUMMARY, noun="finding")
