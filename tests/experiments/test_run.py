@@ -269,6 +269,16 @@ def test_a_sweep_finds_what_is_faster_and_leaves_no_file(tmp_path: Path) -> None
     assert result.changed_files == ()
 
 
+def test_a_folder_with_files_in_the_place_of_the_results_is_refused(tmp_path: Path) -> None:
+    _script(tmp_path, TRAIN)
+    for name in ("journal.jsonl", "experiment.json", "output.log"):
+        (tmp_path / name).symlink_to(tmp_path / "mine")
+        done = run(*SWEEP, "-o", ".", "--", "train.py", cwd=tmp_path)
+        assert (done.returncode, "already holds an experiment" in done.stderr) == (2, True)
+        (tmp_path / name).unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 @pytest.mark.slow
 def test_ctrl_c_writes_what_was_measured_so_far(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN)

@@ -128,6 +128,40 @@ def test_however_a_script_saves_no_file_of_before_changes_and_it_reads_back_what
     _assert_all_stays(tmp_path, TEN_WAYS)
 
 
+def test_files_that_are_opened_below_open_stay_and_are_read_back(tmp_path: Path) -> None:
+    source = """
+import bz2, lzma
+for number, flags in enumerate((os.O_TRUNC, os.O_TRUNC | os.O_CREAT, os.O_APPEND), 1):
+    with os.fdopen(os.open(f"{number}.pt", os.O_WRONLY | flags), "w") as file:
+        file.write("after")
+    assert Path(f"{number}.pt").read_text().endswith("after")
+with io.FileIO("4.pt", "w") as raw:
+    raw.write(b"after")
+    assert isinstance(raw, io.FileIO) and raw.readable() is False
+assert io.FileIO("4.pt").read() == b"after"
+assert isinstance(open("4.pt", "rb", buffering=0), io.FileIO) and issubclass(io.FileIO, io.RawIOBase)
+class Own(io.FileIO):
+    pass
+with Own("5.pt", mode="r+") as raw:
+    raw.write(b"AFTER")
+assert Path("5.pt").read_bytes() == b"AFTERe 5.pt"
+for number, module in ((6, bz2), (7, lzma)):
+    with module.open(f"{number}.pt", "wb") as packed:
+        packed.write(b"after")
+    assert module.open(f"{number}.pt").read() == b"after"
+"""
+    _assert_all_stays(tmp_path, source)
+
+
+def test_a_copy_of_a_private_file_is_private(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("before")
+    (tmp_path / "key").chmod(0o600)
+    _run(tmp_path, 'open("key", "a").write("+"); os.close(os.open("key", os.O_WRONLY | os.O_TRUNC))')
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "out" / "scratch").iterdir()}
+    assert modes == {0o600}
+    assert (tmp_path / "key").read_text() == "before"
+
+
 def test_safetensors_go_to_the_scratch_folder_too(tmp_path: Path) -> None:
     if not list(metadata.distributions(name="safetensors")):  # another test may leave a stand-in among the modules
         pytest.skip("safetensors is not installed: make frameworks")

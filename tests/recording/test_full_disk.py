@@ -78,8 +78,11 @@ def test_a_full_disk_costs_data_and_not_the_training(tmp_path: Path, form: tuple
 
 
 def test_a_recording_that_cannot_be_written_leaves_the_step_times(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(TRAIN.replace("train(30)", "train(5)").replace("(1000, hard)", "(50_000, hard)"))
+    source = TRAIN.replace("train(30)", "train(5)").replace("(1000, hard)", "(50_000, hard)")
+    listed = "import glob, os; print('left', sum(map(os.path.getsize, glob.glob('bundle/unfinished.*.*.*.*'))))"
+    (tmp_path / "train.py").write_text(f"{source}\n{listed}")
     done = capture("-o", "bundle", "train.py", cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "left 0"
     assert done.returncode == 3, done.stderr
     assert done.stderr.splitlines()[-1].startswith("traceadvisor: recorded 0 of 30")
     assert "a recording could not be written; the disk may be full. The training goes on." in done.stderr

@@ -84,6 +84,20 @@ def test_one_line_names_it_in_a_log_file_and_cuts_no_line_in_two(folder: Path) -
     assert "\n\n" not in text
 
 
+def test_a_script_that_closes_its_streams_ends_as_without_a_capture_and_its_files_get_no_line(folder: Path) -> None:
+    for name, opened in (("closed", ""), ("opened", "own = [open(f'own{number}', 'w') for number in range(3)]")):
+        (folder / f"{name}.py").write_text(f"import os\nos.closerange(0, 3)\n{opened}\n{TRAIN}")
+        assert capture("-o", name, f"{name}.py", cwd=folder).returncode == 0
+        assert not manifest(folder / name).notes
+    assert {path.name: path.read_text() for path in folder.glob("own?")} == {"own0": "", "own1": "", "own2": ""}
+
+
+def test_a_log_in_the_place_of_standard_error_gets_the_lines(folder: Path) -> None:
+    (folder / "logged.py").write_text(f"import os\nlog = open('log', 'w')\nos.dup2(log.fileno(), 2)\n{TRAIN}")
+    assert capture("-o", "logged", "logged.py", cwd=folder).returncode == 0
+    assert (folder / "log").read_text().count("traceadvisor: re") == 2
+
+
 def screen(written: str, columns: int) -> list[str]:
     """The lines of a terminal: a character in the last column waits there, and only the next one starts a new line."""
     lines, column = [""], 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.warm import warm_started
 from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.bundle_writer import BundleWriter, has_foreign_manifest, is_taken_by_another
+from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.script.launch import Launch
 
@@ -152,6 +154,26 @@ def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
     bundles = list((tmp_path / "runs").iterdir())
     assert sorted((manifest(bundle).command[1], len(steps(bundle))) for bundle in bundles) == [("30", 30), ("31", 31)]
     assert len({manifest(bundle).job for bundle in bundles}) == 2
+
+
+@pytest.mark.parametrize("name", ["steps.0.csv", "settings.0.json", "telemetry.host.jsonl"])
+def test_files_in_the_place_of_those_of_a_capture_are_not_replaced(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UsageError, match=f"{name} exists"):
+        OutputFolder.prepared(ALONE, tmp_path, "")
+    assert OutputFolder.prepared(replace(ALONE, rank=1, host="other"), tmp_path, "").path == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("make", [os.link, os.symlink])
+def test_what_a_link_leads_to_stays_as_it_is(make: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("precious")
+    make(tmp_path / "own", tmp_path / "steps.0.csv")
+    file = GrowingFile(tmp_path / "steps.0.csv")
+    file.append(b"step")
+    file.close()
+    assert (tmp_path / "steps.0.csv").read_text() == "step"
+    assert (tmp_path / "own").read_text() == "precious"
 
 
 def test_ranks_of_one_job_share_a_folder_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

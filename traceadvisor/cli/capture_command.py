@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from traceadvisor.cli.exit_codes import EndedByInterrupt, capture_exit_code, errors_as_exit_codes
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
+from traceadvisor.recording.notices import ending_lines, loss_line, remark, say
 from traceadvisor.recording.options import DEFAULT_ENTRIES, DEFAULT_SCHEDULE, CaptureOptions, Schedule
 from traceadvisor.system.check import check_installed
 
@@ -172,14 +172,13 @@ def _tell_of_script(captured: Captured, launch: Launch, children: TrainedChildre
     if (children.results or children.killed) and not captured.steps:
         return _tell(children)
     if captured.problem:
-        click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
+        say(f"no recording could be written: {captured.problem}.")
         return False
     if captured.loss:
-        click.echo(f"{PREFIX}{loss_line(captured.loss)}", err=True)
+        say(loss_line(captured.loss))
     if launch.local_rank == 0:
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
-        text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
-        click.echo(f"{PREFIX}{text}", err=True)
+        say(f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip())
     return captured.recorded_steps > 0
 
 
@@ -208,14 +207,10 @@ def _tell(children: TrainedChildren) -> bool:
     """Say what the training processes recorded, by bundle; returns whether they did, or were killed."""
     results = children.results
     for line in ending_lines(children):
-        click.echo(f"{PREFIX}{line}", err=True)
+        say(line)
     if not results and children.killed:
         return True
     if not results:
-        click.echo(
-            "traceadvisor: no recording could be written: no Python process of the command stepped an optimizer of "
-            "torch.",
-            err=True,
-        )
+        say("no recording could be written: no Python process of the command stepped an optimizer of torch.")
         return False
     return any(one.recorded_steps for one in results)

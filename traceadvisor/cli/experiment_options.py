@@ -69,7 +69,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--output",
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
-            help="Output folder.  [default: runs/<time>-<script>-<verb>]",
+            help="Output folder.  [default: runs/<time>-<script>-<verb>-<pid>]",
         ),
         click.option("--steps", type=click.IntRange(min=50), metavar="N", help="Most training steps."),
         click.option(

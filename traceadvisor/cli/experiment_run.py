@@ -25,9 +25,9 @@ from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.fixes import Proposal
 from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
-from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, Axis, Change, Plan
+from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
-from traceadvisor.experiments.run import END_S, Footprints, measure
+from traceadvisor.experiments.run import END_S, LOG, Footprints, measure
 from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
@@ -144,16 +144,19 @@ def _start_ns(report: Report | None) -> int | None:
 
 
 def _folder(given: Path | None, script: str, kind: str) -> Path:
-    """The output folder, empty of earlier experiments."""
-    folder = (
-        given
-        or api.RUNS / f"{datetime.now().astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-{one_line(clean(script))}-{kind}"
-    )
-    if (folder / "journal.jsonl").exists():
-        raise UsageError(f"{folder} already holds an experiment. Choose another folder with -o, or remove it.")
+    """The output folder, empty of other experiments; its journal keeps others out."""
+    time_of_day = datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    folder = given or api.RUNS / f"{time_of_day}-{one_line(clean(script))}-{kind}-{os.getpid()}"
+    journal = folder / JOURNAL
+    taken = UsageError(f"{folder} already holds an experiment. Choose another folder with -o, or remove it.")
+    if any(os.path.lexists(folder / name) for name in ("experiment.json", LOG)):
+        raise taken
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        journal.touch(exist_ok=False)
     except OSError as error:
+        if os.path.lexists(journal):
+            raise taken from error
         raise UsageError(f"Cannot write to {folder}: {error.strerror}. Choose another folder with -o.") from error
     return folder
 

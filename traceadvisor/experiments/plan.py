@@ -17,6 +17,7 @@ AS_IT_IS, SAME_AGAIN = "A", "A'"
 """Arms of every experiment: the base, and the same again, which shows the noise."""
 
 LONGEST_GRACE_S = 10.0
+JOURNAL = "journal.jsonl"
 MOST_ROUNDS = 12
 
 
@@ -82,7 +83,7 @@ class Plan:
     @property
     def journal(self) -> Path:
         """The file of the rows."""
-        return Path(self.folder, "journal.jsonl")
+        return Path(self.folder, JOURNAL)
 
     @property
     def scratch(self) -> Path:

@@ -1,9 +1,10 @@
-"""A file that grows by whole records, and stays readable when the process is killed or the disk is full."""
+"""Files that stay readable when the process is killed or the disk is full."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,8 +15,13 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Create the file, or replace it; raises OSError if that fails. It may be renamed later."""
-        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        """Create the file, or replace it; raises OSError if that fails. It may be renamed later.
+
+        What a link in its place leads to stays as it is.
+        """
+        with suppress(FileNotFoundError):
+            path.unlink()
+        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._size = 0
 
     def append(self, records: bytes) -> None:
@@ -49,3 +55,13 @@ class GrowingFile:
         if descriptor is not None:
             with suppress(OSError):  # network file systems report late errors here
                 os.close(descriptor)
+
+
+@contextmanager
+def removed_on_error(path: Path) -> Iterator[Path]:
+    """Leave no part of a file that could not be written: the script may need the space."""
+    try:
+        yield path
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import os
 import shlex
 import stat
@@ -21,10 +23,33 @@ _ALWAYS_QUOTED = ("out-of-memory", "own-profiler", "not-stopped", "steps-uncerta
 _STANDARD_ERROR = 2
 
 
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What tells an open file from others; None if the descriptor is closed."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+_AT_START = _identity(_STANDARD_ERROR)
+
+
+def _is_data_file(descriptor: int) -> bool:
+    """Whether Python opened this descriptor by a path: the number was free."""
+    streams = ("<stdin>", "<stdout>", "<stderr>")
+    files = [one for one in gc.get_objects() if type(one) is io.FileIO and not one.closed and one.name not in streams]
+    return any(one.fileno() == descriptor and isinstance(one.name, str | bytes) for one in files)
+
+
 def say(text: str, descriptor: int = _STANDARD_ERROR) -> None:
-    """Write a line at once, past Python's buffers: a signal handler may call it in the middle of a ``print``."""
+    """Write a line at once, past Python's buffers: a signal handler may call it in the middle of a ``print``.
+
+    Writes nothing if the script has closed standard error, or opened a file of its own in its place.
+    """
     with suppress(OSError):  # such as a closed terminal
-        os.write(descriptor, f"{_new_line(descriptor)}{PREFIX}{text}\n".encode(errors="replace"))
+        if _identity(descriptor) == _AT_START or not _is_data_file(descriptor):
+            os.write(descriptor, f"{_new_line(descriptor)}{PREFIX}{text}\n".encode(errors="replace"))
 
 
 def report_command(folder: Path) -> str:

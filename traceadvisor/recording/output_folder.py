@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 from pathlib import Path
 
-from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
+from traceadvisor.bundle.layout import MANIFEST, UNFINISHED, FileKind
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.bundle_writer import has_foreign_manifest, read_manifest
 from traceadvisor.recording.growing_file import GrowingFile
@@ -83,12 +84,16 @@ def _missing(path: Path) -> tuple[Path, ...]:
 
 
 def _refuse_foreign(path: Path, launch: Launch) -> None:
-    """Raise UsageError if the folder holds the bundle of another job, or another program's ``manifest.json``."""
+    """Raise UsageError if the folder holds the bundle of another job, or a file in the place of one of this process."""
     if has_foreign_manifest(path):
         raise UsageError(f"{path / MANIFEST} is no manifest of a capture. Choose another folder with -o.")
     found = read_manifest(path)
     if found and not (launch.world_size > 1 and launch.is_of_job(found.job)):
         raise UsageError(f"{path} already holds a capture. Choose another with -o, or remove it.")
+    names = (f"telemetry.{glob.escape(launch.host)}.jsonl", *(f"{kind.value}.{launch.rank}.*" for kind in FileKind))
+    taken = None if found else next((file for name in names for file in path.glob(name)), None)
+    if taken:
+        raise UsageError(f"{taken} exists and would be replaced. Choose another folder with -o, or remove it.")
 
 
 def _try_to_write(path: Path, host: str) -> None:

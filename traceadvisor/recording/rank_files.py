@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 from traceadvisor.bundle.layout import BundleFile, Note, RankEnding
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import BundleWriter
-from traceadvisor.recording.growing_file import GrowingFile
+from traceadvisor.recording.growing_file import GrowingFile, removed_on_error
 
 FLUSH_S = 0.5
 WHOLE_S = 10.0
@@ -200,7 +200,8 @@ class RankFiles:
         return name in self._replaced
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
-        write(self._writer.stage(name))
+        with removed_on_error(self._writer.stage(name)) as staged:
+            write(staged)
         self._writer.publish_staged(name)
 
     @contextmanager

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from traceadvisor.recording.script.launch import AGREED, Launch
@@ -80,3 +82,14 @@ def test_a_process_without_a_launcher_is_a_job_of_its_own() -> None:
 
 def test_a_folder_does_not_repeat_a_token_in_the_name_of_its_script() -> None:
     assert "hf_" not in str(launch({}).folder("train_hf_abcdefghijABCDEFGHIJ0123"))
+
+
+def test_without_proc_a_job_starts_now_and_ranks_of_a_launcher_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(pid: int) -> None:
+        raise psutil.NoSuchProcess(pid)
+
+    before_ns = time.time_ns()
+    monkeypatch.setattr(psutil, "Process", hidden)
+    assert before_ns - 10_000_000 <= Launch.of_this_process({}).started_ns <= time.time_ns() + 10_000_000
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
+    assert len({Launch.of_this_process(variables).job for variables in ranks}) == 1

@@ -177,18 +177,24 @@ class Overlay:
             return place
         if is_exclusive or os.path.isdir(place) or not self.is_of_before(place):
             return place
-        changed = self.in_scratch(key) if flags & os.O_TRUNC else self._copied(key, place)
+        if not os.access(place, os.W_OK):
+            raise _error(errno.EACCES, path)
+        changed = self._copied(key, place, empty=bool(flags & os.O_TRUNC))
         self._moved |= {name: changed for name, other in self._moved.items() if other == place}
         if place != key and place not in self._gone:
             self._moved[place] = changed
         return changed
 
-    def _copied(self, key: str, place: str) -> str:
-        """A copy that may be changed."""
-        if os.path.getsize(place) > LARGEST_COPY:
+    def _copied(self, key: str, place: str, *, empty: bool) -> str:
+        """A copy that may be changed, as private as the file."""
+        status = real.stat(place)
+        if not empty and status.st_size > LARGEST_COPY:
             self._note(f"The script changed {os.path.basename(key)} in place: it is too large to copy.")
             return place
-        shutil.copyfile(place, copied := self.in_scratch(key))
+        copied = self.in_scratch(key)
+        os.close(real.open(copied, os.O_CREAT | os.O_WRONLY, stat.S_IMODE(status.st_mode)))
+        if not empty:
+            shutil.copyfile(place, copied)
         return copied
 
     def remove(self, path: AnyPath, *, dir_fd: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _io
 import builtins
 import errno
 import functools
@@ -84,7 +85,11 @@ class ScratchFolder:
                 self._replace(name, self._at_its_place(name), always=name in _ATTRIBUTES)
         opened = self._guarded(os.open, overlay.open)
         self._put(os, "open", opened)
-        builtins.open = io.open = self._opening(opened)
+        original, builtins.open, io.FileIO = builtins.open, self._opening(opened), _file_io(opened)  # type: ignore[misc]
+        for module in list(sys.modules.values()):  # such as io; bz2 has a name of its own for it
+            for name, value in list(getattr(module, "__dict__", {}).items()) if module is not _io else ():
+                if value is original:
+                    setattr(module, name, builtins.open)
 
     def _replace(
         self, name: str, seen: Callable[..., Any], *, always: bool = False, takes_descriptors: bool = False
@@ -209,3 +214,18 @@ class ScratchFolder:
         if not isinstance(file, str | bytes | os.PathLike) or self._overlay.is_empty:
             return file
         return self._overlay.place(self._overlay.key(file, follow=True)) or file
+
+
+def _file_io(opened: Callable[..., int]) -> type[io.FileIO]:
+    """``io.FileIO`` that opens paths in another way; the files of ``open`` are of this type, too."""
+    original = io.FileIO
+
+    class Kind(type(original)):  # type: ignore[misc]  # mypy knows no base that is computed
+        def __instancecheck__(cls, one: object) -> bool:
+            return isinstance(one, original) if cls is FileIO else super().__instancecheck__(one)
+
+    class FileIO(original, metaclass=Kind):  # type: ignore[valid-type,misc]
+        def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
+            super().__init__(file, mode, closefd, opener if opener or isinstance(file, int) else opened)
+
+    return FileIO

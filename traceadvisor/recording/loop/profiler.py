@@ -30,6 +30,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from traceadvisor.recording.after_import import own_imports
 from traceadvisor.recording.devices import devices_in_use, is_capturing, wait_for_devices, wait_for_streams
+from traceadvisor.recording.growing_file import removed_on_error
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
 from traceadvisor.recording.options import CaptureOptions
@@ -333,7 +334,9 @@ def write_trace(profiler: _KinetoProfile, path: Path) -> bool:
                 valid = _is_json(content)
     finally:
         plain.unlink(missing_ok=True)
-    _compress(content, path)
+        plain.with_name(f"{plain.name}.tmp").unlink(missing_ok=True)  # torch leaves it where the disk is full
+    with removed_on_error(path):
+        _compress(content, path)
     return valid
 
 

@@ -184,8 +184,15 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _start_ns(pid: int) -> int:
-    """The start of a process, rounded to the kernel's ticks (10 ms) so that every process computes the same."""
-    return round(psutil.Process(pid).create_time() * 100) * 10_000_000
+    """The start of a process, rounded to the kernel's ticks (10 ms) so that every process computes the same.
+
+    Where ``/proc`` is missing or hides it: now for this process, and 0 for that of the launcher.
+    """
+    try:
+        start_s = psutil.Process(pid).create_time()
+    except (psutil.Error, OSError):
+        start_s = time.time() if pid == os.getpid() else 0.0
+    return round(start_s * 100) * 10_000_000
 
 
 def start_of_this_process() -> tuple[int, int]:
