@@ -48,7 +48,7 @@ def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
 
 @frozen
 class Selection:
-    """Which recordings to analyse, as shell patterns; None selects all."""
+    """Recordings to analyse, as shell patterns; None selects all."""
 
     run: str | None = None
     worker: str | None = None

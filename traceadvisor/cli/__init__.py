@@ -62,7 +62,7 @@ def _check_working_folder() -> None:
 
 @contextmanager
 def _clean_usage_errors() -> Iterator[None]:
-    """What was typed may hold a secret, and a log keeps what is printed."""
+    """Redact usage errors: typed words may hold a secret, and a log keeps what is printed."""
     try:
         yield
     except click.UsageError as error:

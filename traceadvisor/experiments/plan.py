@@ -1,4 +1,4 @@
-"""What is to be measured: a plan as the user asked for it, and the experiments that follow from it."""
+"""The plan of a measurement as the user asked for it, and the experiments that follow from it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Value: TypeAlias = SettingValue
 
 
 class Where(Enum):
-    """What a change of the setting replaces."""
+    """Part of the program that a change of the setting replaces."""
 
     LOADER = "loader"
     """The ``DataLoader``: each value has worker processes of its own."""
@@ -129,7 +129,7 @@ class Settings:
 
 
 def where(name: str) -> Where:
-    """What a change of the setting replaces."""
+    """Part of the program that a change of the setting replaces."""
     if name.startswith(ENVIRONMENT):
         return Where.PROCESS
     return Where.STEP if name.startswith(VARIABLE) else KNOBS[name].where

@@ -1,1 +1,1 @@
-"""What plugs into the tools that people already use."""
+"""Plugins for the tools that people already use."""

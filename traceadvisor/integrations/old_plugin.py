@@ -1,4 +1,4 @@
-"""What torch-tb-profiler's own code says of one trace file, run in this process and without TensorBoard's server.
+"""Figures by torch-tb-profiler's own code for one trace file, in this process and without TensorBoard's server.
 
 None of its code is copied or replaced. What it gets wrong is kept wrong, and where it cannot read a file its own
 exception comes through (`TypeError` for a trace that is an array, `IndexError` for a device numbered above 63).

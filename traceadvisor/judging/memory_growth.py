@@ -1,4 +1,4 @@
-"""What would fit: the growth of memory with the batch or length, as a report shows it."""
+"""The growth of memory with the batch or length, and the sizes that would fit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _by_pass(law: GrowthLaw) -> Iterator[PassGrowth]:
 
 
 def _fitting(law: GrowthLaw, capacity: int) -> MemoryForecast:
-    """What fits beside the context of CUDA, if the allocator keeps as much beyond requests as at the recorded peak."""
+    """The size that fits beside the context of CUDA if the allocator keeps as much unused as at the recorded peak."""
     history = law.base.history
     kept = max(int(history.reserved_bytes[history.peak]) / max(history.peak_bytes, 1), 1.0)
     room = int((capacity - CONTEXT_BYTES) / kept)

@@ -1,4 +1,4 @@
-"""Where the time of a step goes, category by category."""
+"""The time of a step by category."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from traceadvisor.frozen import frozen
 
 
 class Category(Enum):
-    """Where the time of a step goes; each instant has exactly one category."""
+    """Use of the time of a step; each instant has exactly one category."""
 
     KERNEL = "kernel"
     COMMUNICATION = "communication"

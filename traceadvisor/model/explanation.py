@@ -86,7 +86,7 @@ class LinesChange:
 
 @frozen
 class OriginChange:
-    """Where a difference comes from."""
+    """Origin of a difference."""
 
     operators: TableChange | None
     """None where a side does not list any."""

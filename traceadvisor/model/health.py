@@ -1,4 +1,4 @@
-"""What was dropped, repaired or missing in the input."""
+"""Notes on what was dropped, repaired or missing in the input."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from traceadvisor.model.location import Location
 
 
 class LateCause(Enum):
-    """What a rank does while the others already wait in a collective."""
+    """The activity of a rank while the others already wait in a collective."""
 
     DATA = "data"
     COMPUTE = "compute"

@@ -1,4 +1,4 @@
-"""What JSON documents need to know of a field beside its type."""
+"""Properties of a field for JSON documents, beside its type."""
 
 from __future__ import annotations
 

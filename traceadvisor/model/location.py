@@ -90,7 +90,7 @@ class CodePlace:
 
 
 class Role(Enum):
-    """What an object is in the training."""
+    """Role of an object in the training."""
 
     LOADER = "loader"
     OPTIMIZER = "optimizer"

@@ -1,4 +1,4 @@
-"""What would lower the peak of a device's memory, and what was checked."""
+"""Advice that lowers the peak of a device's memory, and the checks behind it."""
 
 from __future__ import annotations
 

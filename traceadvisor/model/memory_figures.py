@@ -1,4 +1,4 @@
-"""What fills a device at its peak, from a memory snapshot."""
+"""Contents of a device's memory at its peak, from a memory snapshot."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class OutOfMemory:
 
     @property
     def missing_bytes(self) -> int:
-        """What has to be freed at least, so that the same request is met."""
+        """Least memory to free, so that the same request is met."""
         return max(self.asked_bytes - (self.free_bytes or 0), 0)
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a category or a finding comes from: operators, modules and Python frames."""
+"""Origins of the time of a category or a finding: operators, modules and Python frames."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StackTable:
 
 @frozen
 class Origins:
-    """Where some time comes from. The rows of each table sum exactly to it.
+    """Origins of some time. The rows of each table sum exactly to it.
 
     Raises:
         ValueError: the rows of a table have another sum, or there is no step.

@@ -521,7 +521,7 @@ class UsedSettings:
 
 @frozen(eq=False)
 class Report:
-    """Where training time goes, and what to change first. A notebook shows it as the HTML page."""
+    """A report: where training time goes, and what to change first. A notebook shows it as the HTML page."""
 
     tool_version: str
     source: Source

@@ -1,4 +1,4 @@
-"""What a rule checks, in words."""
+"""The documentation of a rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RuleSection:
 
 @frozen
 class RuleText:
-    """What a rule checks. ``traceadvisor rules explain ID`` shows all of it."""
+    """The documentation of a rule. ``traceadvisor rules explain ID`` shows all of it."""
 
     id: str
     name: str

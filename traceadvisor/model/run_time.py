@@ -1,4 +1,4 @@
-"""Where the time of a whole run goes: training steps, and everything outside them."""
+"""The time of a whole run: training steps, and everything outside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fix saves: a range of time, how it was estimated, and how certain it is."""
+"""The saving of a fix: a range of time, how it was estimated, and how certain it is."""
 
 from __future__ import annotations
 

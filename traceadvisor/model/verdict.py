@@ -10,7 +10,7 @@ NO_DIFFERENCE = 0.03
 
 
 class Verdict(Enum):
-    """What measurements say about a difference."""
+    """The conclusion of measurements about a difference."""
 
     FASTER = "faster"
     SLOWER = "slower"

@@ -1,4 +1,4 @@
-"""What a recording shows of the program: training or inference, and the parts that a fix may change."""
+"""The program that a recording shows: training or inference, and the parts that a fix may change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Workload(Enum):
 
 
 class Framework(Enum):
-    """What a program was written with, other than PyTorch, by its profile."""
+    """Library other than PyTorch that a program was written with, by its profile."""
 
     JAX = "JAX"
     TENSORFLOW = "TensorFlow"

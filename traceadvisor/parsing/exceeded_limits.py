@@ -1,4 +1,4 @@
-"""Which input limits a file exceeded, and the notes about it."""
+"""The input limits that a file exceeded, and the notes about it."""
 
 from __future__ import annotations
 

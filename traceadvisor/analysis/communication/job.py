@@ -158,7 +158,7 @@ def _with_waits(job: Job, ranks: Sequence[RankFigures], matched: Matching) -> Jo
 
 
 class Delays:
-    """What the last rank of each collective did before that the median rank did not; arrays of shape ``(n, ...)``."""
+    """Time by which each collective's last rank took longer than the median rank; arrays of shape ``(n, ...)``."""
 
     def __init__(self, ranks: Sequence[RankFigures], matched: Matching, clocks: Clocks) -> None:
         """Compare the time before each collective that all ranks describe."""

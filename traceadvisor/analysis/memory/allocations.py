@@ -60,7 +60,7 @@ class Allocations:
 
 @frozen(eq=False)
 class MemoryHistory:
-    """What one device held at each instant."""
+    """Memory that one device held at each instant."""
 
     device: int
     rows: Int64

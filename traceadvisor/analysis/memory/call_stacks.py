@@ -1,4 +1,4 @@
-"""What the call stacks of a memory snapshot say: the phase of training, and whose code asked for the memory."""
+"""Reads the call stacks of a memory snapshot: the phase of training, and whose code asked for the memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CallStacks:
 
 @frozen(eq=False)
 class _FrameFacts:
-    """What one frame says, wherever it is."""
+    """Facts that one frame tells, wherever it is."""
 
     signs: frozenset[Phase | str]
     python: Frame | None = None
@@ -125,7 +125,7 @@ def _signs_of_python(function: str, file: str) -> Iterator[Phase | str]:
 
 
 def _signs(function: str) -> Iterator[Phase | str]:
-    """What a C++ frame, or a mark or operator of a trace, is a sign of."""
+    """Signs that a C++ frame, or a mark or operator of a trace, gives."""
     patterns = ((_WORKSPACE, Phase.WORKSPACE), (_COMMUNICATION, Phase.COMMUNICATION), (_COPY, Phase.INPUT))
     yield from (sign for pattern, sign in patterns if pattern.search(function))
     if _ENGINE.search(function):

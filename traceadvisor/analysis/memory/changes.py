@@ -18,7 +18,7 @@ def _nothing() -> Int64:
 
 @frozen(eq=False)
 class MemoryChange:
-    """What a fix does to the allocations of one device. Instants are those of :class:`MemoryHistory`."""
+    """The effect of a fix on the allocations of one device. Instants are those of :class:`MemoryHistory`."""
 
     rows: Int64
     """Allocations that get another size."""

@@ -113,7 +113,7 @@ class _Classifier:
         self._is(mine & (self._rows.end > self._leaves_step), Kind.OPTIMIZER_STATE, Evidence.KEPT_AFTER_STEP)
 
     def _in_forward(self) -> None:
-        """What the backward pass frees was saved for it."""
+        """Classify memory that the backward pass frees as saved for it."""
         mine = ~self._is_old & (self._in_phase(Phase.OTHER) | self._in_phase(Phase.INPUT))
         self._is(self._in_phase(Phase.INPUT), Kind.INPUTS, Evidence.FRAMES)
         reaches = self._rows.end > self._next_backward
@@ -137,7 +137,7 @@ class _Classifier:
         self._is(old & self._freed_backward, Kind.ACTIVATIONS, Evidence.FREED_IN_BACKWARD)
 
     def _like_others(self) -> None:
-        """What the recording ends too early for is like most others of its call stack, if there are any."""
+        """Classify memory that the recording ends too early for like most others of its call stack, if any."""
         stack = self._rows.stack
         settled = (self._kind != NONE) & (stack != NONE)
         if not settled.any():

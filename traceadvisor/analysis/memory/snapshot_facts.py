@@ -1,4 +1,4 @@
-"""What rules about a memory snapshot ask: phases, classes, and the code that allocated."""
+"""Facts that rules about a memory snapshot read: phases, classes, and the code that allocated."""
 
 from __future__ import annotations
 

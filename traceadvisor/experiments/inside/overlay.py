@@ -55,7 +55,7 @@ def _error(number: int, path: AnyPath) -> OSError:
 
 
 class Overlay:
-    """Where each path of the script really lies. Paths are absolute and without symbolic links in their folder."""
+    """Maps each path of the script to the file in use. Paths are absolute, their folders without links."""
 
     def __init__(self, folder: Path, exempt: Path, saving: Callable[[], None], note: Callable[[str], None]) -> None:
         """``folder``: for changed files; ``exempt``: files below it are changed in place.

@@ -121,7 +121,7 @@ class ScratchFolder:
         setattr(module, name, function)
 
     def _guarded(self, original: Callable[..., Any], seen: Callable[..., Any]) -> Callable[..., Any]:
-        """What the overlay itself does with files is not seen through it."""
+        """Leave the overlay's own work with files alone."""
         inside = self._inside
 
         @functools.wraps(original)

@@ -75,13 +75,13 @@ class Constructors:
         self._made(module, is_module=True)
 
     def of_loader(self, loader: Any) -> Constructed | None:
-        """Where a loader is constructed; for one that a library made of another one, where that is."""
+        """The place that constructs a loader; for one that a library made of another one, that one's place."""
         inside = (part for part in tuple(getattr(loader, "__dict__", {}).values()) if isinstance(part, DataLoader))
         sites = [site for one in (loader, *inside, getattr(loader, "dataset", None)) if (site := self._site(one))]
         return self._described(Role.LOADER, min(sites, key=lambda site: site.through is not None, default=None))
 
     def of_optimizer(self, optimizer: Optimizer) -> tuple[Constructed | None, ...]:
-        """Where an optimizer is constructed, and the model that it trains."""
+        """The places that construct an optimizer and the model that it trains."""
         model = None
         with suppress(Exception):  # modules may have any methods
             model = self._model(optimizer)
@@ -91,7 +91,7 @@ class Constructors:
         )
 
     def of_parameters(self, ids: Set[int]) -> Constructed | None:
-        """Where the largest module is constructed that trains only such parameters, by their ids."""
+        """The place that constructs the largest module that trains only such parameters, by their ids."""
         own = {one: {id(each) for each in one.parameters() if each.requires_grad} for one in self.known(nn.Module)}
         whole = [one for one, found in own.items() if found and found <= ids]
         return self._described(Role.UNTRAINED, self._site(max(whole, key=lambda one: len(own[one]), default=None)))
@@ -101,11 +101,11 @@ class Constructors:
         return [one for reference, _ in self._sites.copy().values() if isinstance(one := reference(), kind)]
 
     def of_scaler(self, scaler: object) -> Constructed | None:
-        """Where a gradient scaler is constructed."""
+        """The place that constructs a gradient scaler."""
         return self._described(Role.SCALER, self._site(scaler))
 
     def of_anomaly_mode(self, mode: object) -> Constructed | None:
-        """Where anomaly detection is turned on, while it is."""
+        """The place that turned on anomaly detection, while it is on."""
         self._made(mode)
         return self._described(Role.ANOMALY, self._site(mode))
 

@@ -162,7 +162,7 @@ class LoopTracker:
                 self._turn_over(now, suspected=False)
 
     def forget(self) -> None:
-        """What was taken for optimizer steps so far was none: no step so far counts."""
+        """Discard all steps so far: they were no optimizer steps."""
         self._reject_steps(0)
         if self._period:
             self._period.stepped.clear()

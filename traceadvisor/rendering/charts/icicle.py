@@ -23,7 +23,7 @@ Place = tuple[str, str, float, float]
 
 
 def icicle(recording: Recording, chart_id: str) -> Chart | None:
-    """Where the time of the step comes from, with the table of all parts; None without origins."""
+    """The origins of the time of the step, with the table of all parts; None without origins."""
     origins = largest_first(recording)
     if not origins:
         return None

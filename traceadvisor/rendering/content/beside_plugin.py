@@ -1,4 +1,4 @@
-"""What the plugin says, what the report says, and why."""
+"""Figures of the plugin beside those of the report, with the cause of each difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would lower the peak of a device's memory: in a line, and as a table with evidence."""
+"""Advice that lowers the peak of a device's memory: in a line, and as a table with evidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOW = (
 
 
 def out_of_memory_headline(ran_out: OutOfMemory, device: DeviceMemoryFigures, filled: str) -> str:
-    """What was asked for and what was there."""
+    """The memory that was asked for, and the memory that was free."""
     there = "" if ran_out.free_bytes is None else f", {size(ran_out.free_bytes)} of the device were free"
     held = f"tensors held {size(ran_out.requested_bytes)} of {size(ran_out.reserved_bytes)} reserved"
     what = f" At the peak: {filled}." if filled else ""

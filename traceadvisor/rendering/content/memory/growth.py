@@ -1,4 +1,4 @@
-"""What would fit: the predicted peak at twice the batch or length, and the largest that common devices hold."""
+"""Sizes that would fit: the predicted peak at twice the batch or length, and the largest that common devices hold."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def report_document(report: Report) -> Document:
 
 
 def _device_word(report: Report) -> str:
-    """What users of the recorded accelerators call a device; a GPU where they differ."""
+    """The word of users of the recorded accelerators for a device; a GPU where they differ."""
     words = {each.device_word for each in report.recordings}
     return words.pop() if len(words) == 1 else GPU
 

@@ -1,4 +1,4 @@
-"""Which recordings have details of their own on the page."""
+"""The recordings that have details of their own on the page."""
 
 from __future__ import annotations
 
