@@ -120,6 +120,16 @@ def wandb() -> None:
 
 
 @pytest.fixture(scope="session")
+def jupyter() -> None:
+    """What runs a notebook."""
+
+
+@pytest.fixture(scope="session")
+def pre_commit() -> None:
+    """What runs hooks before a commit."""
+
+
+@pytest.fixture(scope="session")
 def pseudo_terminals() -> None:
     """Terminals that a program can open."""
 

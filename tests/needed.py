@@ -128,6 +128,7 @@ NEEDS = {
     "jupyter": Need(
         f"needs nbclient and ipykernel: {_FRAMEWORKS}", lambda: _has_module("nbclient") and _has_module("ipykernel")
     ),
+    "pre_commit": Need(f"needs pre-commit: {_FRAMEWORKS}", lambda: _has_module("pre_commit")),
     "uv": Need(f"needs uv: {_FRAMEWORKS}", lambda: _has_programs("uv")),
     "open_mpi": Need("needs Open MPI: apt-get install openmpi-bin", lambda: _has_programs("mpirun", "ompi_info")),
     "slurm": Need(

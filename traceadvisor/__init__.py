@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from traceadvisor.comparing.inputs import compare_paths as compare
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
+    from traceadvisor.integrations.jupyter import load_ipython_extension
+    from traceadvisor.integrations.step_tests import assert_no_finding, assert_no_regression
     from traceadvisor.integrations.trace_handler import trace_handler
     from traceadvisor.judging.breakdown import breakdown
     from traceadvisor.model.limits import Limits
@@ -26,11 +28,14 @@ __all__ = [
     "Settings",
     "TraceAdvisorError",
     "__version__",
+    "assert_no_finding",
+    "assert_no_regression",
     "breakdown",
     "capture",
     "compare",
     "find_settings",
     "load",
+    "load_ipython_extension",
     "read",
     "report",
     "to_frame",
@@ -38,10 +43,13 @@ __all__ = [
 ]
 
 _HOME = {
+    "assert_no_finding": "traceadvisor.integrations.step_tests",
+    "assert_no_regression": "traceadvisor.integrations.step_tests",
     "breakdown": "traceadvisor.judging.breakdown",
     "capture": "traceadvisor.api",
     "compare": "traceadvisor.comparing.inputs",
     "load": "traceadvisor.api",
+    "load_ipython_extension": "traceadvisor.integrations.jupyter",
     "read": "traceadvisor.api",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Unpack, assert_never
@@ -196,6 +197,7 @@ def _save_steps(result: Report, output: str, limits: Limits) -> None:
             case SavedStep(is_same=is_same):
                 differs = "" if is_same else "; read alone, its figures differ from those of the report"
                 click.echo(f"{path}: a typical step of {name}{differs}", err=True)
+                click.echo(f"To show it in Perfetto: traceadvisor open {shlex.quote(str(path))}", err=True)
             case UnsavedStep(reason=reason):
                 click.echo(f"No step of {name} was saved: {one_line(clean(reason))}.", err=True)
             case _:

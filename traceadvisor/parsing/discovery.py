@@ -209,7 +209,7 @@ def _in_folder(
     profiles = {path for path in files if path.name.endswith(XPLANE)}
     again = {path.with_name(f"{path.name.removesuffix(XPLANE)}.trace.json.gz") for path in profiles}
     files = [path for path in files if path not in again]  # excerpts of the profiles, for a viewer
-    chosen = [path for path in files if _TRACE_NAME.match(path.name) or path in profiles or _begins_like_a_trace(path)]
+    chosen = [path for path in files if _TRACE_NAME.match(path.name) or path in profiles or begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         if snapshots:
             return [], [], []
@@ -299,7 +299,8 @@ def _kind(path: Path) -> str:
     return describe_bytes(begin).found.removeprefix("it is ").partition(",")[0]
 
 
-def _begins_like_a_trace(path: Path) -> bool:
+def begins_like_a_trace(path: Path) -> bool:
+    """Whether a file begins as recordings do, packed or not."""
     if "tfevents" in path.name or (is_remote(path) and not _JSON_NAME.match(path.name)):
         return False  # there may be thousands, and each look at a remote file is a request
     start = _first_bytes(path, _FIRST_BYTES)

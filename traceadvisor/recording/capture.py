@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -129,6 +130,12 @@ def _raised_by(run: Callable[[], None]) -> BaseException | None:
     return None
 
 
+def _is_installed(program: Path) -> bool:
+    """Whether the user's code is not where the program is, such as pytest or a notebook's kernel."""
+    places = (sysconfig.get_path(name) for name in ("scripts", "purelib", "platlib"))
+    return any(program.absolute().is_relative_to(place) for place in places)
+
+
 class Capture:
     """A context manager that records the training inside it.
 
@@ -147,7 +154,7 @@ class Capture:
         script = Script(sys.argv[0] or "python", tuple(sys.argv[1:]))
         launch = Launch.of_this_process().of_block(next(_BLOCKS))
         output = OutputFolder.prepared(launch, self._options.folder, script.name)
-        repository = repository_of(script.folder)
+        repository = repository_of(Path.cwd() if _is_installed(Path(script.target)) else script.folder)
         session = CaptureSession(self._options, launch, script.command, output.path, repository=repository)
         session.start()
         self._session = session

@@ -86,7 +86,7 @@ def redacted(text: str) -> str:
     for words in _withheld[-1:]:
         text = words.sub(REDACTED, text)
     for _ in range(_MOST_PASSES):
-        before, text = text, _without_homes(without_secrets(text))
+        before, text = text, without_homes(without_secrets(text))
         if text == before:
             break
     return text
@@ -119,7 +119,8 @@ def _without_unseen(text: str) -> str:
     return without_surrogates(_UNSEEN.sub("", _LINE_ENDS.sub("\n", _ESCAPE_SEQUENCES.sub("", text))))
 
 
-def _without_homes(text: str) -> str:
+def without_homes(text: str) -> str:
+    """Write home directories as ``~``."""
     own = _own_home()
     return _HOMES.sub("~", text if own is None else own.sub("~", text))
 

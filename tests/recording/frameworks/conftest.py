@@ -80,11 +80,6 @@ def hydra() -> None:
 
 
 @pytest.fixture(scope="session")
-def jupyter() -> None:
-    """What runs a notebook."""
-
-
-@pytest.fixture(scope="session")
 def uv() -> None:
     """``uv run``."""
 
