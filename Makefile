@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install frameworks test test-bare test-python slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results dist rehearse ci
+.PHONY: help install frameworks test test-bare test-python slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results dist rehearse site ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ dist: ## build the wheel and the source distribution into dist/, twice, and chec
 
 rehearse: dist ## publish dist/ on an index of this machine, and install it from there with pip, uvx and pipx
 	.ci/rehearse
+
+site: ## build the documentation site strictly, into build/site (needs the extra "docs")
+	python -m docs.site
 
 ci: ## do what the continuous integration does, on a Debian as root or on any machine that has what it takes
 	.ci/run

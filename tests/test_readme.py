@@ -23,6 +23,8 @@ PAGES = (
     "SECURITY.md",
     "docs/README.md",
     "docs/advice-by-recording.md",
+    "docs/gallery.md",
+    "docs/python.md",
     "docs/architecture.md",
     "docs/how-to-read-a-report.md",
     "docs/quick-starts.md",
@@ -38,6 +40,7 @@ PAGES = (
     "benchmarks/gpu/README.md",
     "docs/mutants.md",
     "docs/versions.md",
+    *(f"docs/tutorials/{path.name}" for path in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))),
 )
 
 COMMAND_LINE = CHECKOUT / "docs" / "command-line.md"
@@ -80,7 +83,8 @@ def test_the_readme_stays_short() -> None:
 
 def test_the_entry_of_the_documentation_links_to_every_page() -> None:
     entry = (CHECKOUT / "docs" / "README.md").read_text(encoding="utf-8")
-    pages = {path.name for path in (CHECKOUT / "docs").glob("*.md")} - {"README.md"}
+    docs = CHECKOUT / "docs"
+    pages = {str(path.relative_to(docs)) for path in (*docs.glob("*.md"), *docs.glob("tutorials/*.md"))} - {"README.md"}
     assert not pages - set(_LINK.findall(entry))
 
 

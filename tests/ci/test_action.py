@@ -201,9 +201,11 @@ def test_only_jobs_that_run_no_code_of_this_repository_may_publish() -> None:
     permissions = {(path.stem, name): job["permissions"] for path in OWN_WORKFLOWS for name, job in _jobs(path).items()}
     assert permissions.pop(("release", "publish")) == {"id-token": "write"}
     assert permissions.pop(("release", "announce")) == {"contents": "write"}
+    assert permissions.pop(("site", "publish")) == {"id-token": "write", "pages": "write"}
     assert all(of_job == {"contents": "read"} for of_job in permissions.values())
+    publishing = [path for path in OWN_WORKFLOWS if "publish" in _jobs(path)]
+    assert not [step for path in publishing for step in _jobs(path)["publish"]["steps"] if "run" in step]
     (release,) = [path for path in OWN_WORKFLOWS if path.stem == "release"]
-    assert not [step for step in _jobs(release)["publish"]["steps"] if "run" in step]
     download, announce = _jobs(release)["announce"]["steps"]
     assert download["uses"].startswith("actions/download-artifact@")
     assert announce["run"].startswith("gh release create ")

@@ -33,7 +33,14 @@ def dumped(chromium: str, page: Path, *switches: str) -> str:
 
 
 def asked(chromium: str, content: str, script: str, folder: Path, *switches: str) -> Any:
-    """What a script answers on a page whose policy was taken out, so that the script may run.
+    """What a script answers on a page whose policy was taken out, so that the script may run: see `answered`."""
+    bare = _POLICY.sub("", content)
+    assert bare != content, "the page has no policy"
+    return answered(chromium, bare, script, folder, *switches)
+
+
+def answered(chromium: str, content: str, script: str, folder: Path, *switches: str) -> Any:
+    """What a script answers on a page without a policy.
 
     Args:
         chromium: path of the browser.
@@ -42,8 +49,6 @@ def asked(chromium: str, content: str, script: str, folder: Path, *switches: str
         folder: where the page is written.
         switches: further switches of the browser.
     """
-    bare = _POLICY.sub("", content)
-    assert bare != content, "the page has no policy"
     answer = (
         "<script>(async () => { let answer; try { answer = await (async () => {" + script + "\n})(); }"
         " catch (error) { answer = { error: String(error) }; }"
@@ -51,7 +56,7 @@ def asked(chromium: str, content: str, script: str, folder: Path, *switches: str
         " document.body.append(text); })();</script></body>"
     )
     folder.mkdir(exist_ok=True)
-    (folder / "asked.html").write_text(bare.replace("</body>", answer), encoding="utf-8")
+    (folder / "asked.html").write_text(content.replace("</body>", answer), encoding="utf-8")
     dom = dumped(chromium, folder / "asked.html", "--virtual-time-budget=20000", "--window-size=1280,800", *switches)
     found = _ANSWER.search(dom)
     assert found is not None, "the script did not end"

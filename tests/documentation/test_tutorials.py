@@ -1,0 +1,73 @@
+"""Runs each tutorial as a reader would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documentation.running import matches, run_page
+from tests.shared import CHECKOUT
+
+TUTORIALS = sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_the_commands_of_a_tutorial_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+def _page(folder: Path, text: str) -> Path:
+    (folder / "page.md").write_text(text, encoding="utf-8")
+    return folder / "page.md"
+
+
+def test_a_page_saves_changes_and_runs_a_file(tmp_path: Path) -> None:
+    page = """
+Save this as `hello.py`:
+
+```python
+print("hello")
+count = 1
+```
+
+In `hello.py`, change:
+
+```diff
+-print("hello")
++print("goodbye")
+ count = 1
+```
+
+Run it:
+
+```sh
+python hello.py
+```
+
+It prints
+
+```text
+goodbye
+```
+"""
+    run_page(_page(tmp_path, page), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "Run it:\n\n```sh\nfalse\n```\n",
+        "Run it:\n\n```sh\necho 3 steps\n```\n\nIt prints\n\n```text\n3 batches\n```\n",
+        "<!-- test: false -->\n",
+    ],
+)
+def test_a_page_that_is_wrong_fails(page: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        run_page(_page(tmp_path, page), tmp_path)
+
+
+def test_figures_may_differ_and_words_may_not() -> None:
+    assert matches("186.1 ms per step, ... likely", "a\n95 ms per\n step, 44% less time, likely")
+    assert not matches("186.1 ms per step, likely", "186.1 ms per step, shown")
