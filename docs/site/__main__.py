@@ -16,6 +16,17 @@ from docs.site.pages import DOCS, ROOT, PageError, Site
 from docs.site.reference import added
 
 
+ACCESSIBLE = {
+    '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<th class="head"><p></p></th>': "<td></td>",
+    '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
+    "<pre>": '<pre tabindex="0">',
+}
+"""What the theme leaves out for readers with a keyboard or a screen reader."""
+
+
 def build(into: Path) -> None:
     """Build the site into a folder, which is replaced.
 
@@ -35,10 +46,19 @@ def build(into: Path) -> None:
         done = subprocess.run([*command, *options, source, work / "built"], cwd=ROOT, check=False)
         if done.returncode:
             raise PageError("Sphinx warned: see above")
+        for page in (*site.pages, Path("search.md")):
+            _make_accessible((work / "built" / page).with_suffix(".html"))
         if wrong := problems(work / "built"):
             raise PageError("\n".join(wrong))
         shutil.rmtree(into, ignore_errors=True)
         shutil.move(work / "built", into)
+
+
+def _make_accessible(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for theirs, ours in ACCESSIBLE.items():
+        text = text.replace(theirs, ours)
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

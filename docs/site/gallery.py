@@ -43,7 +43,7 @@ class Entry:
         """
         folder = work / self.name
         folder.mkdir(parents=True)
-        for beside in ("sample_traces", "tests"):
+        for beside in ("docs", "sample_traces", "tests"):
             (folder / beside).symlink_to(ROOT / beside)
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         done = subprocess.run(

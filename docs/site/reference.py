@@ -38,7 +38,7 @@ def keys_of(schema: Path) -> str:
 def _definition(name: str, definition: dict[str, Any]) -> Iterator[str]:
     yield from (f"## {name}", "", _text(definition), "")
     if "properties" in definition:
-        yield from ("| key | type | |", "|---|---|---|")
+        yield from ("| key | type | meaning |", "|---|---|---|")
         for key, value in definition["properties"].items():
             yield f"| `{key}` | {_kind(value)} | {_text(value)} |"
         yield ""

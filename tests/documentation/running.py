@@ -4,6 +4,7 @@
 - ``text`` after ``sh``: what it printed. Figures may differ, and ``...`` stands for anything.
 - ``python`` and others after a line that ends with ``NAME`:``: the file of this name.
 - ``diff`` after such a line: lines of this file to replace.
+- ``bash``, and code without a file name: nothing.
 - Files that the page links to, other than pages, are there. A comment ``<!-- test: COMMAND -->`` is run, too.
 """
 
