@@ -15,7 +15,6 @@ from docs.site.gallery import gallery
 from docs.site.pages import DOCS, ROOT, PageError, Site
 from docs.site.reference import added
 
-
 ACCESSIBLE = {
     '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
