@@ -31,6 +31,7 @@ from tests.fuzz.subjects import (
     experiments,
     few_events,
     laid_out,
+    profiles,
     reports,
     small_recordings,
     snapshots,
@@ -148,6 +149,7 @@ def main() -> int:
         Group(3_000, tuple(reports())),
         Group(3_000, tuple(experiments())),
         Group(3_000, tuple(snapshots())),
+        Group(3_000, tuple(profiles())),
     )
     if not given.only or "recordings" in given.only:  # these take half a gigabyte
         groups += Group(200, tuple(thinned_recordings())), Group(1, tuple(whole_recordings()))

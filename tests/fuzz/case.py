@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.fuzz.byte_damage import damage_bytes
 from tests.fuzz.event_damage import Document, damage_events, damage_members
+from tests.fuzz.field_damage import damage_fields
 from tests.fuzz.grammar_damage import damage_grammar
 from tests.fuzz.subjects import Subject
 
@@ -89,6 +90,8 @@ def make_case(groups: Sequence[Group], seed: int, number: int, kinds: Sequence[s
     damaged = random.choice((*subject.traces, *subject.files))
     if subject.kind == "snapshots":
         return _of_snapshot(subject, random)
+    if subject.kind == "profiles":
+        return _of_profile(subject, random)
     if random.random() < GRAMMAR_SHARE:
         donors = random.choices(groups, weights)[0].subjects
         changed = damage_grammar(subject.files, damaged, donors, random)
@@ -115,6 +118,16 @@ def _of_snapshot(subject: Subject, random: Random) -> Case:
     if random.random() < PACKED_SHARE:
         content = gzip.compress(content, compresslevel=1, mtime=0)
     return Case(f"{subject.name}: {name}", {name: content}, subject.target, "bytes or members of snapshots")
+
+
+def _of_profile(subject: Subject, random: Random) -> Case:
+    """Other fields, and sometimes other bytes."""
+    ((name, content),) = subject.files.items()
+    for _ in range(random.choice((1, 1, 2, 5, 20))):
+        content = damage_fields(content, random)
+    if random.random() < BYTES_SHARE:
+        content = damage_bytes(content, random)
+    return Case(f"{subject.name}: {name}", {name: content}, subject.target, "fields or bytes of profiles")
 
 
 def _some_name(random: Random) -> str:

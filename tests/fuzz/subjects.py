@@ -22,7 +22,7 @@ from tests.build import Framing, Generation, TraceBuilder
 from tests.judging.test_experiments import experiment, judged
 from tests.memory.allocator import Device, DeviceFullError
 from tests.memory.programs import transformer
-from tests.shared import RECORDINGS, SAMPLES, SHARED_TRACES
+from tests.shared import CHECKOUT, RECORDINGS, SAMPLES, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
 from traceadvisor.api import load
 from traceadvisor.model.experiment import FILE
@@ -42,6 +42,7 @@ FEW_PACKED_BYTES = 30_000
 """A public recording no larger is taken as it is."""
 
 SNAPSHOT = "snapshot.pickle"
+PROFILE = "host.xplane.pb"
 TRACE = "worker0.1.pt.trace.json"
 
 DEVICE: Mapping[str, Any] = {
@@ -57,8 +58,8 @@ DEVICE: Mapping[str, Any] = {
 }
 """As the header of a telemetry file tells of it."""
 
-_READ_BACK = {"report.json": "reports", FILE: "experiments", SNAPSHOT: "snapshots"}
-KINDS = ("recordings", *_READ_BACK.values())
+_KINDS = {"report.json": "reports", FILE: "experiments", SNAPSHOT: "snapshots", PROFILE: "profiles"}
+KINDS = ("recordings", *_KINDS.values())
 _THINNED_BY_ID = ("correlation", "External id", "external id")
 
 
@@ -75,8 +76,8 @@ class Subject:
 
     @property
     def kind(self) -> str:
-        """What is read back, or recordings."""
-        return _READ_BACK.get(self.target, "recordings")
+        """What is damaged in a way of its own, or recordings."""
+        return _KINDS.get(self.target, "recordings")
 
     @property
     def traces(self) -> tuple[str, ...]:
@@ -145,6 +146,12 @@ def reports() -> Iterator[Subject]:
 def experiments() -> Iterator[Subject]:
     """The result of `try`, which `report` and `scrub` read back."""
     yield Subject("experiment", {FILE: experiment_json.render(experiment(judged()))}, FILE)
+
+
+def profiles() -> Iterator[Subject]:
+    """Small trainings of JAX and TensorFlow."""
+    for path in sorted((CHECKOUT / "tests/parsing/xplane").glob("*.pb")):
+        yield Subject(path.name, {PROFILE: path.read_bytes()}, PROFILE)
 
 
 def snapshots() -> Iterator[Subject]:

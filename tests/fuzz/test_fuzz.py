@@ -14,9 +14,10 @@ import pytest
 from tests.fuzz.case import Case, Group, make_case
 from tests.fuzz.examination import Depth, Examination, Verdict, depth_of
 from tests.fuzz.examiner import Examiner
+from tests.fuzz.field_damage import fields_of
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.shrinking import shrunk
-from tests.fuzz.subjects import TRACE, built, captures
+from tests.fuzz.subjects import PROFILE, TRACE, built, captures, profiles
 from traceadvisor.rendering.writers import html
 
 
@@ -106,6 +107,13 @@ def test_an_input_is_made_again_from_its_seed_and_number() -> None:
     once, again = ([make_case(groups, 5, number) for number in range(20)] for _ in range(2))
     assert once == again
     assert make_case(groups, 6, 0) != make_case(groups, 5, 0)
+
+
+def test_a_profile_is_taken_apart_and_joined_without_loss() -> None:
+    for subject in profiles():
+        fields = list(fields_of(subject.files[PROFILE]))
+        assert len(fields) > 1
+        assert b"".join(map(bytes, fields)) == subject.files[PROFILE]
 
 
 def test_a_failing_input_is_shrunk_to_what_makes_it_fail() -> None:

@@ -141,7 +141,7 @@ def _outcome(
     try:
         with _output_aside(rule):
             outcome = look()
-        if not conforms(outcome, Outcome):
+        if not _is_of_package(rule) and not conforms(outcome, Outcome):
             what = type(outcome).__name__
             return Failed(f"The rule returned a {what} that is no outcome, or has a part of the wrong type."), ()
         if not isinstance(outcome, Finding):
@@ -160,7 +160,12 @@ def _outcome(
 
 def _output_aside(rule: Rule) -> AbstractContextManager[object]:
     """Redirect output of a plugin rule to standard error: the report may use standard output."""
-    return nullcontext() if type(rule).__module__.startswith("traceadvisor.") else redirect_stdout(sys.stderr)
+    return nullcontext() if _is_of_package(rule) else redirect_stdout(sys.stderr)
+
+
+def _is_of_package(rule: Rule) -> bool:
+    """Whether the rule is none of a plugin."""
+    return type(rule).__module__.startswith("traceadvisor.")
 
 
 @cache
