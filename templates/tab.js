@@ -69,12 +69,15 @@ export async function render() {
   const drawList = () => {
     const wanted = filter.value.toLowerCase();
     const found = runs.filter((run) => run.name.toLowerCase().includes(wanted));
+    const single = runs.filter((run) => run.kind !== "all"), times = single.map((run) => run.step_ms ?? 0);
+    const isAllKnown = single.length > 1 && (runs[0].steps_ms || single.every((run) => run.step_ms || run.headline || run.error));
+    const slowest = isAllKnown ? single[times.indexOf(Math.max(...times))] : null;
     const focus = document.activeElement?.dataset?.id;
     list.replaceChildren(...found.map((run) => {
       const step = run.step_ms && run.kind !== "all" ? ` · ${run.step_ms < 10 ? run.step_ms.toPrecision(2) : Math.round(run.step_ms)} ms per step` : "";
-      const about = `${when(run.time_ms)}${run.kind === "capture" ? " · capture" : ""}${step}`;
+      const about = run.kind === "all" ? "One report: which run loses most time" : `${when(run.time_ms)}${run.kind === "capture" ? " · capture" : ""}${step}`;
       const button = make("button", { type: "button", "data-id": run.id, "aria-current": run.id === chosen },
-        make("b", {}, run.name), make("small", {}, about),
+        make("b", {}, run.name), make("small", {}, about), ...(run === slowest ? [make("strong", {}, "Slowest step")] : []),
         ...(run.headline ? [make("small", {}, run.headline)] : []),
         ...(run.error ? [make("small", { class: "failed" }, "No report: open it to see why")] : []));
       button.addEventListener("click", () => choose(run.id));

@@ -195,3 +195,14 @@ def working(folder: Path) -> list[str]:
         if "traceadvisor.integrations.tensorboard.work" in line and str(folder) in line:
             found.append(line)
     return found
+
+
+def test_the_report_on_all_runs_tells_the_step_time_of_each(tmp_path: Path) -> None:
+    recorded(tmp_path / "log" / "marked" / "worker0.1.pt.trace.json")
+    (tmp_path / "log" / "unmarked").mkdir()
+    TraceBuilder().op("aten::mm", 0, 60).write(tmp_path / "log" / "unmarked" / "worker0.1.pt.trace.json")
+    with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as served:
+        assert served.reported(run=served.runs()["All runs"]["id"])["state"] == "done"
+        runs = served.runs()
+        assert runs["All runs"]["steps_ms"] == {"marked": 0.1}
+        assert (runs["marked"]["step_ms"], "step_ms" in runs["unmarked"]) == (0.1, False)

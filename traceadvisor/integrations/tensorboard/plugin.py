@@ -65,11 +65,13 @@ class Tab(base_plugin.TBPlugin):
 
     def _runs(self, request: Request) -> Response:
         """The runs, the newest first, with what earlier reports say of them."""
-        rows = []
+        rows: list[dict[str, Any]] = []
         for run in self._logs.runs():
             told: dict[str, Any] = {}
             with suppress(OSError):
                 told = self._reports().known(Job((side_of(run, ALL, NEWEST),)))
+            if rows and not told and run.origins[0].run in (together := rows[0].get("steps_ms", {})):
+                told = {"step_ms": together[run.origins[0].run]}  # as the report on all runs tells
             rows.append(_row(run) | told)
         return _answer(request, {"runs": rows}, "application/json")
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.runs import is_below
 from traceadvisor.integrations.tensorboard.job import Job, Side
 from traceadvisor.model.report import Report
+from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.report.document import report_document
@@ -66,8 +68,11 @@ def _made(job: Job, cache: Cache) -> str:
 
 def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
     """What the list of runs says of a report."""
-    steps = [one.typical_step_ns for one in reports[-1].recordings if one.typical_step_ns]
-    return {"headline": document.headline, "step_ms": max(steps) / 1e6 if steps else None}
+    steps: defaultdict[str, float] = defaultdict(float)
+    for one in reports[-1].recordings:
+        if one.typical_step_ns and one.step_source is not StepSource.WINDOW:
+            steps[one.run] = max(steps[one.run], one.typical_step_ns / 1e6)
+    return {"headline": document.headline, "step_ms": max(steps.values(), default=None), "steps_ms": steps}
 
 
 def _loaded(side: Side, progress: _Progress) -> Report:
