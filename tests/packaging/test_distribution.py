@@ -12,6 +12,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+import yaml
 
 import traceadvisor
 from tests.children import run
@@ -85,6 +86,7 @@ def test_the_source_distribution_holds_the_documentation_and_all_that_tests_need
 
 def test_the_metadata_is_complete(metadata: Message) -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert metadata["Metadata-Version"] == "2.4"
     assert metadata["Version"] == traceadvisor.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Description-Content-Type"] == "text/markdown"
@@ -98,6 +100,12 @@ def test_a_plain_installation_brings_no_torch_and_none_of_the_extras(metadata: M
     plain = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {line.replace(">", " ").replace(";", " ").split()[0] for line in plain}
     assert names == {"click", "isal", "jinja2", "msgspec", "numpy", "pandas", "rich", "weasyprint"}
+
+
+def test_the_citation_is_of_this_version_and_licence(metadata: Message) -> None:
+    citation = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys(), "the format requires these"
+    assert (citation["version"], citation["license"]) == (metadata["Version"], metadata["License-Expression"])
 
 
 @pytest.mark.nightly("pyproject.toml", ".ci/dist", ".ci/rehearse", ".ci/sbom")
