@@ -24,7 +24,7 @@ _STANDARD_ERROR = 2
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """What tells an open file from others; None if the descriptor is closed."""
+    """The identity of an open file; None if the descriptor is closed."""
     try:
         status = os.fstat(descriptor)
     except OSError:

@@ -17,7 +17,7 @@ SCALED_SHARE = 0.05
 
 
 def scale_sentence(report: Report) -> str | None:
-    """Which steps evidence and savings refer to, if these differ; None without findings or difference."""
+    """The steps that evidence and savings refer to, if these differ; None without findings or difference."""
     found = [one.distortion for one in report.recordings if one.distortion]
     differ = [one for one in found if abs(one.ratio - 1) > SCALED_SHARE]
     if not report.findings or not differ:

@@ -81,7 +81,7 @@ def _without_bounds(schema: Any) -> Any:
 
 
 def _with_null(text: str) -> str:
-    """What Python calls None is null in JSON."""
+    """Name None as JSON does: null."""
     return _NONE.sub(lambda found: "null" if found[1] is None else f"{found[1]}Null", text)
 
 

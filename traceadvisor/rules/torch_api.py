@@ -1,4 +1,4 @@
-"""Which torch version has what fixes propose: functions, settings and arguments, with sources.
+"""The torch versions that have what fixes propose: functions, settings and arguments, with sources.
 
 Versions before 1.13 are not told apart where a name is older than that. A recording by ``traceadvisor capture`` holds
 its torch version; other recordings do not.

@@ -162,7 +162,7 @@ class Cluster:
 
 @cache
 def identity() -> Mapping[str, str]:
-    """What decides on the result: versions, and the code of this package."""
+    """All that decides on the result: versions, and the code of this package."""
     package = Path(__file__).parents[1]
     code = hashlib.sha256()
     for path in sorted((*package.rglob("*.py"), *package.rglob("*.toml"))):

@@ -142,11 +142,11 @@ class RemotePath(PosixPath):
         return False
 
     def iterdir(self) -> Generator[RemotePath, None, None]:
-        """What is directly in a folder."""
+        """The entries of a folder."""
         yield from dict.fromkeys(self / path.relative_to(self).parts[0] for path in self.files_below())
 
     def glob(self, pattern: str, **_: object) -> Iterator[RemotePath]:  # type: ignore[override]  # of one folder only
-        """What is directly in a folder and has a name of this form."""
+        """The entries of a folder with a name of this form."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def files_below(self) -> Iterator[RemotePath]:
@@ -185,7 +185,7 @@ def is_remote(path: Path) -> bool:
 
 
 class _Root:
-    """What is at and below a URL that the user typed."""
+    """Files at and below a URL that the user typed."""
 
     def __init__(self, path: RemotePath, url: str) -> None:
         self.path, self.url = path, url

@@ -46,7 +46,7 @@ def is_input(name: str) -> bool:
 
 @frozen(eq=False)
 class InputCalls:
-    """What waits for batches, or makes them, in the training thread."""
+    """Calls of the training thread that wait for batches, or make them."""
 
     rows: Int64
     spans: SpanSet

@@ -196,7 +196,7 @@ class _Classifier:
         return Counter(size[(start <= most) & (end > most)].tolist())
 
     def _by_layers(self) -> None:
-        """What modules of the last forward pass hold at the end, and what each layer does without a backward pass."""
+        """Classify memory that modules hold at the end of the last forward pass, and layers without a backward pass."""
         mine = self._known & self._at_end & self._in_phase(Phase.OTHER)
         passes = np.append(0, self._passes())
         if passes.size > 1:

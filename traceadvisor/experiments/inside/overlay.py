@@ -142,7 +142,7 @@ class Overlay:
         return place
 
     def to_save(self, path: AnyPath) -> str:
-        """Where a function without Python's own is to write; what it makes new goes to the scratch folder, too."""
+        """The path that a function other than Python's own writes to; new files go to the scratch folder, too."""
         with self.lock:
             key = self.key(path, follow=True)
             place = self.place(key)

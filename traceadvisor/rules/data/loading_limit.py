@@ -1,4 +1,4 @@
-"""What limits the loading of a run, so that one rule proposes one fix for it."""
+"""The limit of the loading of a run, so that one rule proposes one fix for it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers
 
 
 class Limit(Enum):
-    """What limits the loading."""
+    """The limit of loading."""
 
     WORKERS = "workers"
     """More workers deliver batches faster."""

@@ -96,7 +96,7 @@ def repeated_blocks(memory: SnapshotFacts, rows: Int64) -> list[Int64]:
 
 
 def _repeats(counts: Int64, often: int) -> Mask:
-    """Which counts are about a multiple: the class of a few allocations may be unknown."""
+    """Whether each count is about a multiple: the class of a few allocations may be unknown."""
     nearest = np.maximum(np.round(counts / often), 1) * often
     return np.asarray(np.abs(counts - nearest) <= MOST_MISSING_SHARE * often)
 

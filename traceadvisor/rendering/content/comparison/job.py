@@ -17,7 +17,7 @@ OPEN_ROWS = 12
 
 
 def compared_job(job: ComparedJob, anchor: str) -> Group:
-    """Who is late in both jobs, how much the ranks differ, and each rank."""
+    """The ranks that are late in both jobs, how much the ranks differ, and each rank."""
     return Group("Ranks of both jobs", tuple(_blocks(job, anchor)), anchor, Detail.SUMMARY)
 
 

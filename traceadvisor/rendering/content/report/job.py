@@ -109,7 +109,7 @@ def _of_step(ns: float, step_ns: float) -> str:
 
 
 def _causes(one: Straggler, most: int = 2) -> str:
-    """What it did before, with the share of the wait where there are several causes."""
+    """The causes of a late rank, with the share of the wait where there are several causes."""
     causes = list(one.causes.items())[:most]
     if len(one.causes) == 1:
         return LATE_CAUSE[causes[0][0]]
@@ -121,7 +121,7 @@ def _line(one: Straggler) -> str:
 
 
 def _gaps(job: Job) -> Iterator[str]:
-    """What is not compared, and why."""
+    """The parts that are not compared, and why."""
     if job.missing:
         named, one = _ranks(job.missing), "it" if len(job.missing) == 1 else "one of them"
         yield f"{named} of {job.world_size} {_were(job.missing)} not recorded: {one} may be later still."
@@ -178,7 +178,7 @@ def _straggler_table(job: Job) -> Table:
 
 
 def _in_full(report: Report, job: Job) -> str | None:
-    """Which ranks were judged; None if all were."""
+    """The ranks that were judged; None if all were."""
     if len(_judged(report, job)) == len(job.ranks):
         return None
     first, *others = job.in_full

@@ -131,7 +131,7 @@ def distortion_table(found: Distortion) -> Table:
 
 
 def distortion_remark(found: Distortion) -> str:
-    """Which parts carry the added time, and which parts cannot be told apart."""
+    """The parts that carry the added time, and those that cannot be told apart."""
     interval = ""
     if found.ratio_low is not None and found.ratio_high is not None:
         interval = f" The 95% interval of the ratio is {ratio(found.ratio_low)} to {ratio(found.ratio_high)}."

@@ -93,7 +93,7 @@ def _with_categories(trace: StepTrace, drawn: Timeline) -> StepTrace:
 
 
 def _longest(trace: StepTrace, most: int) -> list[Mask]:
-    """Which events of each lane are among the longest of all lanes."""
+    """Whether each event of each lane is among the longest of all lanes."""
     lengths = np.concatenate([lane.duration_ns for lane in trace.lanes])
     shown = np.zeros(lengths.size, dtype=np.bool_)
     shown[np.argsort(-lengths, kind="stable")[:most]] = True
