@@ -122,14 +122,24 @@ def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(
+    ("crash", "said"),
+    [
+        (
+            "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
+            "The process that draws the PDF was killed by SIGSEGV",
+        ),
+        ("raise MemoryError", "Not enough memory to draw the PDF"),
+    ],
+)
 def test_a_crash_of_the_library_that_draws_the_pdf_costs_the_pdf_only(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crash: str, said: str, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "weasyprint.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+    (tmp_path / "weasyprint.py").write_text(crash)
     monkeypatch.syspath_prepend(tmp_path)
     result = _run(recording, "-o", tmp_path / "out", "--format", "pdf,json")
     assert result.exit_code == 4
-    assert "The process that draws the PDF was killed by SIGSEGV" in result.stderr
+    assert said in result.stderr
     assert "Written: " in result.stdout
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.json"]
 

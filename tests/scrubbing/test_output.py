@@ -106,6 +106,11 @@ def test_a_full_disk_leaves_nothing(trace: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
+def test_the_root_of_the_file_system_is_no_place_for_a_copy(trace: Path) -> None:
+    result = CliRunner().invoke(main, ["scrub", str(trace), "-o", "/"])
+    assert (result.exit_code, "/ exists" in result.output) == (2, True)
+
+
 def test_a_name_that_is_too_long_is_a_clear_error(trace: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["scrub", str(trace), "-o", str(tmp_path / ("x" * 300))])
     assert result.exit_code == 2
@@ -125,6 +130,11 @@ def test_a_manifest_cannot_reach_out_of_its_folder_or_repeat_a_file(capture: Pat
     assert len(done.remarks) == 49 + 3
     assert sum(path.name.endswith(".gz") for path in done.path.iterdir()) == 1
     assert not list(done.path.glob("steps.60*"))
+
+
+def test_settings_of_a_terabyte_are_not_read_to_their_end(capture: Path, tmp_path: Path) -> None:
+    os.truncate(next(capture.glob("settings.*")), 1 << 40)
+    assert load(scrub(capture, tmp_path / "copy").path).recordings
 
 
 def test_a_broken_trace_is_left_out_of_the_copy(capture: Path, tmp_path: Path) -> None:

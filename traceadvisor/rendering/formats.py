@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -71,17 +72,28 @@ def rendered_apart(render: Callable[[Item, Tell], bytes], item: Item) -> bytes:
         item: what it is about.
 
     Raises:
-        PdfUnavailableError: the process crashed.
+        PdfUnavailableError: the process crashed, or had too little memory.
         Exception: what ``render`` raised.
     """
     if os.name != "posix":
         return render(item, _ignore)
-    (outcome,) = side_by_side(render, [item], Watch(_ignore, _ignore), processes=1, weights=[0])
+    (outcome,) = side_by_side(
+        functools.partial(_drawn, render), [item], Watch(_ignore, _ignore), processes=1, weights=[0]
+    )
     if isinstance(outcome, Died):
         raise PdfUnavailableError(f"The process that draws the PDF {outcome}. {_CRASHED}")
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def _drawn(render: Callable[[Item, Tell], bytes], item: Item, tell: Tell) -> bytes:
+    try:
+        return render(item, tell)
+    except MemoryError as error:
+        raise PdfUnavailableError(
+            "Not enough memory to draw the PDF. Choose another format: html, md, json."
+        ) from error
 
 
 def _ignore(*_progress: int) -> None:

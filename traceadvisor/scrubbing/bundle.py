@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -13,6 +14,7 @@ import msgspec
 
 from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle, is_bundle
 from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding, RankProcess
+from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
@@ -72,9 +74,11 @@ def scrub_bundle(
     texts = Texts(_own_code(folder, files))
     texts.learn(*(one.host for one in files), *(one.host for one in manifest.processes))
     texts.learn_arguments(manifest.command)
-    for named in (MANIFEST, *(one.path for one in files)):
+    most_bytes = {one.path: LARGEST_FILE_BYTES if one.kind in SCRUBS else math.inf for one in files}
+    small = (MANIFEST, *(one.path for one in files if one.kind is FileKind.SETTINGS))
+    for named, most in (most_bytes | dict.fromkeys(small, LARGEST_MANIFEST_BYTES)).items():
         with suppress(InputError, OSError):  # it is left out below
-            learn_from(folder / named, texts, limits)
+            learn_from(folder / named, texts, limits, most)
     kept: list[BundleFile] = []
 
     def scrub_packed(path: Path, written: Writable) -> int:

@@ -109,7 +109,7 @@ def gzipped(file: Writable) -> Iterator[Writable]:
 
 
 def _part(path: Path) -> Path:
-    return path.absolute().with_name(f".{path.name[:100]}.{os.urandom(4).hex()}.part")
+    return path.absolute().parent / f".{path.name[:100]}.{os.urandom(4).hex()}.part"  # of the root, too
 
 
 def _refuse_existing(path: Path) -> None:

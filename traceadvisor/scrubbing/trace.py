@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -113,8 +114,10 @@ def scrub_trace(
         return ScrubbedTrace(events, _remarks(stream, summary, limits))
 
 
-def learn_from(path: Path, texts: Texts, limits: Limits = LIMITS) -> None:
+def learn_from(path: Path, texts: Texts, limits: Limits = LIMITS, most_bytes: float = math.inf) -> None:
     """Remember the hosts and users that a file names, wherever: names before them tell about the same ones.
+
+    ``most_bytes``: of a larger file, the rest is not read.
 
     Raises:
         InputError: the file cannot be read.
@@ -122,7 +125,8 @@ def learn_from(path: Path, texts: Texts, limits: Limits = LIMITS) -> None:
     texts.learn_trace(path.name)
     buffer, rest = bytearray(_PIECE_BYTES), b""
     with open_bytes(path, limits) as stream:
-        while count := stream.readinto(memoryview(buffer)):
+        while most_bytes > 0 and (count := stream.readinto(memoryview(buffer))):
+            most_bytes -= count
             piece = rest + bytes(buffer[:count])
             texts.learn_from(piece.decode(errors="replace"))
             rest = piece[-_LONGEST_PLACE:]
