@@ -14,7 +14,7 @@ html_title = f"TraceAdvisor {version}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 6
 suppress_warnings = ["myst.header"]  # pages of rules begin with the sections that matter
-autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 
 html_theme = "furo"

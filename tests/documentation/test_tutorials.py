@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import pickle
 from pathlib import Path
 
 import pytest
 
 from tests.documentation.running import matches, run_page
+from tests.memory import tutorials
 from tests.shared import CHECKOUT
 
 TUTORIALS = sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
@@ -16,6 +19,16 @@ TUTORIALS = sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_the_commands_of_a_tutorial_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize("batch", tutorials.BATCHES)
+def test_a_snapshot_of_a_tutorial_is_what_its_script_writes(batch: int) -> None:
+    written = (tutorials.FOLDER / f"batch-{batch}.pickle.gz").read_bytes()
+    assert _content(written) == _content(tutorials.snapshot(batch))
+
+
+def _content(snapshot: bytes) -> object:
+    return pickle.loads(gzip.decompress(snapshot))  # noqa: S301  # made by this project
 
 
 def _page(folder: Path, text: str) -> Path:
