@@ -1,6 +1,7 @@
 """A job of many ranks, made from a few real ones: is its late rank found, and what does `report` take?
 
     python -m benchmarks.many_ranks ../shared/traces/ranks/dlrm-v100-8-ranks [--ranks 1000]
+    python -m benchmarks.many_ranks ... --ranks 200 --steps 46 --distinct 20 --limit-mb 1024
 
 Each made rank is a real one on a clock of its own. Its work between collectives takes a little longer or shorter, all
 ranks leave a collective together, and one rank has extra time before one collective of each step.
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,15 @@ def real_rank(path: Path) -> Real:
 
 
 def make_job(  # noqa: PLR0913  # all that a job is made of
-    source: Path, folder: Path, *, ranks: int, steps: int = 3, late: int = 17, delay_us: float = 6_000, seed: int = 0
+    source: Path,
+    folder: Path,
+    *,
+    ranks: int,
+    steps: int = 3,
+    late: int = 17,
+    delay_us: float = 6_000,
+    seed: int = 0,
+    distinct: int | None = None,
 ) -> None:
     """Write the recordings of a job, one file per rank.
 
@@ -78,6 +88,7 @@ def make_job(  # noqa: PLR0913  # all that a job is made of
         late: the rank that the others wait for.
         delay_us: its extra time in each step.
         seed: of the random lengths and clocks.
+        distinct: ranks to make; the others have the events of one of these, but for the late one. By default all.
     """
     real = [real_rank(path) for path in sorted(source.glob("*.pt.trace.json.gz"))]
     random = np.random.default_rng(seed)
@@ -99,21 +110,28 @@ def make_job(  # noqa: PLR0913  # all that a job is made of
         begins_us = begins_us + work_us[:, step, count]
     step_begins_us[:, steps] = begins_us
     folder.mkdir(parents=True, exist_ok=True)
-    for rank in range(ranks):
-        one = real[rank % len(real)]
+
+    @lru_cache(maxsize=None if distinct else 1)
+    def events_of(rank: int) -> msgspec.Raw:
         events = [
             each
             for step in range(steps)
             for each in _retimed(
-                one,
+                real[rank % len(real)],
                 [step_begins_us[rank, step], *_alternating(arrivals_us[rank, step], ends_us[step])],
                 step_begins_us[rank, step + 1],
                 float(clocks_us[rank]),
                 step,
             )
         ]
+        return msgspec.Raw(msgspec.json.encode(events))
+
+    made = [rank for rank in range(distinct or ranks) if rank != late]
+    for rank in range(ranks):
+        of = rank if rank == late or not distinct else made[rank % len(made)]
         group = {"backend": "nccl", "rank": rank, "world_size": ranks}
-        content = msgspec.json.encode({**one.trace, "distributedInfo": group, "traceEvents": events})
+        trace = {**real[of % len(real)].trace, "distributedInfo": group, "traceEvents": events_of(of)}
+        content = msgspec.json.encode(trace)
         path = folder / f"rank{rank:04}.1700000000000.pt.trace.json.gz"
         path.write_bytes(gzip.compress(content, compresslevel=1))
 
@@ -158,24 +176,28 @@ def _retimed(one: Real, places_us: Sequence[float], end_us: float, clock_us: flo
     return events
 
 
-def measured(folder: Path, out: Path, processes: int = 2) -> Usage:
-    """What `report` takes for HTML and JSON."""
+def measured(folder: Path, out: Path, processes: int = 2, limit_mb: int | None = None) -> Usage:
+    """What `report` takes for HTML and JSON, perhaps with a limit on the address space of each process."""
     options = ("--format", "html,json", "--processes", f"{processes}")
-    return measure([sys.executable, "-m", "traceadvisor", "report", str(folder), "-o", str(out), *options])
+    limited = ("sh", "-c", f'ulimit -v {limit_mb * 1024} && exec "$0" "$@"') if limit_mb else ()
+    return measure([*limited, sys.executable, "-m", "traceadvisor", "report", str(folder), "-o", str(out), *options])
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @click.option("--ranks", type=click.IntRange(min=9), default=1000)
-def main(source: Path, ranks: int) -> None:
+@click.option("--steps", type=click.IntRange(min=2), default=3, help="46 make 34 MB of JSON a rank.")
+@click.option("--distinct", type=click.IntRange(min=9), help="Ranks to make; the others repeat their events.")
+@click.option("--limit-mb", type=int, help="Most address space of a process; measures all ranks only.")
+def main(source: Path, ranks: int, steps: int, distinct: int | None, limit_mb: int | None) -> None:
     """Measure a sixteenth of the ranks, a quarter, and all."""
     click.echo("| ranks | CPU time | per rank | peak memory of a process | page | JSON | late rank |")
     click.echo("| ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-    for count in (max(ranks // 16, 20), max(ranks // 4, 20), ranks):
+    for count in (ranks,) if limit_mb else (max(ranks // 16, 20), max(ranks // 4, 20), ranks):
         with tempfile.TemporaryDirectory() as made:
             folder, out = Path(made) / "job", Path(made) / "out"
-            make_job(source, folder, ranks=count)
-            used = measured(folder, out)
+            make_job(source, folder, ranks=count, steps=steps, distinct=distinct)
+            used = measured(folder, out, limit_mb=limit_mb)
             (job,) = json.loads((out / "report.json").read_bytes())["jobs"]
             late = job["stragglers"][0]
             cpu_s = used.user_s + used.system_s

@@ -51,6 +51,13 @@ def test_the_picture_shows_the_late_rank_among_a_part_of_the_others(report: Repo
     assert len(re.findall("M", late.path)) == 1  # one lane only
 
 
+def test_the_number_of_a_late_rank_gives_way_to_that_of_a_later_one(report: Report) -> None:
+    first, beside, apart = (_straggler(report, rank=rank) for rank in (LATE, LATE + 1, LATE + 20))
+    chart = rank_lanes(_job(report, stragglers=(first, beside, apart)), "lanes")
+    assert chart is not None
+    assert [label.text for label in chart.labels if label.tone is Tone.STRONG] == [f"{LATE}", f"{LATE + 20}"]
+
+
 def test_a_rank_that_is_late_by_turns_is_not_called_late(report: Report) -> None:
     turns = _straggler(report, is_persistent=False, share_of_waiting=0.3)
     assert job_verdict(_job(report, stragglers=(turns,))).startswith("Ranks take turns at being late")

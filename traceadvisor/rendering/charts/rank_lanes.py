@@ -65,7 +65,7 @@ def rank_lanes(job: Job, chart_id: str) -> Chart | None:
     lanes, compared = job.lanes, [row.rank for row in job.ranks if row.wait_ns is not None]
     if lanes is None or not lanes.end_ns.size:
         return None
-    late = {one.rank for one in job.stragglers}
+    late = [one.rank for one in job.stragglers]
     rows = _chosen(compared, late)
     height = int(np.clip(ROOM // len(rows), SHORTEST, TALLEST))
     drawn = _Drawn(rows, max(int(lanes.end_ns.max()), 1), lanes, height)
@@ -89,7 +89,7 @@ def rank_lanes(job: Job, chart_id: str) -> Chart | None:
     )
 
 
-def _chosen(compared: Sequence[int], late: set[int]) -> list[int]:
+def _chosen(compared: Sequence[int], late: Sequence[int]) -> list[int]:
     """The rows of late ranks, and others at equal distances, in order."""
     if len(compared) <= MOST_LANES:
         return list(range(len(compared)))
@@ -153,15 +153,16 @@ def _axis(scale_ns: int, y: int) -> Iterator[Label]:
     yield Label("100%", number(y), duration(scale_ns), Anchor.END, Tone.QUIET)
 
 
-def _numbers(ranks: Sequence[int], late: set[int], height: int) -> Iterator[Label]:
-    """The numbers of late ranks, and of others where there is room."""
+def _numbers(ranks: Sequence[int], late: Sequence[int], height: int) -> Iterator[Label]:
+    """The numbers of late ranks, the latest first, and of others, where there is room."""
     room = -(-LABEL_HEIGHT // height)
-    taken = {place for place, rank in enumerate(ranks) if rank in late}
-    for place, rank in enumerate(ranks):
-        has_room = place % room == 0 and taken.isdisjoint(range(place - room + 1, place + room))
-        if place in taken or has_room:
-            tone = Tone.STRONG if place in taken else Tone.QUIET
-            yield Label("0%", number(place * height + height / 2 + 4), f"{rank}", Anchor.START, tone)
+    places = [place for one in late for place, rank in enumerate(ranks) if rank == one]
+    taken: set[int] = set()
+    for place in (*places, *range(0, len(ranks), room)):
+        if taken.isdisjoint(range(place - room + 1, place + room)):
+            taken.add(place)
+            tone = Tone.STRONG if ranks[place] in late else Tone.QUIET
+            yield Label("0%", number(place * height + height / 2 + 4), f"{ranks[place]}", Anchor.START, tone)
 
 
 def _sums(drawn: _Drawn) -> tuple[Int64, Int64, Int64]:
