@@ -67,6 +67,12 @@ def test_a_copied_sample_has_the_same_figures(sample: Path, tmp_path: Path) -> N
     assert figures(copied(sample, tmp_path)) == figures(sample)
 
 
+@pytest.mark.parametrize("name", ["jax_annotated", "tf_loop"])
+def test_a_copied_profile_of_another_framework_has_the_same_figures(name: str, tmp_path: Path) -> None:
+    profile = Path(__file__).parents[1] / "parsing" / "xplane" / f"{name}.xplane.pb"
+    assert figures(copied(profile, tmp_path)) == figures(profile)
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_copied_public_recording_has_the_same_figures(name: str, shared_traces: Path, tmp_path: Path) -> None:
     assert figures(copied(shared_traces / name, tmp_path)) == figures(shared_traces / name)

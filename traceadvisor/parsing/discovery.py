@@ -251,7 +251,9 @@ def _origin(path: Path, *, run: str) -> Origin:
     if folder := ascend_folder(path):
         return ascend_origin(path, folder, run)
     if path.name.endswith(XPLANE):
-        return Origin(path, run, path.name.removesuffix(XPLANE), path.absolute().parent.name)
+        folder = path.absolute().parent
+        span = folder.name if folder.parent.parts[-2:] == _PROFILES else ""
+        return Origin(path, run, path.name.removesuffix(XPLANE), span)
     named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
     stem = named["stem"] if named else path.name
     timed = _SPAN.match(stem)

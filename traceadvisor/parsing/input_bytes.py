@@ -157,9 +157,10 @@ def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
                 remedy="The job was probably killed before the profiler exported; record again.",
             )
         with path.open("rb") as plain:
-            is_packed = plain.read(2) == GZIP_MAGIC
+            head = plain.read(2)
+            is_packed = head == GZIP_MAGIC
             plain.seek(0)
-            if path.name.endswith(XPLANE):
+            if path.name.endswith(XPLANE) and not is_packed and head[:1] != b"{":  # not a copy by `scrub`
                 yield ByteStream(chrome_json(path, plain, limits), packed=plain, limits=limits)
             elif is_packed:
                 with gzip.open(plain, "rb") as unpacked:

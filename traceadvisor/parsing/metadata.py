@@ -60,10 +60,13 @@ def distributed(members: Mapping[str, Any]) -> Distributed | None:
     )
 
 
+FRAMEWORK = "framework"
+"""Member that says whose profile was made into the events."""
+
+
 def framework(members: Mapping[str, Any]) -> Framework | None:
     """Return the framework of a profile that torch did not write."""
-    found = members.get("framework")
-    return next((one for one in Framework if one.value == found), None)
+    return next((one for one in Framework if one.value == members.get(FRAMEWORK)), None)
 
 
 def base_time_ns(members: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import open_bytes
-from traceadvisor.parsing.metadata import PLAIN_MEMBERS
+from traceadvisor.parsing.metadata import FRAMEWORK, PLAIN_MEMBERS
 from traceadvisor.text.cleaning import clean
 
 MOST_BYTES = 2 << 30
@@ -28,7 +28,7 @@ MOST_DIGITS = 30
 DEEPEST = 100
 """Nesting that is kept; torch nests up to five."""
 
-_KEPT_MEMBERS = (*PLAIN_MEMBERS, "deviceProperties", "distributedInfo", "displayTimeUnit")
+_KEPT_MEMBERS = (*PLAIN_MEMBERS, FRAMEWORK, "deviceProperties", "distributedInfo", "displayTimeUnit")
 """Members beside the events that a reader needs. Others may hold anything."""
 
 _MARK = re.compile(r"ProfilerStep#(\d{1,18})\Z")

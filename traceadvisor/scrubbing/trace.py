@@ -31,7 +31,7 @@ from traceadvisor.parsing.json.events import (
     MetadataEvent,
     TimedEvent,
 )
-from traceadvisor.parsing.metadata import PLAIN_MEMBERS
+from traceadvisor.parsing.metadata import FRAMEWORK, PLAIN_MEMBERS, framework
 from traceadvisor.scrubbing.output import Writable
 from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.text.cleaning import clean
@@ -140,6 +140,8 @@ def _head(members: Mapping[str, Any]) -> bytes:
 def _members(members: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
     """The members that a report reads, without texts about people and machines."""
     kept: dict[str, Any] = {name: members[name] for name in PLAIN_MEMBERS if _is_version(members.get(name))}
+    if known := framework(members):
+        kept[FRAMEWORK] = known
     described = members.get("deviceProperties")
     if isinstance(described, list):
         kept["deviceProperties"] = [
@@ -198,10 +200,10 @@ _VALUE = re.compile(
 _PYTHON = re.compile(r"python[\d.]{0,8}")
 _THREAD = re.compile(
     r"(?P<number>thread -?\d{1,20})?"
-    r"(?P<known> ?\(?(?:python[\d.]{0,8}|(?:pt|nccl|cuda)_?\w{0,20}|MainThread|stream [\d ]{1,24})\)?)?.*",
+    r"(?P<known> ?\(?(?:python[\d.]{0,8}|(?:pt|nccl|cuda|tf)_?\w{0,20}|MainThread|stream [\d ]{1,24})\)?)?.*",
     re.DOTALL,
 )
-"""Names of threads that Python, PyTorch and CUDA give; programs may give others."""
+"""Names of threads that Python, PyTorch, CUDA and XLA give; programs may give others."""
 
 _DEEPEST = 4
 _UNKNOWN = "other"
