@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -190,3 +192,13 @@ def test_the_report_names_the_commit(folder: Path) -> None:
     commit = git(folder, "rev-parse", "HEAD")
     assert f'"commit":"{commit}"' in FORMATS["json"].render(report).decode().replace(" ", "").replace("\n", "")
     assert f"{commit} on topic/a, with changes" in FORMATS["html"].render(report).decode()
+
+
+def test_a_block_in_an_installed_program_is_of_the_repository_of_the_working_folder(folder: Path) -> None:
+    """Such as pytest, or the kernel of a notebook, which may lie in another repository."""
+    installed = Path(sysconfig.get_path("scripts")) / "pytest"
+    source = f"import sys, traceadvisor\nsys.argv[0] = {str(installed)!r}\nwith traceadvisor.capture('bundle'): pass\n"
+    run(sys.executable, "-c", source, cwd=folder / "src", check=True)
+    found = manifest(folder / "src" / "bundle").repository
+    assert found
+    assert (found.commit, found.folder) == (git(folder, "rev-parse", "HEAD"), "src")

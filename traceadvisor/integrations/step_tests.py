@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory, mkdtemp
 
@@ -141,6 +142,7 @@ def assert_no_regression(step: Work, *, baseline: Path | str, limit: float = 0.0
         f"(98% interval {_interval(change)}; relative to reference work {_interval(relative)})"
     )
     if not is_slower(base.timings, head.timings, limit):
+        rmtree(folder)
         test.remark(f"{size}. Not shown to be slower{f' by more than {percent(limit)}' if limit else ''}.")
         return
     new = [line for rule, line in found.items() if rule not in base.rules]
