@@ -225,8 +225,25 @@ def test_a_slower_newest_run_is_named_first() -> None:
 
 def test_the_headline_counts_runs_worth_fixing() -> None:
     assert (
-        index_document(_many(100)).headline == "100 runs: in 90 of them, the first fix saves 10% of the step or more."
+        index_document(_many(100)).headline
+        == "100 runs: in 90 of them, the first fix may save 10% of the step or more."
     )
+
+
+def test_an_upper_limit_counts_in_full_as_in_its_row() -> None:
+    index = _many(1)
+    saving = Estimate(0, 5e6, 2e7, Method.BOUND, "not simulated")
+    finding = replace(_finding(0.05), saving=saving)
+    run = replace(index.runs[0], figures=replace(_figures(index), finding=finding))
+    document = index_document(replace(index, runs=(run,)))
+    assert document.headline == "1 run: in 1 of them, the first fix may save 10% of the step or more."
+    assert "up to 20.0%" in write(document).decode()
+
+
+def _figures(index: Index) -> RunFigures:
+    figures = index.runs[0].figures
+    assert figures is not None
+    return figures
 
 
 def test_markdown_stays_within_a_comment() -> None:

@@ -17,7 +17,7 @@ SCALED_SHARE = 0.05
 
 
 def scale_sentence(report: Report) -> str | None:
-    """The steps that evidence and savings refer to, if these differ; None without findings or difference."""
+    """Which steps evidence and savings refer to, if these differ; None without findings or difference."""
     found = [one.distortion for one in report.recordings if one.distortion]
     differ = [one for one in found if abs(one.ratio - 1) > SCALED_SHARE]
     if not report.findings or not differ:
@@ -102,9 +102,14 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
 
 def saved_share(saving: Estimate, expected_share: float) -> str:
     """The expected share of the step; the highest of an upper limit."""
+    return percent(highest_share(saving, expected_share))
+
+
+def highest_share(saving: Estimate, expected_share: float) -> float:
+    """The expected share of the step; the highest of an upper limit."""
     if not saving.is_limit:
-        return percent(expected_share)
-    return percent(min(1.0, expected_share * saving.high_ns / saving.expected_ns) if saving.expected_ns else 0.0)
+        return expected_share
+    return min(1.0, expected_share * saving.high_ns / saving.expected_ns) if saving.expected_ns else 0.0
 
 
 def range_words(saving: Estimate) -> str:

@@ -27,7 +27,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
 from traceadvisor.rendering.formats import INDEX_MARKER
 from traceadvisor.rendering.headline import first_of, recording_of_verdict, step_time
-from traceadvisor.rendering.savings import saved_share, saves_nothing
+from traceadvisor.rendering.savings import highest_share, saved_share, saves_nothing
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, percent, whole_percent
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -131,13 +131,14 @@ def _headline(index: Index) -> str:
     runs = number_of(len(index.runs), "run")
     least = whole_percent(WORTH_FIXING)
     if not worth:
-        return f"{runs}: no first fix saves {least} of the step or more."
-    return f"{runs}: in {worth:,} of them, the first fix saves {least} of the step or more."
+        return f"{runs}: no first fix may save {least} of the step or more."
+    return f"{runs}: in {worth:,} of them, the first fix may save {least} of the step or more."
 
 
 def _saving(run: IndexedRun) -> float:
-    """The expected saving of the first fix as a share of the step."""
-    return run.figures.finding.saving_share if run.figures and run.figures.finding else 0.0
+    """The saving of the first fix as a share of the step: the expected one, or the highest of an upper limit."""
+    finding = run.figures.finding if run.figures else None
+    return highest_share(finding.saving, finding.saving_share) if finding else 0.0
 
 
 def _top(index: Index, programs: Sequence[_Program]) -> Iterator[Block]:
@@ -157,10 +158,10 @@ def _top(index: Index, programs: Sequence[_Program]) -> Iterator[Block]:
 
 def _change(program: _Program) -> str:
     newest, before, others = program.steps_ns[0], program.before_ns, len(program.steps_ns[1 : BEFORE + 1])
-    more = "more" if newest >= before else "less"
+    share = f"{percent(abs(program.change))} {'more' if newest > before else 'less'} than"
     return (
-        f"{program.name}: a step of the newest run takes {duration(newest)}. That is {percent(abs(program.change))} "
-        f"{more} than the median of the {others} runs before it ({duration(before)})."
+        f"{program.name}: a step of the newest run takes {duration(newest)}. That is "
+        f"{'as long as' if newest == before else share} the median of the {others} runs before it ({duration(before)})."
     )
 
 
@@ -284,5 +285,5 @@ def _finding_table(index: Index) -> Table | None:
     )
     if not rows:
         return None
-    columns = titled("Finding", "Runs", "Median saving", "Last seen", "In", words=("Last seen", "In"))
+    columns = titled("Finding", "Runs", "Median saving, at most", "Last seen", "In", words=("Last seen", "In"))
     return Table("First findings of all runs", columns, rows, 12, Layout.ARMS, detail=SUMMARY, noun="finding")
