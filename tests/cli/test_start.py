@@ -9,7 +9,8 @@ import pytest
 from tests.children import run
 from traceadvisor.system.cores import usable_cores
 
-HEAVY = ("numpy", "pandas", "torch", "weasyprint", "markupsafe")
+HEAVY = ("numpy", "pandas", "torch", "weasyprint", "markupsafe", "traceadvisor.text.secrets")
+"""The last one compiles many patterns."""
 
 
 def test_help_imports_none_of_the_heavy_packages() -> None:

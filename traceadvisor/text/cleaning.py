@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from traceadvisor.text.secrets import REDACTED, without_secrets
-
 _ESCAPE_SEQUENCES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles, hyperlinks
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # colours and cursor movements
@@ -83,6 +81,8 @@ def clean(text: str) -> str:
 
 def redacted(text: str) -> str:
     """Redact secrets and write home directories as ``~``; control characters stay."""
+    from traceadvisor.text.secrets import REDACTED, without_secrets  # noqa: PLC0415  # its patterns take 0.03 s
+
     for words in _withheld[-1:]:
         text = words.sub(REDACTED, text)
     for _ in range(_MOST_PASSES):
