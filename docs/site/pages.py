@@ -115,6 +115,8 @@ class Site:
         if target.is_dir() and (target / "README.md").is_file():
             target /= "README.md"
         where = place(target)
+        if target == ROOT / "README.md":
+            anchor = ""  # the home page stands for it, with other sections
         if found["bang"]:
             self.files[where] = target
             return f"{found['bang']}[{found['text']}]({_relative(where, here)})"

@@ -66,6 +66,10 @@ def test_links_lead_to_pages_of_the_site(site: dict[str, str]) -> None:
     assert '<a href="snapshots/batch-16.pickle.gz">' in site["tutorials/memory.md"]
 
 
+def test_a_link_to_a_section_of_the_readme_leads_to_the_home_page(site: dict[str, str]) -> None:
+    assert not [page for page, text in site.items() if re.search(r"index\.md#supported-input", text)]
+
+
 def test_generated_texts_stand_where_a_page_asks_for_them(site: dict[str, str]) -> None:
     assert ".. autofunction:: traceadvisor.load" in site["python.md"]
     assert "| `schema` | `traceadvisor.report/2` |" in site["report.schema.md"]
