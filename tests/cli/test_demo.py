@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,6 +113,16 @@ def test_workers_are_two_or_more_and_lengthen_the_run() -> None:
 
 def test_all_four_fixes_are_called_fixed() -> None:
     assert Demo(Path("here"), fixed=frozenset(Fault)).name == "fixed"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("elsewhere.py")])
+def test_a_pipe_or_a_link_to_nowhere_in_the_place_of_the_script_is_refused(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    make(tmp_path / "train.py")
+    result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path)])
+    assert (result.exit_code, "differs from the demo's script" in result.output) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_changed_script_is_not_overwritten(tmp_path: Path) -> None:

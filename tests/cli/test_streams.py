@@ -63,6 +63,12 @@ def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...], recordi
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", [("rules", "list"), ("doctor",), ("--help",)])
+def test_a_reader_that_never_reads_is_no_error(arguments: tuple[str, ...]) -> None:
+    done = _shell('| exec true; exit "${PIPESTATUS[0]}"', *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("name", ["html", "md", "json"])
 def test_no_name_in_a_trace_is_a_command_to_a_ci_system(name: str, recording: Path) -> None:
     (recording.parent / f"c {COMMANDS}.2.pt.trace.json").write_bytes(recording.read_bytes())

@@ -66,11 +66,10 @@ class OutputSink(Sink):
     def _try(self, action: Callable[[], object]) -> None:
         try:
             action()
-        except BrokenPipeError:
-            raise
         except OSError as error:
             discard(self._stream)
-            raise unwritable(error) from error
+            if not isinstance(error, BrokenPipeError):
+                raise unwritable(error) from error
 
 
 class ErrorSink(Sink):

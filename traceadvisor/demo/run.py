@@ -124,9 +124,9 @@ def _put(script: Path) -> None:
     """Copy the training to the user's folder; a changed script is not overwritten."""
     with _writing(script):
         script.parent.mkdir(parents=True, exist_ok=True)
-        if not script.exists():
+        if not os.path.lexists(script):
             shutil.copyfile(TRAINING, script)
-        elif script.read_bytes() != TRAINING.read_bytes():
+        elif not script.is_file() or script.read_bytes() != TRAINING.read_bytes():
             raise UsageError(
                 f"{script} differs from the demo's script: it was changed, or comes from another version. Capture it "
                 f"with `traceadvisor capture -- {script.name}`, or choose another folder with -o."
