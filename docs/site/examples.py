@@ -151,7 +151,7 @@ def main(written: Path) -> None:
     collector.about = _MADE_UP
     options = ("-q", "--noconftest", "-p", "no:xdist", "-o", "addopts=")
     files = sorted((ROOT / "tests" / "rules").glob("*/test_*[0-9][0-9][0-9]_*.py"))
-    pytest.main([*options, *map(str, files)], plugins=[collector])
+    pytest.main(["--assert=plain", *options, *map(str, files)], plugins=[collector])
     written.write_text(json.dumps(collector.found), encoding="utf-8")
 
 
