@@ -2,7 +2,7 @@
 
 A backward pass is over for an optimizer as soon as the last gradient of its parameters is there. What comes later is
 for other parameters. Their gradients are unused if no optimizer has these parameters, or if the gradients are gone when
-their optimizer steps. See ``docs/decisions/0028-unused-gradients.md``.
+their optimizer steps. See ``docs/decisions/0031-unused-gradients.md``.
 """
 
 from __future__ import annotations
