@@ -12,7 +12,7 @@ from tests.shared import CHECKOUT
 from traceadvisor.config import Settings, read_settings, type_words
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.results.report_schema import field_docs
+from traceadvisor.results.json_schemas import field_docs
 
 PAGE = CHECKOUT / "docs" / "settings.md"
 

@@ -20,7 +20,7 @@ from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
-from traceadvisor.results.document import written
+from traceadvisor.results.json_encoding import written
 
 ROUNDS = 3
 FIRST_STEPS = 5

@@ -35,7 +35,7 @@ def test_a_report_without_a_terminal_does_not_import_rich() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["comparing.inputs", "model.comparison", "results.document", "scrubbing.scrub", "judging.saved_steps"],
+    ["comparing.inputs", "model.comparison", "results.json_encoding", "scrubbing.scrub", "judging.saved_steps"],
 )
 def test_a_report_does_not_import_what_other_outputs_need(module: str) -> None:
     code = f"import sys, traceadvisor.cli.report_command; print('traceadvisor.{module}' in sys.modules)"

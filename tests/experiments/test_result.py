@@ -25,7 +25,7 @@ from traceadvisor.rendering.content.experiment.document import experiment_docume
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results.experiment_json import read_experiment, render
-from traceadvisor.results.report_schema import schema_text
+from traceadvisor.results.json_schemas import schema_text
 
 FOLDER = Path("never-made")
 

@@ -30,7 +30,7 @@ from traceadvisor.rendering.content.index import MOST_ROWS, index_document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.rendering.writers.markdown import write as as_markdown
 from traceadvisor.results.index_json import SCHEMA, render
-from traceadvisor.results.report_schema import schema_text
+from traceadvisor.results.json_schemas import schema_text
 
 DAY_MS = 86_400_000
 FIRST_MS = 1_700_000_000_000

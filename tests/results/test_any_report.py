@@ -21,8 +21,8 @@ from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.report import Report
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.results import experiment_json, report_json
-from traceadvisor.results.document import decoded, members, shape
-from traceadvisor.results.report_schema import schema
+from traceadvisor.results.json_encoding import decoded, members, shape
+from traceadvisor.results.json_schemas import schema
 
 CANARY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 TEXT = f"a\x1b[31m {CANARY}"

@@ -63,7 +63,7 @@ from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import Series
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.results.document import UNWRITTEN
+from traceadvisor.results.json_encoding import UNWRITTEN
 from traceadvisor.results.report_json import read, render
 
 BUILT = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)

@@ -27,8 +27,8 @@ from traceadvisor.model.report import FoundFigures, OutcomeRow, Recording, Repor
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.rendering.formats import MARKER
+from traceadvisor.results.json_schemas import schema, schema_text
 from traceadvisor.results.report_json import SCHEMA, render
-from traceadvisor.results.report_schema import schema, schema_text
 
 COMMITTED_SCHEMA = CHECKOUT / "docs" / "report.schema.json"
 CAPTURES = (captured, captured_on_host, captured_ranks)

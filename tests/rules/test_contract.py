@@ -18,7 +18,7 @@ from traceadvisor.cli.rules_command import rule_page
 from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import all_rules, read_catalogue
 from traceadvisor.judging.thresholds import threshold_types
-from traceadvisor.results.report_schema import field_docs
+from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import SECTIONS, Rule
 
 OUTCOMES = {"finding": "Found", "clear": "Clear", "skipped": "Skipped"}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.shared import CHECKOUT
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.results.report_schema import field_docs
+from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import SECTIONS, Rule
 
 _BLOCK = re.compile(r"`(\S+)/(\w+)\.py`\n\n```python\n(.*?)```", re.DOTALL)

@@ -26,7 +26,7 @@ from traceadvisor.judging.catalogue import (
 from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.model.rule_text import RuleSection
-from traceadvisor.results.report_schema import field_docs
+from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import Rule
 from traceadvisor.text.cleaning import clean
 

@@ -22,7 +22,7 @@ from traceadvisor.rendering.content.index import run_figures
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.formats import is_report, write_file
 from traceadvisor.rendering.writers.html import write
-from traceadvisor.results.document import decoded, written
+from traceadvisor.results.json_encoding import decoded, written
 from traceadvisor.results.redaction import cleaned
 from traceadvisor.system.cluster import identity
 from traceadvisor.system.executor import Died, Outcome, Tell, Watch

@@ -6,7 +6,7 @@ A difference is HEAD less BASE. Times are whole nanoseconds; shares are 0..1, an
 from __future__ import annotations
 
 from traceadvisor.model.comparison import Comparison
-from traceadvisor.results.document import encoded
+from traceadvisor.results.json_encoding import encoded
 from traceadvisor.results.redaction import shortened
 from traceadvisor.results.report_json import LONGEST_TEXT
 

@@ -11,7 +11,7 @@ import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import FILE, SCHEMA, ExperimentResult, MeasuredRatio
-from traceadvisor.results.document import decoded, encoded
+from traceadvisor.results.json_encoding import decoded, encoded
 from traceadvisor.results.redaction import cleaned
 from traceadvisor.results.report_json import MOST_BYTES
 

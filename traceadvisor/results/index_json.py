@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.index import Index
-from traceadvisor.results.document import encoded
+from traceadvisor.results.json_encoding import encoded
 from traceadvisor.results.redaction import shortened
 from traceadvisor.results.report_json import LONGEST_TEXT
 

@@ -12,7 +12,7 @@ import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report
-from traceadvisor.results.document import decoded, encoded
+from traceadvisor.results.json_encoding import decoded, encoded
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.system.remote import location
 from traceadvisor.text.cleaning import clipped, clipped_inside

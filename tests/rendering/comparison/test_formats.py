@@ -34,7 +34,7 @@ from traceadvisor.rendering.writers.html import page
 from traceadvisor.rendering.writers.templates import script
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results.comparison_json import SCHEMA, render
-from traceadvisor.results.report_schema import schema_text
+from traceadvisor.results.json_schemas import schema_text
 
 SCHEMA_FILE = CHECKOUT / "docs" / "comparison.schema.json"
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.results.document import members, shape
+from traceadvisor.results.json_encoding import members, shape
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NONE = re.compile(r"(^|\. )?\bNone\b")
