@@ -125,3 +125,14 @@ def test_impossible_clocks_drop_the_row(tmp_path: Path) -> None:
     path.write_text(f"{header}0,5,10,4,1,plain,0,-1,0\n1,5,10,4,1,plain,0,7,{1 << 62}\n2,5,10,4,1,plain,0,7,0\n")
     steps, (note,) = read_steps(path)
     assert ([step.index for step in steps], note.code) == ([2], "steps-dropped")
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "is_short"), [([], False), ([2] * 3, True), ([4] * 3, False), ([9] + [2] * 50, True)]
+)
+def test_the_latest_steps_tell_whether_steps_are_short(lengths_ms: list[int], *, is_short: bool) -> None:
+    log, at_ns = StepLog(), 0
+    for number, length_ms in enumerate(lengths_ms):
+        log.add(TimedStep(number, at_ns, length_ms * 10**6, 0, 1, StepState.PLAIN, 0, at_ns, 0))
+        at_ns += length_ms * 10**6
+    assert log.has_short_steps is is_short

@@ -41,6 +41,14 @@ _values = attrgetter(*_FIELDS)
 _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
 
 
+SHORT_STEP_NS = 3_000_000
+"""Mean step below which samplers of this process take turns with it less often. To hand over the interpreter for a
+sample takes the training thread up to 0.1 ms of CPU time."""
+
+RECENT_STEPS = 50
+"""Steps whose mean counts."""
+
+
 class StepLog:
     """Collects the steps of a run in 72 bytes each: a run may take millions.
 
@@ -81,6 +89,13 @@ class StepLog:
         """Steady clock at the end of a step."""
         end_ns: int = self.clock_ns(place) + self._columns["duration_ns"][place]
         return end_ns
+
+    @property
+    def has_short_steps(self) -> bool:
+        """Whether the latest steps are so short that samples at the usual interval would take a part of them."""
+        end = len(self)
+        first = max(end - RECENT_STEPS, 0)
+        return end > 0 and self.end_clock_ns(end - 1) - self.clock_ns(first) < (end - first) * SHORT_STEP_NS
 
     def state(self, place: int) -> StepState:
         """The state of a step."""

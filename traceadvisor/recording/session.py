@@ -132,7 +132,7 @@ class CaptureSession:
         self._loop: LoopCapture | None = None
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
-        self._telemetry = NodeTelemetry(self._writer, self._lost)
+        self._telemetry = NodeTelemetry(self._writer, self._lost, self._log)
         self._stacks: StackSampler | None = None
         self._memory: MemoryHistory | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")

@@ -36,3 +36,11 @@ def test_items_take_turns_with_one_round_a_second_at_most() -> None:
 
 def test_without_items_there_are_no_turns() -> None:
     assert Turns("").take(0.0) is None
+
+
+def test_short_steps_are_interrupted_less_often() -> None:
+    pace = Pace(0.1)
+    for number in range(20):
+        pace.expensive(0.1 * number)
+        pace.plan(0.1 * number, 0.0001, has_short_steps=number >= 10)
+        assert pace.interval_s == (0.25 if number >= 10 else 0.1)

@@ -68,12 +68,8 @@ DEEPEST = 2000
 COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 """Whether any allocation may start the garbage collector, not only the end of an instruction."""
 
-SHORT_STEP_NS, SHORT_STEPS_INTERVAL_NS = 3_000_000, 25_000_000
-"""Mean step below which samples are this far apart at least. To hand over the interpreter for a sample takes the
-training thread up to 0.1 ms of CPU time."""
-
-RECENT_STEPS = 50
-"""Steps whose mean counts."""
+SHORT_STEPS_INTERVAL_NS = 25_000_000
+"""Shortest time between two samples of a training with short steps."""
 
 MOST_HELD, LONGEST_HELD_NS = 64, 500_000_000
 """Samples that wait until they are counted, and for how long: a killed run loses them."""
@@ -329,10 +325,7 @@ class StackSampler(ThreadSampler):
         held, self._held = self._held, []
         for raw, at_ns, figures in held:
             self._tally.add(raw, at_ns=at_ns, **figures)
-        if end := len(self._log):
-            first = max(end - RECENT_STEPS, 0)
-            mean_ns = (self._log.end_clock_ns(end - 1) - self._log.clock_ns(first)) / (end - first)
-            self._least_ns = max(self._first_ns, SHORT_STEPS_INTERVAL_NS if mean_ns < SHORT_STEP_NS else 0)
+        self._least_ns = max(self._first_ns, SHORT_STEPS_INTERVAL_NS if self._log.has_short_steps else 0)
 
     def samples(self) -> StackSamples:
         """All samples so far."""

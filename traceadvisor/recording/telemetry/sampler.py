@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from traceadvisor.bundle.layout import Sample, encode_telemetry_header
+from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
@@ -27,6 +28,10 @@ _STOP_S = 10.0
 
 EXPENSIVE_S = 1.0
 """Interval of expensive figures."""
+
+SHORT_STEPS_INTERVAL_S = 0.25
+"""Shortest time between two samples of a training with short steps. Each sample reads a dozen files, and asks for the
+interpreter as often."""
 
 LARGEST_CPU_SHARE = 0.01
 """Share of one core. If samples take more, there are fewer of them."""
@@ -46,12 +51,13 @@ class TelemetrySampler:
     training: see :attr:`error`. A sample that cannot be written is lost, and the next may be written again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it needs to know
         self,
         path: Path,
         *,
         pids: Callable[[], Sequence[int]] | None = None,
         interval_s: float = 0.1,
+        has_short_steps: Callable[[], bool] = lambda: False,
         clock_ns: Callable[[], int] = time.time_ns,
         lost: Callable[[OSError], None] = lambda _: None,
     ) -> None:
@@ -63,10 +69,11 @@ class TelemetrySampler:
                 are sampled, too.
             interval_s: the shortest time between samples; see :class:`Pace`.
             clock_ns: wall clock, nanoseconds since the epoch.
+            has_short_steps: returns whether samples are to be :data:`SHORT_STEPS_INTERVAL_S` apart at least.
             lost: called in the thread when a sample could not be written.
         """
         self._path = path
-        self._interval_s = interval_s
+        self._interval_s, self._has_short_steps = interval_s, has_short_steps
         self._clock_ns = clock_ns
         self._lost = lost
         self._unwritten = b""
@@ -129,7 +136,7 @@ class TelemetrySampler:
                 device, sent = turn
                 samples[device.uuid] |= device.pcie_sample(sent=sent)
             self._write(file, msgspec.json.encode(Sample(time_ns, round(pace.interval_s, 4), samples, node, processes)))
-            pace.plan(now_s, time.thread_time() - cpu_before_s)
+            pace.plan(now_s, time.thread_time() - cpu_before_s, has_short_steps=self._has_short_steps())
             wait_s = max(0.0, now_s + pace.interval_s - time.monotonic())
 
     def _header(self, nvml: Nvml, group: GroupUse) -> dict[str, object]:
@@ -179,12 +186,15 @@ class Pace:
         self._expensive_due_s = now_s + EXPENSIVE_S
         return True
 
-    def plan(self, now_s: float, cpu_s: float) -> None:
+    def plan(self, now_s: float, cpu_s: float, *, has_short_steps: bool = False) -> None:
         """Set the interval after a sample at ``now_s`` that took ``cpu_s`` of CPU time."""
         self._cpu_s = cpu_s if self._cpu_s is None else self._cpu_s + _SMOOTHING * (cpu_s - self._cpu_s)
         run_s = now_s - (now_s if self._start_s is None else self._start_s)
         self.interval_s = max(
-            self._shortest_interval_s, self._cpu_s / LARGEST_CPU_SHARE, run_s / SAMPLES_BEFORE_THINNING
+            self._shortest_interval_s,
+            SHORT_STEPS_INTERVAL_S if has_short_steps else 0.0,
+            self._cpu_s / LARGEST_CPU_SHARE,
+            run_s / SAMPLES_BEFORE_THINNING,
         )
 
 
@@ -215,15 +225,15 @@ _TELEMETRY_INTERVAL_S = 0.1
 class NodeTelemetry:
     """Samples into the bundle of a writer while this process is the one that does so for its node."""
 
-    def __init__(self, writer: BundleWriter, lost: Callable[[Exception], None]) -> None:
+    def __init__(self, writer: BundleWriter, lost: Callable[[Exception], None], log: StepLog) -> None:
         """Prepare; nothing is sampled yet.
 
         ``writer``: this process's access to the bundle. ``lost``: called when something could not be written, in any
-        thread.
+        thread. ``log``: has the steps of this process.
         """
         self.name = f"telemetry.{writer.host}.jsonl"
         self._writer = writer
-        self._lost = lost
+        self._lost, self._log = lost, log
         self._sampler: TelemetrySampler | None = None
 
     @property
@@ -244,7 +254,13 @@ class NodeTelemetry:
         roots = (os.getppid() if ranks > 1 else os.getpid(),)
         try:
             path = self._writer.stage(self.name)
-            sampler = TelemetrySampler(path, pids=lambda: roots, interval_s=_TELEMETRY_INTERVAL_S, lost=self._lost)
+            sampler = TelemetrySampler(
+                path,
+                pids=lambda: roots,
+                interval_s=_TELEMETRY_INTERVAL_S,
+                has_short_steps=lambda: self._log.has_short_steps,
+                lost=self._lost,
+            )
             sampler.start()
             self._sampler = sampler
         except OSError as error:
