@@ -6,14 +6,13 @@ Public names are imported on first use, so that importing the package is fast.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceadvisor.api import capture, load, read, report, to_frame
     from traceadvisor.comparing.inputs import compare_paths as compare
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
-    from traceadvisor.integrations.jupyter import load_ipython_extension
     from traceadvisor.integrations.step_tests import assert_no_finding, assert_no_regression
     from traceadvisor.integrations.trace_handler import trace_handler
     from traceadvisor.judging.breakdown import breakdown
@@ -49,7 +48,6 @@ _HOME = {
     "capture": "traceadvisor.api",
     "compare": "traceadvisor.comparing.inputs",
     "load": "traceadvisor.api",
-    "load_ipython_extension": "traceadvisor.integrations.jupyter",
     "read": "traceadvisor.api",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",
@@ -64,6 +62,11 @@ _HOME = {
 
 _OTHER_NAME = {"compare": "compare_paths"}
 """Names that differ in their module."""
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magic ``%%traceadvisor``; IPython calls this on ``%load_ext traceadvisor``."""
+    shell.register_magics(import_module("traceadvisor.integrations.jupyter").TraceAdvisorMagics)
 
 
 def __getattr__(name: str) -> object:

@@ -60,9 +60,14 @@ _IN_PROCESSES = pytest.mark.nightly(
 )
 
 
+def _alone(**variables: str) -> dict[str, str]:
+    """The environment of a pytest that does not run beside others, even where this one does."""
+    return {name: value for name, value in added(**variables).items() if not name.startswith("PYTEST_XDIST")}
+
+
 def _run(folder: Path, *options: str, seconds: float = 0.002) -> Done:
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *options)
-    return run(*command, cwd=folder, env=added(SECONDS=str(seconds)), limit_s=600)
+    return run(*command, cwd=folder, env=_alone(SECONDS=str(seconds)), limit_s=600)
 
 
 def _project(folder: Path, test: str, step_ns: float | None = None) -> Path:

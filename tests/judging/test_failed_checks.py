@@ -29,6 +29,7 @@ def test_every_check_that_fails_is_named_under_the_headline(
     rule: Rule, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(type(rule), "needs", frozenset())
+    monkeypatch.setattr(type(rule), "of_pytorch", True)
     monkeypatch.setattr(type(rule), "compare" if isinstance(rule, RankRule) else "check", _raise)
     if isinstance(rule, RankRule):
         outcome = run_rank_rule(rule, ())

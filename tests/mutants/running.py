@@ -23,7 +23,9 @@ from tests.mutants.own_tests import dotted
 HEAVY = ("hypothesis.internal.conjecture.engine", "hypothesis.strategies", "msgspec", "numpy", "pandas")
 """Imported once, before processes are forked: three fifths of the processor time of a short test run."""
 
-_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:traceadvisor", "--assert=plain", "--hypothesis-seed=0")
+"""With assertions rewritten, pytest would load the modules itself: the package has a plugin of pytest's."""
+
 _REWRITTEN = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 """Hypothesis has a plugin of pytest's, which pytest would rather import itself."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
@@ -13,11 +12,6 @@ from traceadvisor import api
 from traceadvisor.config import find_settings
 from traceadvisor.errors import TraceAdvisorError
 from traceadvisor.model.report import Report
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Add the magic; IPython calls this on ``%load_ext traceadvisor``."""
-    shell.register_magics(TraceAdvisorMagics)
 
 
 @magics_class

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -21,8 +20,6 @@ def main() -> None:
     """Report on the folder that the command line names, unless another process is about to do it."""
     logs = Path(sys.argv[1])
     folder = logs / FOLDER
-    with suppress(OSError):
-        os.nice(10)
     with suppress(OSError):  # the folder is gone, or cannot be written
         folder.mkdir(exist_ok=True)
         with ExitStack() as stack:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 _REPORT = """
-import sys
+import os, sys
 sys.path.append(sys.argv.pop())
+os.nice(10)
 from traceadvisor.integrations.report_beside import main
 main()
 """

@@ -36,6 +36,9 @@ LEAST_SAVING_SHARE = 0.001
 NO_SAVING = "expected saving of the fix"
 """Label of a passed check whose cause is there, but whose fix would save nothing."""
 
+MOST_ROUNDS = 8
+"""Rounds after which all time that operations share is left out."""
+
 WHOLLY_CLAIMED_SHARE = 0.99
 """A GPU operation is claimed if at least this share of its time alone is. All others go on beside it."""
 
@@ -142,11 +145,29 @@ def _claims_its_own_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:
 
 
 def _claims_exclusive_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
-    """No claim is time in which operations run that the finding does not claim: they go on."""
-    claims, shared = finding.claims, facts.shared_time
+    """No claim is time in which operations run that the finding does not claim: they go on.
+
+    An operation may no longer be claimed as a whole once time beside others is left out, so this is done again.
+    """
+    claims = finding.claims
+    for _ in range(MOST_ROUNDS):
+        fewer = _alone(claims, facts)
+        if fewer.total_ns == claims.total_ns:
+            break
+        claims = fewer
+    else:
+        claims -= facts.shared_time.spans
+    if claims.total_ns == finding.claims.total_ns:
+        return finding
+    return replace(finding, claims=claims, caveats=(*finding.caveats, SHARED_TIME))
+
+
+def _alone(claims: SpanSet, facts: Facts) -> SpanSet:
+    """Claims without the time in which an operation runs that is not claimed as a whole."""
+    shared = facts.shared_time
     together = claims & shared.spans
     if not together:
-        return finding
+        return claims
     events = facts.trace.events
     rows = shared.rows[events.time_in(together, shared.rows) > 0]
     stays = np.ones(rows.size, dtype=np.bool_)
@@ -157,10 +178,7 @@ def _claims_exclusive_time(finding: Finding, rule: Rule, facts: Facts) -> Findin
         claimed_alone_ns = events.time_in((exposed & claims) - shared.spans, rows)
         claimed_ns = np.where(alone_ns > 0, claimed_alone_ns, events.time_in(exposed & claims, rows))
         stays &= ~(np.isin(events.kind[rows], kinds) & (claimed_ns >= WHOLLY_CLAIMED_SHARE * own_ns))
-    claims -= events.spans(rows[stays])
-    if claims.total_ns == finding.claims.total_ns:
-        return finding
-    return replace(finding, claims=claims, caveats=(*finding.caveats, SHARED_TIME))
+    return claims - events.spans(rows[stays])
 
 
 def _leaves_unclaimed_kernels(finding: Finding, rule: Rule, facts: Facts) -> Finding:
