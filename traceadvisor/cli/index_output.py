@@ -34,9 +34,12 @@ def runs_to_list(
     """
     if asked and only_of_a_report:
         raise UsageError(f"An index has no {only_of_a_report[0]}. Leave out --index, or this option.")
-    if asked is False or (asked is None and (only_of_a_report or not (len(paths) > 1 or paths[0].is_dir()))):
+    try:
+        if asked is False or (asked is None and (only_of_a_report or not (len(paths) > 1 or paths[0].is_dir()))):
+            return []
+        runs = separate_runs(paths, selection.takes)
+    except OSError:  # to read it says why
         return []
-    runs = separate_runs(paths, selection.takes)
     return runs if asked or len(runs) > MOST_IN_ONE_REPORT else []
 
 
