@@ -11,7 +11,7 @@ from tests.build_report import a100, v100
 from tests.comparing.building import captures, recording, report
 from tests.shared import CHECKOUT, SAMPLES
 from traceadvisor import api
-from traceadvisor.comparing.compare import DIFFERENT_GPU, compare
+from traceadvisor.comparing.compare import DIFFERENT_GPU, OTHER_PROGRAM, compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.breakdown import Category
@@ -20,6 +20,7 @@ from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, RunSettings, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.model.workload import Framework
 from traceadvisor.results.comparison_json import render
 
 
@@ -92,6 +93,13 @@ def test_ranks_of_several_files_are_no_repetitions() -> None:
     sides = [[report(recording(undisturbed_ms=ms, rank=rank)) for rank in (0, 1, 2)] for ms in (100.0, 110.0)]
     change = _change(compare(*sides))
     assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
+
+
+def test_programs_of_different_frameworks_are_not_one_before_and_after_a_change() -> None:
+    base, head = (report(replace(recording(), framework=one)) for one in (None, Framework.JAX))
+    (run,) = compare([base], [head]).runs
+    assert run.cautions[0] == OTHER_PROGRAM
+    assert Difference(DifferenceKind.RECORDING, "Framework", "PyTorch", "JAX") in run.differences
 
 
 def test_different_gpus_come_first() -> None:

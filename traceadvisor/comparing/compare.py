@@ -34,6 +34,11 @@ from traceadvisor.results.redaction import redacted
 APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
+FRAMEWORK = "Framework"
+OTHER_PROGRAM = (
+    "BASE and HEAD are programs of different frameworks, not one program before and after a change. Their findings "
+    "cannot be compared."
+)
 DIFFERENT_GPU = "BASE and HEAD ran on different GPUs. The difference may come from the GPUs, not from the code."
 
 
@@ -164,6 +169,8 @@ def _typical(side: Sequence[Sequence[Recording]]) -> Recording:
 
 
 def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs: Sequence[Difference]) -> Iterator[str]:
+    if any(one.name == FRAMEWORK for one in differs):
+        yield OTHER_PROGRAM
     if any(one.kind is DifferenceKind.DEVICE for one in differs):
         yield DIFFERENT_GPU
     if any(one.name == "Ranks" for one in differs):
@@ -253,6 +260,7 @@ def _of_recording(recording: Recording) -> Iterator[_Named]:
         yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
     yield DifferenceKind.MACHINE, "Ranks", recording.rank_count
     yield DifferenceKind.RECORDING, RANK, recording.distributed.rank if recording.distributed else None
+    yield DifferenceKind.RECORDING, FRAMEWORK, recording.framework.value if recording.framework else "PyTorch"
     yield DifferenceKind.RECORDING, "Workload", recording.workload.value if recording.workload else None
     yield DifferenceKind.RECORDING, "Steps detected from", recording.step_source.value
     yield DifferenceKind.SETTING, "Data loader iterator", ", ".join(recording.loader_kinds) or None

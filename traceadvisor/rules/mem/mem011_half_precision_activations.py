@@ -79,7 +79,10 @@ class HalfPrecisionActivations(SnapshotRule):
                 Evidence("copies of the weights in 16 bits", weights, Unit.BYTES),
             ),
             locations=memory.locations(memory.at_peak(is_halved)),
-            caveats=("If the model is in 16 bits already, nothing is saved.",),
+            caveats=(
+                "Results are less exact: check that the loss falls as before.",
+                "If the model is in 16 bits already, nothing is saved.",
+            ),
         )
 
 
