@@ -147,7 +147,7 @@ def test_the_log_folder_is_as_it_was(server: Server, folder: Path) -> None:
     before = sorted(path for path in (folder / "log").rglob("*") if path.is_file())
     server.reported(run=server.runs()["good"]["id"])
     assert sorted(path for path in (folder / "log").rglob("*") if path.is_file()) == before
-    assert list((folder / "own" / "cache" / "traceadvisor" / "tensorboard").glob("*.page"))
+    assert list((folder / "own" / "cache" / "traceadvisor" / "reports").glob("*.page"))
 
 
 def test_runs_of_several_folders_are_listed_by_their_names(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ _SCHEMA = {
 }
 """The fields that are read. Texts are bytes, as they need not be UTF-8."""
 
-_FIELD = re.compile(r"(\w+)=(\d+)([:*])(\w+)")
+_FIELD = re.compile(r"(\w{1,60})=(\d{1,9})([:*])(\w{1,60})")
 _WIDTHS = {1: 8, 5: 4}
 """Bytes of fields of a fixed width, by wire type."""
 
