@@ -45,8 +45,8 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
     elif stream.damaged and not summary.truncated:
         yield HealthNote(
             "packing-damaged",
-            "The file is damaged or cut off: it was read as far as possible. Events may be corrupted or missing, and "
-            "the last step is left out. Copy the file again.",
+            "The file was read as far as possible, but it is damaged: the checksum is wrong, the end is missing, or "
+            "other data follows. Events may be corrupted or missing; the last step is left out. Copy the file again.",
         )
     elif summary.truncated and not stream.excess:
         yield HealthNote(
