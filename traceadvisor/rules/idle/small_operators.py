@@ -26,7 +26,7 @@ BETWEEN = Fix(
 
 KEPT_REST = 0.6
 """Share of the rest of the step that stays at least: small operators, and a capture at each step, leave it less of the
-CPU's caches."""
+CPU's caches. In one training on an idle machine 0.7 stayed."""
 
 
 @frozen
