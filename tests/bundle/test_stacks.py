@@ -8,7 +8,7 @@ import pytest
 from traceadvisor.bundle import stacks as layout
 from traceadvisor.bundle.stacks import MOST_DEPTH, read_stacks, write_stacks
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import Sampled, SampledFrame, SampledStack, StackSamples
+from traceadvisor.model.samples import OnlyCall, Sampled, SampledFrame, SampledStack, StackSamples
 
 SAMPLES = StackSamples(
     frames=(SampledFrame("train", "train.py", 12, is_user=True), SampledFrame("sleep")),
@@ -21,6 +21,7 @@ SAMPLES = StackSamples(
     late_ns=20,
     late_by_ns=3,
     cpu_ns=7,
+    only_calls=(OnlyCall("train.py", "train", 10, 20, "item", 12, is_in_loop=True),),
 )
 
 
@@ -75,6 +76,7 @@ def test_a_file_that_a_kill_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
         "null",
         '{"record":"other","samples":{"plain":[1]}}',
         json.dumps(FRAME | {"line": -1}),
+        {"record": "call", "file": "a.py", "function": "f", "first_line": 3, "last_line": 5, "name": "g", "line": 6},
         '{"record":"frame","function":"' + "x" * 20_000 + '","file":null,"line":null,"user":true}',
     ],
 )

@@ -85,6 +85,16 @@ def _stacks() -> list[dict[str, Any]]:
         {**frame, "file": f"{HOME}/train.py"},
         {"record": "stack", "frames": [0], "samples": {"plain": [10, 2], "zqstate": [1, 1]}, "zqkey": "zq"},
         {"record": "other", "samples": {}},
+        {
+            "record": "call",
+            "file": f"{HOME}/train.py",
+            "function": "step",
+            "first_line": 40,
+            "last_line": 50,
+            "name": "item",
+            "line": 41,
+            "zqkey": "zq",
+        },
     ]
 
 

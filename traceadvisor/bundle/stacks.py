@@ -2,14 +2,15 @@
 
 ``loader_stacks.<rank>.jsonl`` has the same form: samples of loader workers while they make batches.
 The first line is the header. A line of a frame is followed by lines of stacks that refer to it: frames are numbered
-from 0 in their order. The last line counts the samples whose stacks were not kept. Fields are those of
+from 0 in their order. Then a line counts the samples whose stacks were not kept, and one for each function of the user
+tells the names that it calls at one place only. Fields are those of
 :mod:`~traceadvisor.model.samples`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -19,13 +20,14 @@ import msgspec
 from traceadvisor.bundle.layout import Private
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import Sampled, SampledFrame, SampledStack, StackSamples, Tallies
+from traceadvisor.model.samples import OnlyCall, Sampled, SampledFrame, SampledStack, StackSamples, Tallies
 from traceadvisor.text.cleaning import clean
 
 STACKS_FORMAT = "traceadvisor.stacks/1"
 
 MOST_FRAMES = 20_000
 MOST_STACKS = 8_000
+MOST_CALLS = 20_000
 MOST_DEPTH = 200
 """Frames of one stack."""
 
@@ -74,7 +76,17 @@ class _Other(msgspec.Struct, frozen=True, tag_field="record", tag="other"):
     samples: _Written
 
 
-StackRecord = _Header | _Frame | _Stack | _Other
+class _Call(msgspec.Struct, frozen=True, tag_field="record", tag="call"):
+    file: Annotated[str, Private.FILE]
+    function: Annotated[str, Private.NAME]
+    first_line: int
+    last_line: int
+    name: Annotated[str, Private.NAME]
+    line: int
+    is_in_loop: bool = False
+
+
+StackRecord = _Header | _Frame | _Stack | _Other | _Call
 _DECODER = msgspec.json.Decoder(StackRecord)
 
 
@@ -114,6 +126,9 @@ def _records(samples: StackSamples) -> Iterator[StackRecord]:
     for stack in samples.stacks:
         yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching, stack.is_waiting)
     yield _Other(_written(samples.other))
+    for call in samples.only_calls[:MOST_CALLS]:
+        texts = {name: _cleaned(getattr(call, name)) for name in ("file", "function", "name")}
+        yield msgspec.convert(asdict(call) | texts, _Call)
 
 
 _cleaned = lru_cache(maxsize=1 << 12)(clean)
@@ -152,6 +167,7 @@ class _Reading:
 
     stacks: list[SampledStack] = field(default_factory=list)
     other: Tallies = field(default_factory=dict)
+    calls: list[OnlyCall] = field(default_factory=list)
     lines: int = 0
     broken: int = 0
 
@@ -187,6 +203,8 @@ class _Reading:
                 self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting))
             case _Other():
                 self.other = _read(record.samples)
+            case _Call():
+                self.calls.append(_only_call(record))
 
     def samples(self) -> StackSamples | None:
         """The samples; None without a header or without samples."""
@@ -201,8 +219,16 @@ class _Reading:
             self.header.late_ns,
             self.header.late_by_ns,
             self.header.cpu_ns,
+            tuple(self.calls),
         )
         return found if found.time_ns else None
+
+
+def _only_call(record: _Call) -> OnlyCall:
+    """The call; raises ValueError for an impossible one."""
+    if not 0 <= record.first_line <= record.line <= record.last_line < MOST_NS:
+        raise ValueError("an impossible call")
+    return msgspec.convert(msgspec.structs.asdict(record), OnlyCall)
 
 
 def _read(written: _Written) -> Tallies:

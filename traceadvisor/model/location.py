@@ -26,6 +26,9 @@ class PlaceKind(Enum):
     """Only the function is known. Recordings by today's torch tell where it begins, or where it stood when recording
     began. Code outside of functions begins in line 1."""
 
+    ONLY_CALL = "only_call"
+    """The only line of the function, or of its loops, that makes the call: from its compiled code."""
+
     CONSTRUCTED = "constructed"
     """The line that constructs the loader, optimizer, scaler or model: from a capture, or from the script's file."""
 

@@ -42,6 +42,22 @@ class SampledFrame:
     """Whether it is the user's code."""
 
 
+@frozen
+class OnlyCall:
+    """A name that a function of the user calls at one place, or at one in its loops, by its compiled code."""
+
+    file: str
+    function: str
+    first_line: int
+    """The first line of the function, and the last one that runs."""
+
+    last_line: int
+    name: str
+    line: int
+    is_in_loop: bool = False
+    """Whether the function also calls it outside of its loops."""
+
+
 OWN_WORK = SampledFrame("TraceAdvisor")
 """Stands for all frames inside one of this package that does work of its own."""
 
@@ -97,6 +113,9 @@ class StackSamples:
 
     cpu_ns: int = 0
     """CPU time of the sampling thread."""
+
+    only_calls: tuple[OnlyCall, ...] = ()
+    """Of the sampled functions of the user."""
 
     @property
     def time_ns(self) -> int:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import OnlyCall, SampledFrame
 
 TRAIN = Location("train.py", 10, "train", kind=PlaceKind.FUNCTION_START)
 ITEM = replace(TRAIN, owner=Frame("Tensor.item"))
@@ -116,3 +118,62 @@ def test_the_line_that_calls_a_method_is_known_without_a_recorded_stack() -> Non
 def test_without_samples_nothing_is_known() -> None:
     assert ExactLines(None).exact(ITEM) == ITEM
     assert ExactLines(None).calling(("item",)) is None
+
+
+ONLY = OnlyCall("train.py", "train", 10, 40, "item", 25)
+LATE = (3, (user("train", 25),))
+"""Too few samples to show a line."""
+
+
+def only(*stacks: tuple[int, tuple[SampledFrame, ...]], calls: tuple[OnlyCall, ...] = (ONLY,)) -> ExactLines:
+    samples = Samples()
+    for count, frames in stacks:
+        samples.add(count, MAIN, *frames)
+    return ExactLines(replace(samples.build(), only_calls=calls))
+
+
+def test_the_only_call_of_a_function_is_the_line_that_few_samples_show() -> None:
+    found = only(LATE).exact(ITEM)
+    assert (found.line, found.kind, found.samples) == (25, PlaceKind.ONLY_CALL, 3)
+    assert only(LATE, (60, (user("train", 22), library("backward")))).exact(ITEM).line == 25
+
+
+def test_samples_elsewhere_refute_the_only_call() -> None:
+    assert only().exact(ITEM) == ITEM
+    assert only(LATE, (1, (user("train", 27), C_ITEM))).exact(ITEM) == ITEM, "called by another name there"
+    assert only(LATE, (3, (user("train", 27),))).exact(ITEM) == ITEM, "as many late samples"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        replace(ONLY, name="tolist"),
+        replace(ONLY, function="test"),
+        replace(ONLY, file="other.py"),
+        replace(ONLY, first_line=20),
+        replace(ONLY, last_line=9, line=9),
+    ],
+)
+def test_the_only_call_of_another_function_does_not_count(call: OnlyCall) -> None:
+    assert only(LATE, calls=(call,)).exact(ITEM) == ITEM
+
+
+def test_two_functions_of_one_name_leave_the_function() -> None:
+    assert only(LATE, calls=(ONLY, replace(ONLY, first_line=9))).exact(ITEM) == ITEM
+
+
+def test_the_only_call_of_a_function_written_in_python_is_unknown_as_it_may_run_later() -> None:
+    owner = Frame("item", "lib.py", 3)
+    assert only(LATE).exact(replace(ITEM, owner=owner)) == replace(ITEM, owner=owner)
+
+
+def test_the_only_call_in_the_loops_of_a_function_needs_enough_samples() -> None:
+    in_loop = replace(ONLY, is_in_loop=True)
+    assert only(LATE, calls=(in_loop,)).exact(ITEM) == ITEM
+    assert only((5, LATE[1]), calls=(in_loop,)).exact(ITEM).line == 25
+
+
+def test_code_outside_of_functions_runs_once_so_that_the_only_call_in_its_loops_is_known() -> None:
+    place = replace(Location.of_function("train.py", 28, "<module>"), owner=Frame("tensor"))
+    call = OnlyCall("train.py", "<module>", 1, 90, "tensor", 25, is_in_loop=True)
+    assert only((2, (user("<module>", 25),)), calls=(call,)).exact(place).line == 25

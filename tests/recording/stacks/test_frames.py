@@ -3,6 +3,7 @@ from __future__ import annotations
 import dis
 import sys
 from pathlib import Path
+from textwrap import dedent, indent
 from types import CodeType, FrameType
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from traceadvisor.bundle.stacks import LONGEST_TEXT
 from traceadvisor.recording.script.own_code import OWN_FILE
-from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, line_of
+from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, line_of, only_calls
 from traceadvisor.recording.stacks.sampler import StackSampler
 
 
@@ -148,3 +149,56 @@ def test_a_file_name_with_a_secret_is_not_recorded() -> None:
     token = "ghp_" + "a1B2" * 8
     code = compile("pass", f"/data/{token}/train.py", "exec")
     assert token not in (frame_of(code, 0).file or "")
+
+
+def calls(body: str, more: str = "") -> dict[str, tuple[int, bool]]:
+    """The calls at one place in a function ``f`` of these lines, with the line and whether others are outside loops."""
+    module = compile(f"def f(data, out):\n{indent(dedent(body), '    ')}\n{dedent(more)}", "/project/train.py", "exec")
+    return {one.name: (one.line, one.is_in_loop) for one in only_calls([module]) if one.function == "f"}
+
+
+LOOP = "for one in data:\n    x = torch.tensor(one)\n    out.append(\n        x.mean())\n"
+
+
+def test_a_name_that_is_called_at_one_place_is_known_with_its_line() -> None:
+    assert calls(LOOP) == {"tensor": (3, False), "append": (4, False), "mean": (5, False)}
+
+
+def test_a_name_that_is_called_at_two_places_is_not() -> None:
+    assert calls(f"{LOOP}    torch.tensor(0)\n").keys() == {"append", "mean"}
+
+
+def test_a_name_that_is_called_once_outside_of_the_loop_is_known_by_the_loop() -> None:
+    assert calls(f"y = torch.tensor(1)\n{LOOP}")["tensor"] == (4, True)
+    assert "tensor" not in calls(f"y = torch.tensor(1)\n{LOOP}    torch.tensor(2)\n")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "make = torch.tensor",
+        "from torch import tensor as make",
+        "make = getattr(torch, 'tensor')",
+        "def g(torch):\n    return map(torch.tensor, [])",
+        "class Data:\n    make = torch.tensor",
+    ],
+)
+def test_a_name_that_may_be_called_by_another_one_is_not_known(other: str) -> None:
+    assert "tensor" not in calls(LOOP, other)
+    assert "append" in calls(LOOP, other)
+
+
+def test_a_call_that_python_compiles_twice_is_one_place() -> None:
+    assert calls("try:\n    pass\nfinally:\n    out.flush()\n") == {"flush": (5, False)}
+
+
+def test_calls_in_functions_inside_are_those_of_the_inner_ones() -> None:
+    assert "tensor" in calls(LOOP, "def g(one):\n    return torch.tensor(one)")
+    assert calls("def g(one):\n    return torch.tensor(one)\nout.append(g)")["append"] == (4, False)
+
+
+def test_without_columns_or_in_very_long_code_no_call_is_known() -> None:
+    code = code_of(f"def f(data, out):\n{indent(LOOP, '    ')}")
+    assert list(only_calls([code.replace(co_linetable=b"")])) == []
+    long = code_of("def f():\n" + "    g(1, 2, 3)\n" * 6000 + indent(LOOP, "    "))
+    assert list(only_calls([code, long])) == []

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
-from traceadvisor.model.location import Frame, Location, PlaceKind
+from traceadvisor.model.location import MODULE, Frame, Location, PlaceKind
 from traceadvisor.model.samples import SampledFrame, StackSamples
 from traceadvisor.statistics import share_interval
 
@@ -38,6 +38,7 @@ class ExactLines:
         """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
         self._callers: dict[str, dict[SampledFrame | None, int]] = defaultdict(lambda: defaultdict(int))
         """The same by the frame of the user that calls the function."""
+        self._only_calls = samples.only_calls if samples else ()
         within, whole = defaultdict[str, int](int), 0
         for stack in samples.stacks if samples else ():
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
@@ -67,6 +68,8 @@ class ExactLines:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
         lines = [(frame.line or 0, count) for frame, _, count in places]
         line, samples = sure(lines), 0
+        if line is None and location.owner and (only := self._only_call(location, location.owner)):
+            return only
         if line is not None:
             samples = sum(count for one, count in lines if one == line)
         if line is None or (self._are_late and samples < LATE_SHARE * sum(count for _, count in lines)):
@@ -78,6 +81,32 @@ class ExactLines:
         callers = self._callers[location.function or ""]
         caller = None if location.function in self._loops or location.owner else sure(callers.items())
         return replace(place_of(caller), samples=callers[caller]) if caller else location
+
+    def _only_call(self, location: Location, owner: Frame) -> Location | None:
+        """The place of a call of a function written in C, where its function calls that name at one place only.
+
+        Most samples must show the line, and none the call elsewhere: code may call a function by another name. A late
+        sample does not name the call. Calls outside of the function's loops count unless enough samples show the line.
+        """
+        name, function = owner.function.rpartition(".")[2], location.function or ""
+        found = [
+            one
+            for one in self._only_calls
+            if (one.function, one.name) == (function, name)
+            and is_same_file(one.file, location.file)
+            and (function == MODULE or one.first_line <= location.line <= one.last_line)
+        ]
+        lines, named = defaultdict[int, int](int), set[int]()
+        for (frame, called), count in self._by_function.get(function, {}).items():
+            if is_same_file(frame.file or "", location.file) and (called is None or _is_same_call(owner, called)):
+                lines[frame.line or 0] += count
+                named |= {frame.line or 0} if called else set()
+        line = found[0].line if len(found) == 1 and owner.file is None else 0
+        if 2 * lines[line] <= sum(lines.values()) or not named <= {line}:
+            return None
+        if found[0].is_in_loop and function != MODULE and sure(lines.items()) != line:
+            return None
+        return replace(location, line=line, kind=PlaceKind.ONLY_CALL, samples=lines[line])
 
     def calling(self, names: Iterable[str]) -> Location | None:
         """The user's line that calls functions written in C of these names; None if there may be several."""

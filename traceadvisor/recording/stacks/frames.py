@@ -5,12 +5,15 @@ from __future__ import annotations
 import dis
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType
 
 from traceadvisor.bundle.stacks import LONGEST_TEXT
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.recording import after_import, gc_timer
 from traceadvisor.recording.script import program
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
@@ -85,23 +88,82 @@ def called_at(code: CodeType, instruction: int) -> str | None:
     before = [one for one in dis.get_instructions(code) if one.offset <= instruction]
     if not before or not before[-1].opname.startswith(_CALLS):
         return None
-    return _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE])
+    load = _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE])
+    return _text(load.argval) if load else None
 
 
-def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> str | None:
+def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
+    """The names that each of some functions calls at one place, or at one place in its loops.
+
+    Left out are names that any of them, or a function inside one, may also call by another name: those that it uses
+    without a call, imports as another one, or has as a text.
+    """
+    inside: dict[int, CodeType] = {}
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        if id(code) not in inside:
+            inside[id(code)] = code
+            waiting += [one for one in code.co_consts if isinstance(one, CodeType)]
+    if sum(len(one.co_code) for one in inside.values()) > _LONGEST_CODE:
+        return
+    uses = [(code, _Uses(code)) for code in inside.values()]
+    elsewhere = {name for _, one in uses for name in one.without_call}
+    for code, found in uses:
+        lines = [line for _, _, line in code.co_lines() if line]
+        names = (_text(_shown(code.co_filename)), _text(code.co_name), min(lines, default=0), max(lines, default=0))
+        for name, calls in found.calls.items():
+            in_loop = [line for line, repeats in calls if repeats]
+            is_single = len(calls) == 1
+            if name not in elsewhere and (is_single or len(in_loop) == 1):
+                yield OnlyCall(*names, _text(name), calls[0][0] if is_single else in_loop[0], is_in_loop=not is_single)
+
+
+class _Uses:
+    """The calls of a function's code, and the other uses of names, by their places in the source."""
+
+    def __init__(self, code: CodeType) -> None:
+        instructions = list(dis.get_instructions(code))
+        loads = [one for one in instructions if one.opname in _NAMES_CALLEE and isinstance(one.argval, str)]
+        at = defaultdict[object, list[dis.Instruction]](list)
+        for one in loads:
+            at[_start(one)].append(one)
+        jumps = [(one.argval, one.offset) for one in instructions if "BACKWARD" in one.opname]
+        called = dict[object, tuple[str, int, bool]]()
+        for one in instructions:
+            if one.opname.startswith("CALL") and one.positions and (load := _callee(one, at[_start(one)])):
+                repeats = any(start <= one.offset <= end for start, end in jumps)
+                place = load.argval, one.positions.lineno or 0, repeats
+                called[load.positions] = max(place, called.get(load.positions, place))  # Python may compile code twice
+        self.calls = defaultdict[str, list[tuple[int, bool]]](list)
+        for name, line, repeats in called.values():
+            self.calls[name].append((line, repeats))
+        self.without_call = {one.argval for one in loads if one.positions not in called and one.opname != "LOAD_FAST"}
+        self.without_call |= {text for text in code.co_consts if isinstance(text, str)}
+        for one, following in pairwise(instructions):
+            if one.opname == "IMPORT_FROM" and following.argval != one.argval:
+                self.without_call.add(one.argval)
+
+
+def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
+    return (one.positions.lineno, one.positions.col_offset) if one.positions else None
+
+
+def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> dis.Instruction | None:
+    """The instruction that loads what another one calls."""
     where = call.positions
     if where is None or where.lineno is None or where.col_offset is None:  # python -X no_debug_ranges
         return None
     end = (where.end_lineno or 0, where.end_col_offset or 0)
-    found: tuple[tuple[int, int], str] | None = None
+    found: tuple[tuple[int, int], dis.Instruction] | None = None
     for one in before:
         at = one.positions
         if at is None or (at.lineno, at.col_offset) != (where.lineno, where.col_offset):
             continue
         its_end = (at.end_lineno or 0, at.end_col_offset or 0)
         if its_end < end and (found is None or its_end > found[0]) and isinstance(one.argval, str):
-            found = (its_end, one.argval)
-    return _text(found[1]) if found else None
+            found = (its_end, one)
+    return found[1] if found else None
 
 
 @lru_cache(maxsize=_MOST_FILES)

@@ -331,7 +331,8 @@ class StackSampler(ThreadSampler):
         """All samples so far."""
         frames, stacks, other = self._tally.samples()
         late_by_ns = self._late_by_ns // self._late_count if self._late_count else 0
-        return StackSamples(frames, stacks, other, self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns)
+        figures = self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns
+        return StackSamples(frames, stacks, other, *figures, self._tally.only_calls())
 
     def write(self, path: Path) -> None:
         """Write ``stacks.<rank>.jsonl``; raises OSError if that fails."""

@@ -11,8 +11,16 @@ from types import CodeType
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, Sampled, SampledFrame, SampledStack, Tallies
-from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user
+from traceadvisor.model.samples import (
+    NOTHING_SAMPLED,
+    OWN_WORK,
+    OnlyCall,
+    Sampled,
+    SampledFrame,
+    SampledStack,
+    Tallies,
+)
+from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, only_calls
 
 MOST_WHOLE_STACKS = MOST_STACKS // 2
 """Stacks that are kept whole. Of later ones only the user's frames and the innermost are kept."""
@@ -72,6 +80,9 @@ class StackTally:
         """Number of the frame by code and instruction; None for a frame of this package."""
         self._codes: dict[int, CodeType] = {}
         """Keeps the numbers of code objects from being used again."""
+        self._only_calls: tuple[OnlyCall, ...] = ()
+        self._looked_up = 0
+        """Number of functions that these are of."""
         self._stacks: list[_Kept] = [_Kept((), is_fetching=False)]
         self._stack_of: dict[tuple[object, ...], int] = {}
         self._stack_at: dict[tuple[object, ...], int] = {}
@@ -131,6 +142,13 @@ class StackTally:
             for stack, tallies in by_stack.items()
         )
         return tuple(self._frames), stacks, other
+
+    def only_calls(self) -> tuple[OnlyCall, ...]:
+        """The names that sampled functions of the user call at one place; looked up anew after new functions."""
+        codes = tuple(code for code in self._codes.copy().values() if is_user(code))
+        if len(codes) != self._looked_up:
+            self._looked_up, self._only_calls = len(codes), tuple(only_calls(codes))
+        return self._only_calls
 
     def _snapshot(self) -> tuple[_Sums, list[tuple[int, int]]]:
         """The sums, and stack and weight of the other samples; a lock could block a forked child for ever."""

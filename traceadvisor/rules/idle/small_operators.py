@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
+from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.shares import line_of_call
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
@@ -127,7 +129,11 @@ def lines_of(facts: Facts, site: CallSite) -> tuple[Location, ...]:
     """The line of the call, if samples show it."""
     if site.callee is None or len(site.locations) > 1:
         return site.locations
-    return (line_of_call(facts.run.stack_samples, site.locations[0], site.callee),)
+    found = line_of_call(facts.run.stack_samples, site.locations[0], site.callee)
+    if not found.is_line:
+        known = facts.run.exact_lines.exact(replace(found, owner=frame_of(site.callee)))
+        found = known if known.is_line else found
+    return (found,)
 
 
 def some_of(by_step_ns: Sequence[int], most_ns: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method
+from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.content.experiment.words import measured_words
@@ -310,6 +311,8 @@ def _place(location: Location) -> Iterator[str | Span]:
     yield Span(_where_words(location), Mark.CODE)
     if location.function and location.is_line:
         yield from (" in ", Span(clipped_inside(location.function, LONGEST_PLACE), Mark.CODE))
+    if location.kind is PlaceKind.ONLY_CALL:
+        yield ", the only call there"
     if location.samples is not None:
         yield f", {number_of(location.samples, 'sample')}"
     if location.owner is not None:
