@@ -16,8 +16,9 @@ from tests.shared import CHECKOUT, RECORDINGS, SNAPSHOTS
 from traceadvisor import api
 from traceadvisor.cli.rules_command import RulePage, ThresholdRow, rule_page
 from traceadvisor.config import Settings
-from traceadvisor.judging.catalogue import GROUPS, all_rules, group_of
+from traceadvisor.judging.catalogue import all_rules, group_of
 from traceadvisor.model.report import FoundFigures
+from traceadvisor.rendering.words import GROUPS
 from traceadvisor.rules.base import Rule
 
 FOLDER = CHECKOUT / "docs" / "rules"

@@ -21,6 +21,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.system.remote import is_remote
+from traceadvisor.text.ranges import between
 
 TABLE = "tool.traceadvisor"
 FILE_NAME = "pyproject.toml"
@@ -218,7 +219,7 @@ def _words(info: inspect.Type) -> str:  # noqa: PLR0911  # one case per type
         case inspect.IntType() | inspect.FloatType():
             return f"{'a whole number' if isinstance(info, inspect.IntType) else 'a number'}{_range(info)}"
         case inspect.StrType(min_length=least, max_length=longest):
-            return "a string" if longest is None else f"a string of {least or 0} to {longest} characters"
+            return "a string" if longest is None else f"a string of {between(str(least or 0), str(longest))} characters"
         case inspect.VarTupleType():
             return "a list of strings"
         case inspect.DataclassType():

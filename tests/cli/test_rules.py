@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from tests.distribution import Distributions
 from traceadvisor.cli import main
-from traceadvisor.judging.catalogue import GROUPS, all_rules, group_of
+from traceadvisor.judging.catalogue import all_rules, group_of
+from traceadvisor.rendering.words import GROUPS
 from traceadvisor.rules.base import Rule
 
 

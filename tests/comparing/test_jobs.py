@@ -37,8 +37,8 @@ def test_both_jobs_are_there_with_all_ranks(compared: Comparison) -> None:
 
 def test_the_page_shows_who_is_late_on_both_sides_and_each_rank(compared: Comparison) -> None:
     page = COMPARISON_FORMATS["html"].render(compared).decode()
-    assert "BASE: Rank 7 is late" in page
-    assert "HEAD: Rank 3 is late" in page
+    assert "base0: Rank 7 is late" in page
+    assert "head0: Rank 3 is late" in page
     ranks = page[page.index('id="run-1-job-ranks"') :]
     assert ranks.count("<td") >= 7 * 10
     assert ranks.index("rank 3<") < ranks.index("rank 0<")  # the largest change first

@@ -99,7 +99,7 @@ def test_without_steps_there_is_no_chart() -> None:
     [
         (None, None, "median", "mean 177.6 ms"),
         (168.0 * MS, None, "undisturbed median", None),
-        (168.0 * MS, run(None), "median of 270 undisturbed steps", None),
+        (168.0 * MS, run(None), "median of 270 undisturbed steps, without the profiler", None),
     ],
 )
 def test_the_headline_is_the_undisturbed_median_if_known(

@@ -145,4 +145,4 @@ def test_recorded_steps_stand_beside_undisturbed_ones() -> None:
 )
 def test_the_remark_says_which_parts_grew(found: Distortion, words: str) -> None:
     assert words in distortion_remark(found)
-    assert "The 95% interval of the ratio is" in distortion_remark(found)
+    assert "With 95% confidence, the ratio is" in distortion_remark(found)

@@ -19,6 +19,7 @@ from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.workload import Framework
 from traceadvisor.text.cleaning import clipped
+from traceadvisor.text.ranges import between
 
 START_UP_SHARE = 0.05
 """Share of one or two steps. Less start-up does not change what the steps show."""
@@ -122,7 +123,7 @@ def distortion_sentence(found: Distortion) -> str:
     """Say how recorded steps compare with undisturbed ones, with the interval of the ratio."""
     interval = ""
     if found.ratio_low is not None and found.ratio_high is not None:
-        interval = f" (95% interval {found.ratio_low:.2f} to {found.ratio_high:.2f})"
+        interval = f" (95% interval {between(f'{found.ratio_low:.2f}', f'{found.ratio_high:.2f}')})"
     if found.ratio < 1:
         return f"Recorded steps took {found.ratio:.2f} of the time of the rest{interval} and may not be typical."
     return f"Recorded steps took {found.ratio:.2f} times as long as undisturbed ones{interval}."

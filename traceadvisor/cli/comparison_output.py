@@ -26,6 +26,7 @@ from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
 from traceadvisor.rendering.units import percent
 from traceadvisor.rendering.words import VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import one_line
+from traceadvisor.text.ranges import around
 
 
 def compare_beside(
@@ -102,7 +103,7 @@ def _regressed(condition: Regression, comparison: Comparison) -> Decision:
             limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
             low, high = signed_percent((change.ratio_low or 1) - 1), signed_percent((change.ratio_high or 1) - 1)
             return Decision(
-                f"{one_line(run.name)} is slower by {percent(change.change_share)} ({low} to {high}){limit}"
+                f"{one_line(run.name)} is slower by {around(percent(change.change_share), low, high)}{limit}"
             )
         elif not change.is_settled:
             undecided = undecided or (

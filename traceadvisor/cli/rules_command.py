@@ -16,7 +16,6 @@ from traceadvisor.config import Settings, nearest, type_words
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import (
-    GROUPS,
     Catalogue,
     group_of,
     in_one_line,
@@ -26,6 +25,7 @@ from traceadvisor.judging.catalogue import (
 from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.model.rule_text import RuleSection
+from traceadvisor.rendering.words import GROUPS
 from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import Rule
 from traceadvisor.text.cleaning import clean

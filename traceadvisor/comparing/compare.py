@@ -183,8 +183,8 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs:
     recorded_share = explained.delta_ns / explained.base_step_ns
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
-            f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps by {change.change_share:+.1%}. "
-            "The explanation covers the recorded steps."
+            f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
+            f"{change.change_share:+.1%}. The explanation covers the recorded steps."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."

@@ -35,6 +35,7 @@ from traceadvisor.rendering.content.comparison.sentences import signed, signed_p
 from traceadvisor.rendering.formats import write_file
 from traceadvisor.rendering.units import from_to, percent
 from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.text.ranges import between
 
 SCHEMA = "traceadvisor.baseline/1"
 
@@ -318,7 +319,7 @@ def is_slower(base: Sequence[Timing], head: Sequence[Timing], limit: float) -> b
 
 
 def _interval(one: RunComparison) -> str:
-    return f"{signed_percent((one.low or 0.0) - 1)} to {signed_percent((one.high or 0.0) - 1)}"
+    return between(signed_percent((one.low or 0.0) - 1), signed_percent((one.high or 0.0) - 1))
 
 
 def _grown(base: _Runs, head: _Runs) -> Iterator[str]:

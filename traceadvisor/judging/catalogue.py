@@ -25,17 +25,6 @@ from traceadvisor.model.report import UsedSettings
 from traceadvisor.model.rule_text import RuleSection, RuleText
 from traceadvisor.rules.base import SECTIONS, Rule, SnapshotRule
 
-GROUPS = {
-    "DATA": "Data loading",
-    "H2D": "CPU-to-GPU copies",
-    "IDLE": "GPU idle time",
-    "GPU": "Slow kernels",
-    "MEM": "Memory",
-    "DIST": "Several GPUs",
-    "HW": "Hardware",
-}
-"""Topics of the package's own rules, by the letters of their ids."""
-
 
 @frozen
 class UnloadableRule(Rule):

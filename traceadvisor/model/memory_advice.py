@@ -34,7 +34,7 @@ class MemoryAdvice:
     """What the fix gives back, at most, of memory that the allocator holds and no tensor uses."""
 
     price: str | None
-    """What the fix costs, such as time; None if nothing."""
+    """What the fix costs, such as time or exact results; None if nothing."""
 
     evidence: tuple[Evidence, ...]
     locations: tuple[Location, ...] = ()

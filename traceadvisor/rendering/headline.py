@@ -13,6 +13,7 @@ from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.savings import effect_words, further
 from traceadvisor.rendering.units import duration, number_of, whole_percent
 from traceadvisor.rendering.words import listed
+from traceadvisor.text.ranges import between
 
 LOST_ON_DEVICE = {
     Category.DATA_WAIT: "The GPU waits {part} for the data loader.",
@@ -290,8 +291,8 @@ def lost_share(recording: Recording) -> float:
 def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
     kernel, unknown = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
-    shares = dict.fromkeys((whole_percent(kernel), whole_percent(kernel + unknown)))
-    computes = f"The GPU computes for {' to '.join(shares)} of {whole}."
+    share = between(whole_percent(kernel), whole_percent(kernel + unknown))
+    computes = f"The GPU computes for {share} of {whole}."
     if kernel >= WELL_USED_SHARE:
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
@@ -357,7 +358,8 @@ class StepTime:
 
     ns: float | None
     kind: str
-    """``median of 412 undisturbed steps``, ``mean of 4 of 6 steps``, or a remark on a single step."""
+    """``median of 412 undisturbed steps, without the profiler``, ``mean of 4 of 6 steps``,
+    or a remark on a single step."""
 
     beside: str | None
     """Another figure of recorded steps: ``median 177.6 ms``, or ``mean 179.0 ms``."""
@@ -368,7 +370,7 @@ def step_time(recording: Recording) -> StepTime:
     if recording.undisturbed_median_step_ns is None:
         return recorded_time(recording)
     steps = undisturbed_count(recording.captured) if recording.captured else 0
-    kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
+    kind = f"median of {number_of(steps, 'undisturbed step')}, without the profiler" if steps else "undisturbed median"
     return StepTime(recording.undisturbed_median_step_ns, kind, None)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.units import duration, money, number_of, percent
+from traceadvisor.text.ranges import between
 
 LEAST_NS = 0.5
 """A saving below this is shown as ``0 ns``, so it is none."""
@@ -119,7 +120,7 @@ def range_words(saving: Estimate) -> str:
 
 def _range_words(low_ns: float, high_ns: float) -> str:
     low, high = duration(low_ns), duration(high_ns)
-    return high if low == high else f"up to {high}" if low_ns == 0 else f"{low} to {high}"
+    return f"up to {high}" if low_ns == 0 and low != high else between(low, high)
 
 
 def range_over(rows: Iterable[RecordedFinding]) -> str:

@@ -6,6 +6,7 @@ from math import floor, isfinite, log10
 from typing import assert_never
 
 from traceadvisor.model.findings import Evidence, Unit
+from traceadvisor.text.ranges import between
 
 NOT_MEASURED = "not measured"
 
@@ -50,8 +51,7 @@ def percent(share: float | None) -> str:
 
 def percent_range(low: float | None, high: float | None) -> str:
     """Two shares as a range, ``45.0% to 52.1%``; only the lower one if the upper one is None or looks the same."""
-    ends = dict.fromkeys((percent(low), percent(low if high is None else high)))
-    return " to ".join(ends)
+    return between(percent(low), percent(low if high is None else high))
 
 
 def whole_percent(share: float | None) -> str:

@@ -206,6 +206,17 @@ CLOCKS_HELD_BACK = {
 }
 """NVML's names, shown after `Clocks limited by`. An idle GPU also lowers its clocks; that is no limit."""
 
+GROUPS = {
+    "DATA": "Data loading",
+    "H2D": "CPU-to-GPU copies",
+    "IDLE": "GPU idle time",
+    "GPU": "Slow kernels",
+    "MEM": "Memory",
+    "DIST": "Several GPUs",
+    "HW": "Hardware",
+}
+"""Topics of the package's own rules, by the letters of their ids."""
+
 MOST_NAMES = 4
 """Names in a sentence; a reader skips more."""
 

@@ -141,7 +141,7 @@ class MemoryFinding:
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
     price: str | None = None
-    """What the fix costs, such as time; None if nothing. Fixes without a price stand first."""
+    """What the fix costs, such as time or exact results; None if nothing. Fixes without a price stand first."""
 
     reserved_bytes: int = 0
     """What the fix gives back of the memory that no tensor uses, beside the change."""

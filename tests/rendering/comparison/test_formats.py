@@ -18,12 +18,12 @@ from tests.rendering.reading import markdown_page
 from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
-from traceadvisor.model.comparison import Comparison
+from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import headline
+from traceadvisor.rendering.content.comparison.sentences import headline, prediction_sentence, side_names
 from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
@@ -109,11 +109,52 @@ def test_a_large_change_of_one_capture_a_side_is_likely_and_credits_the_report()
     shown = [line.text for line in lines(comparison_document(_samples()))]
     assert shown[0] == "186 -> 104 ms per step (44% less time), likely"
     assert (
-        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 131.0 ms). Measured: 103.8 ms, "
-        "more than predicted: other changes may have helped." in shown
+        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 131.0 ms). Measured: 103.8 ms, saves more than predicted. "
+        "Identical runs may differ by as much. No other setting that was recorded differs; whether other code changed "
+        "is not known." in shown
     )
     assert "Different: num_workers 0 -> 2." in shown
     assert not any("for i in" in line for line in shown)
+
+
+def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed() -> None:
+    (run,) = _samples().runs
+    other = Difference(DifferenceKind.VERSION, "PyTorch", "2.11", "2.13")
+    words = prediction_sentence(replace(run, differences=(*run.differences, other)))
+    assert words is not None
+    assert "Also different, and perhaps the reason: PyTorch." in words
+
+
+def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
+    (run,) = _samples().runs
+    checks = tuple(replace(one, is_limit=True) for one in run.predictions)
+    words = prediction_sentence(replace(run, predictions=checks))
+    assert words is not None
+    assert words.startswith(
+        "Predicted with DATA002 fixed: at least 108.1 ms. Measured: 103.8 ms, saves more than the limit."
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "names"),
+    [
+        ("runs/first", "runs/fixed", ("runs/first", "runs/fixed")),
+        ("/home/somebody/project/before", "/home/somebody/project/after", ("before", "after")),
+        ("/home/somebody/monday/train", "/home/somebody/tuesday/train", ("monday/train", "tuesday/train")),
+        ("runs/train", "runs/train", ("BASE", "HEAD")),
+        ("runs/" + "x" * 25, "runs/b", ("BASE", "HEAD")),
+    ],
+)
+def test_a_side_has_the_name_that_was_typed(base: str, head: str, names: tuple[str, str]) -> None:
+    compared = replace(_settled(), base_paths=(Path(base),), head_paths=(Path(head),))
+    assert side_names(compared) == names
+    shown = "\n".join(line.text for line in lines(comparison_document(compared)))
+    assert f"Step, {names[0]} 100.0 ms" in shown
+
+
+def test_a_function_of_the_user_keeps_its_name_beside_named_sides() -> None:
+    compared = replace(_samples(), base_paths=(Path("a"),), head_paths=(Path("b"),), notes=("BASE: model.py:3 (HEAD)",))
+    assert "a: model.py:3 (HEAD)" in [line.text.removeprefix("- ") for line in lines(comparison_document(compared))]
 
 
 def test_the_page_draws_the_undisturbed_steps_of_both_sides() -> None:

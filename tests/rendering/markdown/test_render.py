@@ -269,7 +269,7 @@ def test_unmeasured_figures_take_no_column() -> None:
 def test_the_step_time_of_a_capture_is_the_median_of_undisturbed_steps() -> None:
     text = text_of(captured())
 
-    assert "Step **168.0 ms** (median of 270 undisturbed steps), Samples/s **190**" in text
+    assert "Step **168.0 ms** (median of 270 undisturbed steps, without the profiler), Samples/s **190**" in text
 
 
 def test_a_command_in_a_text_is_a_code_span() -> None:

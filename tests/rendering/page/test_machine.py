@@ -213,7 +213,7 @@ def test_a_rank_without_recorded_steps_shows_step_times_and_settings() -> None:
     shown = text(report)
     assert "No step of this rank was recorded." in shown
     assert "No GPU activity was recorded" not in shown
-    assert "median of 39 undisturbed steps" in shown
+    assert "median of 39 undisturbed steps, without the profiler" in shown
     assert "It ended with an exception (1)" in shown
 
 

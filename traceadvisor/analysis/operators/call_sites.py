@@ -19,7 +19,7 @@ from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import PythonCalls, Trace
 
-_NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor>\(\d+\): ")
+_NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor[^>]{0,40}>\(\d+\): ")
 """Addresses, and the wrapper of a capture around a function of the same name."""
 
 

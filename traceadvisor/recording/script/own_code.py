@@ -54,8 +54,12 @@ def own_code() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-OWN_FILE = "<traceadvisor>"
-"""File name of functions that run inside those of the script; such names do not count as user code."""
+OWN_FILE = "<traceadvisor, as importlib._bootstrap>"
+"""File name of functions that run inside those of the script; such names do not count as user code.
+
+Python leaves out frames of importlib where a warning names the caller of a function, so torch's warnings name the line
+that they would name without these functions.
+"""
 
 _OWN_PREFIX = "traceadvisor."
 

@@ -22,6 +22,7 @@ from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, milliseconds
 from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.text.ranges import between
 
 TOP = 18
 PLOT_HEIGHT = 132
@@ -127,8 +128,8 @@ def _sentence(recording: Recording, rows: Sequence[StepRow]) -> str:
         f"{len(rows)} steps" if len(rows) == len(recording.steps) else f"{len(rows)} of {len(recording.steps)} steps"
     )
     brackets = "" if all(row.step.typical for row in rows) else " Steps in brackets are not typical."
-    range_ = f"from {duration(min(times))} to {duration(max(times))}"
-    return f"{drawn}, {range_}, with step numbers. Colours as above.{brackets}"
+    lengths = between(duration(min(times)), duration(max(times)))
+    return f"{drawn}, {lengths}, with step numbers. Colours as above.{brackets}"
 
 
 def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:

@@ -28,6 +28,7 @@ from traceadvisor.rendering.charts.trend import MOST_POINTS
 from traceadvisor.rendering.document.table import Cell, Table, titled
 from traceadvisor.rendering.units import count, duration, number_of
 from traceadvisor.rendering.words import STEP_STATE
+from traceadvisor.text.ranges import between
 
 TOP = 32
 PLOT_HEIGHT = 140
@@ -201,7 +202,7 @@ def _table(steps: Sequence[TimedStep]) -> Table:
 def _row(alike: Sequence[TimedStep]) -> tuple[Cell, ...]:
     first, last = alike[0].index, alike[-1].index
     return (
-        Cell(f"{first}" if len(alike) == 1 else f"{first} to {last}"),
+        Cell(between(str(first), str(last))),
         Cell(STEP_STATE[alike[0].state]),
         Cell(duration(float(median(step.duration_ns for step in alike)))),
         Cell(duration(max(step.duration_ns for step in alike))),

@@ -9,6 +9,7 @@ from traceadvisor.rendering.charts.drawing import WIDTH, Anchor, Chart, Curve, L
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
 from traceadvisor.rendering.document.table import Cell, Column, Table, sorted_by
 from traceadvisor.rendering.units import duration, number_of
+from traceadvisor.text.ranges import between
 
 TOP, PLOT_HEIGHT, AXIS_HEIGHT = 22, 64, 20
 BOTTOM = TOP + PLOT_HEIGHT
@@ -39,7 +40,7 @@ def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str)
         id=chart_id,
         title=title,
         caption=None,
-        description=f"{number_of(len(shown), 'run')} of {title} from {first} to {last}; step time of the newest: "
+        description=f"{number_of(len(shown), 'run')} of {title}, {between(first, last)}; step time of the newest: "
         f"{duration(last_ns)}.",
         height=BOTTOM + AXIS_HEIGHT,
         lines=tuple(Line("0%", number(y), "100%", number(y)) for y in (TOP, BOTTOM)),

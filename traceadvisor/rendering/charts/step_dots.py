@@ -82,7 +82,7 @@ def _chart(rows: Sequence[_Row], chart_id: str) -> Chart:
     height = len(rows) * ROW_HEIGHT
     tops = [place * ROW_HEIGHT for place, _ in enumerate(rows)]
     beyond = sum(ns > scale_ns for row in rows for ns in row.steps_ns)
-    caption = "Each dot is an undisturbed step; the line is the median."
+    caption = "Each dot is an undisturbed step, without the profiler; the line is the median."
     if beyond:
         caption += f" {number_of(beyond, 'longer step')} at the right end."
     return Chart(

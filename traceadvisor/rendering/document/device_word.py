@@ -24,23 +24,23 @@ def with_device_word(document: Document, device: str) -> Document:
         is_first = not found.start() and not article
         return f"{article}{device[0].upper() if is_first else device[0]}{device[1:]}{plural}"
 
-    changed: Document = _changed(document, lambda text: _GPU.sub(word, text) if GPU in text else text)
+    changed: Document = reworded(document, lambda text: _GPU.sub(word, text) if GPU in text else text)
     return changed
 
 
-def _changed(value: Any, reworded: Callable[[str], str]) -> Any:
-    """The value with every text in it reworded; the same object if none changes."""
+def reworded(value: Any, change: Callable[[str], str]) -> Any:
+    """A document or a part of it with every text but code changed; the same object if none changes."""
     match value:
         case str():
-            return reworded(value)
+            return change(value)
         case Code():
             return value
         case tuple():
-            parts = tuple(_changed(one, reworded) for one in value)
+            parts = tuple(reworded(one, change) for one in value)
             return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
         case _ if is_dataclass(value) and not isinstance(value, type):
             kept = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
-            new = {name: _changed(old, reworded) for name, old in kept.items()}
+            new = {name: reworded(old, change) for name, old in kept.items()}
             changed = {name: one for name, one in new.items() if one is not kept[name]}
             return replace(value, **changed) if changed else value
     return value

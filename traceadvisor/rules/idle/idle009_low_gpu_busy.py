@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.text.ranges import between
 
 PREPARING = (
     "Check data loading and preprocessing first: "
@@ -58,7 +59,8 @@ class LowGpuBusy(Rule):
         highest = facts.share(busy | unknown)
         if highest >= self.low_share:
             return Skipped(
-                f"The GPU is busy for {share:.0%} to {highest:.0%} of the step: the recording is incomplete."
+                f"The GPU is busy for {between(f'{share:.0%}', f'{highest:.0%}')} of the step: "
+                "the recording is incomplete."
             )
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None

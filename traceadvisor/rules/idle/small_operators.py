@@ -111,7 +111,7 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
 MOST_SITES = 5
 
 _TRAINING = re.compile(
-    r"(?:<traceadvisor>|traceadvisor/recording/[\w/]{1,60}\.py)(?!\(\d+\): save$)|nn\.Module:"
+    r"(?:<traceadvisor[^>]{0,40}>|traceadvisor/recording/[\w/]{1,60}\.py)(?!\(\d+\): save$)|nn\.Module:"
     r"|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py|functional\.py"
     r"|_tensor\.py\(\d+\): (?:__deepcopy__|__repr__|__format__|norm|split|unique)$)"
 )

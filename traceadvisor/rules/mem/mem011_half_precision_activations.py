@@ -79,10 +79,8 @@ class HalfPrecisionActivations(SnapshotRule):
                 Evidence("copies of the weights in 16 bits", weights, Unit.BYTES),
             ),
             locations=memory.locations(memory.at_peak(is_halved)),
-            caveats=(
-                "Results are less exact: check that the loss falls as before.",
-                "If the model is in 16 bits already, nothing is saved.",
-            ),
+            price="Results are less exact: check that the loss falls as before.",
+            caveats=("If the model is in 16 bits already, nothing is saved.",),
         )
 
 

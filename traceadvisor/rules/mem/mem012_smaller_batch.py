@@ -53,7 +53,7 @@ class SmallerBatch(SnapshotRule):
             ),
             effort=Effort.LINE,
             evidence=(Evidence("grows with the batch, at the peak", memory.bytes_of(at_peak), Unit.BYTES),),
-            price="A smaller batch uses the GPU less well.",
+            price="A smaller batch uses the GPU less well. Batch norm sees fewer samples, so results may change.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.comparison.job import compared_job
 from traceadvisor.rendering.content.comparison.sentences import (
     MEASURE,
+    SIDES,
     cause_sentence,
     certainty_sentences,
     deciding_run,
@@ -24,6 +26,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     hidden_sentence,
     prediction_sentence,
     settings_sentence,
+    side_names,
     signed_percent,
     verdict_sentence,
 )
@@ -57,16 +60,21 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
+from traceadvisor.rendering.document.device_word import reworded
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import COMPARISON_MARKER
 from traceadvisor.rendering.units import duration, number_of
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
+from traceadvisor.text.ranges import spread
 
 SUMMARY = Detail.SUMMARY
 
 LONGEST_TEXT = 600
 """Characters per string."""
+
+_SIDE = re.compile(r"(?<![\w./(-])(?:BASE|HEAD)(?![\w/(-]|\.\w)")
+"""The word for a side, and no name of the user's."""
 
 MOST_TIMES = 4
 """Highest ratio of two steps whose timelines share one scale. At more, the shorter one shows little."""
@@ -89,7 +97,7 @@ def comparison_document(comparison: Comparison) -> Document:
     tables = tuple(map(memory_table, comparison.memory[:MOST_RUNS]))
     memory = (Section("GPU memory", tables, "memory"),) if tables else ()
     table = Section("Runs compared", (runs_table(comparison),), "runs")
-    return Document(
+    document = Document(
         noun="comparison",
         title=name,
         window_title=f"{name}: comparison · TraceAdvisor",
@@ -109,6 +117,9 @@ def comparison_document(comparison: Comparison) -> Document:
         tool_version=comparison.tool_version,
         most_bytes=min(BYTES_OF_ONE + BYTES_PER_RUN * (max(len(runs), 1) - 1), MOST_BYTES),
     )
+    called = dict(zip(SIDES, side_names(comparison), strict=True))
+    named: Document = reworded(document, lambda text: _SIDE.sub(lambda found: called[found[0]], text))
+    return named
 
 
 def _left_out(comparison: Comparison) -> Iterator[Block]:
@@ -150,7 +161,8 @@ def _about(comparison: Comparison, not_shown: int) -> Section:
 
 
 def _inputs(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    paths = (("BASE", comparison.base_paths), ("HEAD", comparison.head_paths), ("History", comparison.history_paths))
+    sides = (("Before (BASE)", comparison.base_paths), ("After (HEAD)", comparison.head_paths))
+    paths = (*sides, ("History", comparison.history_paths))
     for name, listed in paths:
         if listed:
             yield name, ", ".join(map(str, listed))
@@ -207,10 +219,10 @@ def _figures(change: StepChange) -> Iterator[Figure]:
     captures = (number_of(count, "capture") for count in (change.base_captures, change.head_captures))
     for side, ns, counted in zip(("BASE", "HEAD"), (change.base_ns, change.head_ns), captures, strict=True):
         yield Figure(f"{measured}, {side}", duration(ns), counted)
-    interval = None
+    interval: str | None = "interval unknown"
     if change.ratio_low is not None and change.ratio_high is not None:
-        interval = f"{signed_percent(change.ratio_low - 1)} to {signed_percent(change.ratio_high - 1)}"
-    yield Figure("Change", signed_percent(change.change_share), interval or "interval unknown")
+        interval = spread(signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1))
+    yield Figure("Change", signed_percent(change.change_share), interval)
 
 
 WHERE = "Where the difference comes from"

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import log, log1p
+from pathlib import Path
 
 from traceadvisor.model.comparison import (
     Agreement,
     ComparedMemory,
     ComparedRun,
     Comparison,
+    DifferenceKind,
     FindingStatus,
     Measure,
+    PredictionCheck,
     StepChange,
 )
 from traceadvisor.model.explanation import LineChange, StepExplanation
+from traceadvisor.model.findings import Fix
 from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY, listed
 from traceadvisor.text.cleaning import clipped, clipped_inside
+from traceadvisor.text.ranges import around, between
 
 MEASURE = {
     Measure.UNDISTURBED_STEP: "step",
@@ -39,8 +45,8 @@ STATUS = {
 AGREEMENT = {
     Agreement.WITHIN: "within the predicted range",
     Agreement.LESS: "saves less than predicted",
-    Agreement.MORE: "more than predicted: other changes may have helped",
-    Agreement.NOT_SHORTER: "the step is not shorter, so something else changed or hides it",
+    Agreement.MORE: "saves more than predicted",
+    Agreement.NOT_SHORTER: "the step is not shorter",
 }
 
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
@@ -62,8 +68,25 @@ MOST_NAMED, LONGEST_VALUE = 4, 30
 UNNAMED = {"Command", "Data loader iterator", "dataset_length"}
 """Differences that follow from others, or are too long: the table has them."""
 
+RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
+"""Settings of fixes that a recording holds under other names. The others are parts of their names."""
+
 LONGEST_PLACE = 100
 """Characters of a place in a sentence."""
+
+SIDES = ("BASE", "HEAD")
+LONGEST_SIDE = 24
+"""Characters of a path that stands for a side."""
+
+
+def side_names(comparison: Comparison) -> tuple[str, str]:
+    """The paths of both sides as they were given, or the ends of long ones; BASE and HEAD if a side has several."""
+    sides = comparison.base_paths, comparison.head_paths
+    for parts in (0, 1, 2):
+        names = [str(Path(*path.parts[-parts:])) for side in sides for path in side]
+        if len(set(names)) == len(SIDES) == len(names) and max(map(len, names)) <= LONGEST_SIDE:
+            return names[0], names[1]
+    return SIDES
 
 
 def headline(comparison: Comparison) -> str:
@@ -113,7 +136,7 @@ def certainty_sentences(change: StepChange) -> Iterator[str]:
         yield TO_BE_SURE if change.certainty is VerdictCertainty.LIKELY else TO_SETTLE
         return
     low, high = signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1)
-    yield f"98% interval of the change: {low} to {high}, from {_captures(change)}."
+    yield f"98% interval of the change: {between(low, high)}, from {_captures(change)}."
     if change.verdict is not Verdict.INCONCLUSIVE:
         return
     if change.captures_needed is None:
@@ -127,7 +150,10 @@ def _without_interval(change: StepChange) -> str:
     if least is None:
         return "Not shown: a side has too few steps to know its own error."
     times = max(change.ratio, 1 / change.ratio)
-    chance = f"one step is {times:.2f} times the other; with {_captures(change)}, chance explains {1 + least:.2f}"
+    chance = (
+        f"one step is {times:.2f} times the other. With {_captures(change)}, chance alone can make one step up to "
+        f"{1 + least:.2f} times the other"
+    )
     if change.certainty is VerdictCertainty.LIKELY:
         return f"Likely: {chance}."
     if times - 1 > least:
@@ -149,11 +175,49 @@ def prediction_sentence(run: ComparedRun) -> str | None:
         return None
     (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
-    ends = f"{duration(predicted.low_ns)} to {duration(predicted.high_ns)}"
-    step = f"at least {duration(predicted.low_ns)}" if check.is_limit else f"{duration(predicted.expected_ns)} ({ends})"
-    is_kept = check.is_limit and check.agreement is Agreement.WITHIN
-    agrees = "within the limit" if is_kept else AGREEMENT[check.agreement]
-    return f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
+    low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
+    step, agrees = around(expected, low, high), AGREEMENT[check.agreement]
+    if check.is_limit:
+        step, agrees = (
+            f"at least {low}",
+            agrees.replace("predicted range", "limit").replace("than predicted", "than the limit"),
+        )
+    measured = f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
+    return " ".join((measured, *_reasons(run, check)))
+
+
+def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
+    """Reasons why a measured step may not be as predicted: other differences, chance, and other code."""
+    if check.agreement is Agreement.WITHIN:
+        return
+    fixes = [one.fix for one in run.findings if one.rule in check.rules]
+    others = [
+        one.name
+        for one in run.differences
+        if one.name not in UNNAMED
+        and one.kind is not DifferenceKind.CODE
+        and not any(_sets(fix, one.name) for fix in fixes)
+    ]
+    if others:
+        yield f"Also different, and perhaps the reason: {listed(others)}."
+    end_ns = check.predicted.low_ns if check.agreement is Agreement.MORE else check.predicted.high_ns
+    noise = run.change and run.change.noise_share
+    if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):
+        yield "Identical runs may differ by as much."
+    yield (
+        "Whether other code changed is not known."
+        if others
+        else ("No other setting that was recorded differs; whether other code changed is not known.")
+    )
+
+
+def _sets(fix: Fix, name: str) -> bool:
+    """Whether a fix changes a recorded setting."""
+    return (
+        name in (fix.change or "")
+        or any(setting in name for setting in fix.settings)
+        or any(name in RECORDED_AS.get(setting, ()) for setting in fix.settings)
+    )
 
 
 def hidden_sentence(run: ComparedRun) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from traceadvisor.model.comparison import ComparedRun, Comparison
 from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import VerdictCertainty
+from traceadvisor.rendering.content.comparison.sentences import side_names
 from traceadvisor.text.shell import pasted
 
 FEWEST, MOST = 3, 8
@@ -30,7 +31,7 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     counts = (change.base_captures, change.head_captures)
     runs = [("", count, capture or "") for count, capture in zip(counts, captures, strict=True)]
     if len({one.captured.command for one in sides if one.captured}) == 1:  # so it is the code that differs
-        whose = zip(runs, ("BASE", "HEAD"), strict=True)
+        whose = zip(runs, side_names(comparison), strict=True)
         runs = [(f"# with the code of {side}:\n", count, capture) for (_, count, capture), side in whose]
     elif counts[0] == counts[1]:  # in turn: a machine that drifts then affects both
         runs = [("", counts[0], "; ".join(capture or "" for capture in captures))]

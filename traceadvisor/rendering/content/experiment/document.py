@@ -43,6 +43,7 @@ from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, c
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
 from traceadvisor.results.redaction import cleaned
+from traceadvisor.text.ranges import spread
 
 SUMMARY = Detail.SUMMARY
 
@@ -214,17 +215,15 @@ def _ledger(result: ExperimentResult) -> Table | None:
     for row in result.ledger:
         found = row.measured
         low, high = row.predicted_low, row.predicted_high
-        between = "" if low is None or high is None else f"{whole_percent(low)} to {whole_percent(high)}"
+        predicted = None if low is None or high is None else spread(whole_percent(low), whole_percent(high))
         measured = whole_percent(found.ratio) if found else "not measured"
-        ends = (
-            "" if not found or interval(found) is None else f"{whole_percent(found.low)} to {whole_percent(found.high)}"
-        )
+        ends = spread(whole_percent(found.low), whole_percent(found.high)) if found and interval(found) else None
         rows.append(
             (
                 Cell(row.fix, remark=row.title),
                 Cell(settings_words(row.settings), code=True),
-                Cell(ledger_predicted(row.predicted_low, row.predicted), remark=between or None),
-                Cell(measured, remark=ends or None),
+                Cell(ledger_predicted(row.predicted_low, row.predicted), remark=predicted),
+                Cell(measured, remark=ends),
                 Cell(row.problem or (counted_verdict(found) if found else "")),
             )
         )

@@ -14,6 +14,7 @@ from traceadvisor.model.experiment import (
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
+from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
 """With fewer, no change can be told from noise."""
@@ -50,12 +51,12 @@ def change(ratio: float) -> str:
 
 def interval(found: MeasuredRatio) -> str | None:
     """The interval of a change: ``+9.1% to +15.2%``; None with too few rounds."""
-    return None if found.rounds < FEWEST_ROUNDS else f"{change(found.high)} to {change(found.low)}"
+    return None if found.rounds < FEWEST_ROUNDS else between(change(found.high), change(found.low))
 
 
 def band(found: MeasuredRatio) -> str:
     """The script as it is against itself: ``-1.0% to +1.4%``."""
-    return f"{change(found.null_high)} to {change(found.null_low)}"
+    return between(change(found.null_high), change(found.null_low))
 
 
 def verdict(arm: MeasuredArm) -> str:
@@ -78,8 +79,8 @@ def counted_verdict(found: MeasuredRatio) -> str:
 def measured_words(fix: MeasuredFix) -> str:
     """The measured effect of a fix: ``step 0.59 of before (0.53 to 0.65), faster, shown, with fused=True``."""
     found = fix.measured
-    step = f"step {found.ratio:.2f} of before ({found.low:.2f} to {found.high:.2f})"
-    return f"{step}, {counted_verdict(found)}, with {settings_words(fix.settings)}"
+    step = around(f"{found.ratio:.2f} of before", f"{found.low:.2f}", f"{found.high:.2f}")
+    return f"step {step}, {counted_verdict(found)}, with {settings_words(fix.settings)}"
 
 
 def headline(result: ExperimentResult) -> str:
@@ -131,7 +132,8 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
     fastest = f"{value} {was} fastest"
     if axis.best is not None and axis.best != axis.knee:
         fastest = f"{value} {was} within 3% of the fastest ({axis.best:,})"
-    certainty = "" if axis.knee_low == axis.knee_high else f"; not certain, {axis.knee_low:,} to {axis.knee_high:,}"
+    ends = spread(f"{axis.knee_low:,}", f"{axis.knee_high:,}")
+    certainty = f"; not certain, {ends}" if ends else ""
     yield f"{fastest}{certainty}{_unmeasured(axis)}."
     if axis.own == axis.knee:
         yield "That is the script's own value."
@@ -157,7 +159,7 @@ def _unmeasured(axis: AxisResult) -> str:
         case 1:
             return f"; {first} was not measured"
         case _:
-            return f"; {first} to {axis.knee - 1} were not measured"
+            return f"; {between(str(first), str(axis.knee - 1))} were not measured"
 
 
 def _ceilings(axis: AxisResult) -> Iterator[str]:

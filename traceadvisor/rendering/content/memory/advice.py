@@ -15,6 +15,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import evidence_value, percent, size
+from traceadvisor.text.ranges import spread
 
 CHEAPEST = 3
 
@@ -67,8 +68,9 @@ def advice_blocks(advice: DeviceAdvice) -> Iterator[Block]:
         yield Prose(_HOW, Tone.QUIET, Detail.COMMENT)
         yield _table(advice)
         if len(advice.advice) > 1:
-            peaks = f"from {size(advice.peak_bytes)} to {size(advice.peak_bytes - advice.together_bytes)}"
-            saved = f"All {len(advice.advice)} together save {size(advice.together_bytes)}: the peak falls {peaks}."
+            ends = spread(size(advice.peak_bytes), size(advice.peak_bytes - advice.together_bytes))
+            falls = f": the peak falls from {ends}" if ends else ""
+            saved = f"All {len(advice.advice)} together save {size(advice.together_bytes)}{falls}."
             yield Prose(saved, Tone.STRONG, Detail.SUMMARY)
         yield from (_details(number, one) for number, one in enumerate(advice.advice, 1))
     if clear := [check for check in advice.checks if isinstance(check.outcome, Clear) and check.outcome.remark]:
@@ -117,7 +119,7 @@ def _table(advice: DeviceAdvice) -> Table:
         Column("Saves alone"),
         Column("Adds to the fixes above"),
         Column("Peak then"),
-        Column("Price", numeric=False, detail=Detail.COMMENT),
+        Column("Price", numeric=False),
     )
     peaks = accumulate((one.further_bytes for one in advice.advice), sub, initial=advice.peak_bytes)
     rows = (

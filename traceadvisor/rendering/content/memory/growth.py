@@ -10,6 +10,7 @@ from traceadvisor.rendering.document.blocks import Block, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.units import percent, size
+from traceadvisor.text.ranges import around
 
 NOTHING = 0.01
 """A smaller share of the batch or length is none."""
@@ -20,8 +21,9 @@ def growth_blocks(growth: MemoryGrowth) -> Iterator[Block]:
     twice, name = growth.twice, growth.of[-1]
     is_law = len(growth.of) > 1
     what = "batch or length" if is_law else "batch"
-    between = f" ({size(twice.low_bytes)} to {size(twice.high_bytes)})" if is_law else ", a guess from one snapshot"
-    yield Prose(f"At twice the {what} of {name}: {size(twice.peak_bytes)}{between}.", Tone.ACTION, Detail.SUMMARY)
+    guess = f"{size(twice.peak_bytes)}, a guess from one snapshot"
+    peak = around(*map(size, (twice.peak_bytes, twice.low_bytes, twice.high_bytes))) if is_law else guess
+    yield Prose(f"At twice the {what} of {name}: {peak}.", Tone.ACTION, Detail.SUMMARY)
     columns = (Column("Memory of the device", numeric=False), Column(f"Largest {what}, relative to {name}"))
     rows = tuple((Cell(size(one.capacity_bytes or 0)), Cell(_factor(one, is_law=is_law))) for one in growth.fitting)
     yield Table(f"Largest {what} that fits", columns, rows, detail=Detail.SUMMARY)
@@ -45,7 +47,7 @@ def _factor(one: MemoryForecast, *, is_law: bool) -> str:
     if one.factor < NOTHING:
         return "does not fit"
     if is_law:
-        return f"{one.factor:.2f} ({one.low_factor:.2f} to {one.high_factor:.2f})"
+        return around(f"{one.factor:.2f}", f"{one.low_factor:.2f}", f"{one.high_factor:.2f}")
     return f"about {one.factor:.{int(one.factor < 10)}f}"
 
 

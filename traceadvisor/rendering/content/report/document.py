@@ -176,7 +176,7 @@ ORDER = "The first saving is for its fix alone. Each other saving is what a fix 
 
 def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
     if not report.findings:
-        yield Prose(checked_sentence(report), detail=Detail.COMMENT)
+        yield Prose(checked_sentence(report), detail=SUMMARY)
     else:
         if len(report.findings) > 1:
             yield Prose(ORDER, Tone.QUIET)

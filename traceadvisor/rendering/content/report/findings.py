@@ -50,6 +50,7 @@ from traceadvisor.rendering.savings import (
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
 from traceadvisor.text.cleaning import clipped_inside
+from traceadvisor.text.ranges import around
 
 SUMMARY = Detail.SUMMARY
 
@@ -391,9 +392,8 @@ def _predicted(ranked: RankedFinding, recordings: Sequence[Recording]) -> str | 
     step = ranked.predicted_step
     if step is None or ranked.step_ns is None:
         return None
-    low, high = duration(step.low_ns), duration(step.high_ns)
-    range_ = "" if low == high else f" ({low} to {high})"
-    return f"{duration(step.expected_ns)}{range_}, now {_step_words(ranked.step_ns, recordings)}"
+    predicted = around(*map(duration, (step.expected_ns, step.low_ns, step.high_ns)))
+    return f"{predicted}, now {_step_words(ranked.step_ns, recordings)}"
 
 
 def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:

@@ -16,6 +16,7 @@ from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, PROCESSES_PAINT, WAITING_PAINT, Paint
 from traceadvisor.rendering.charts.trend import Limit, Subject, Trend, trend_chart
 from traceadvisor.rendering.units import celsius, megahertz, percent, rate, size, watts, whole_percent
+from traceadvisor.text.ranges import between
 
 PERCENT = 0.01
 
@@ -64,7 +65,7 @@ def _power(machine: Machine) -> Drawing:
     limits = [device.power_limits_watts for device in machine.devices]
     known = [limit for limit in limits if limit is not None]
     low, high = (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
-    words = f"limit {watts(high)}" if low == high else f"limit {watts(low)} to {watts(high)}"
+    words = f"limit {between(watts(low), watts(high))}"
     trends = _of_devices(machine, DeviceColumn.POWER_WATTS, lambda window: _mean(watts, window.mean_power_watts))
     return Subject("Power", watts, _limit(high, words)), trends
 

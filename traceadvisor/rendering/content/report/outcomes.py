@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
@@ -12,7 +13,8 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
-from traceadvisor.rendering.words import listed
+from traceadvisor.rendering.words import GROUPS, listed
+from traceadvisor.text.ranges import between
 
 
 def outcome_folds(report: Report) -> Iterator[Fold]:
@@ -39,10 +41,12 @@ def _fold(anchor: str, table: Table, about: str, detail: Detail, *before: Prose)
 
 
 def checked_sentence(report: Report) -> str:
-    """How many rules passed on some recording, and how many could not run on any."""
+    """The topics of the checks that passed on some recording, and how many could not run on any."""
     passed, skipped = passed_and_skipped(report)
-    remark = f", {len(skipped)} could not run" if skipped else ""
-    return f"None. {number_of(len(passed), 'check')} passed{remark}; the details below list them."
+    topics = Counter(GROUPS.get(rule_id.rstrip("0123456789"), "Other rules") for rule_id in sorted(passed))
+    counted = f" ({', '.join(f'{topic} {count}' for topic, count in topics.most_common())})" if topics else ""
+    remark = f"; {len(skipped)} could not run: no input, or not about this run" if skipped else ""
+    return f"Nothing above a threshold. {number_of(len(passed), 'check')} passed{counted}{remark}."
 
 
 def partly_judged_sentence(report: Report) -> str | None:
@@ -138,8 +142,7 @@ def _passes_if(clear: Clear) -> str:
 def _range(clears: Sequence[Clear]) -> str:
     """One figure, or the smallest and the largest of several."""
     ordered = sorted(clears, key=lambda clear: clear.value)
-    ends = dict.fromkeys(figure(clear.value, clear.unit) for clear in (ordered[0], ordered[-1]))
-    return " to ".join(ends)
+    return between(*(figure(clear.value, clear.unit) for clear in (ordered[0], ordered[-1])))
 
 
 def _judged(clears: Sequence[Clear]) -> str:

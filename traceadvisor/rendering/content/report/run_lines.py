@@ -7,7 +7,7 @@ from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.origins import LONGEST_PHRASE, OTHER, place_cell, place_words
-from traceadvisor.rendering.units import count, duration, percent
+from traceadvisor.rendering.units import count, duration, percent, percent_range
 from traceadvisor.text.cleaning import clipped_inside
 
 CAPTION = "Time of the training thread by line"
@@ -91,7 +91,7 @@ def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell,
 
 
 def _range(row: LineRow) -> str:
-    return f"{percent(row.share_low)} to {percent(row.share_high)}"
+    return percent_range(row.share_low, row.share_high)
 
 
 def _share(part_ns: int, whole: LineTime) -> float | None:

@@ -13,6 +13,7 @@ from traceadvisor.rendering.charts.palette import RUN_PAINTS
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, titled
 from traceadvisor.rendering.units import duration, percent, ratio, whole_percent
+from traceadvisor.text.ranges import between
 
 RUN_PART = {
     RunPart.START_UP: "Start-up",
@@ -134,7 +135,7 @@ def distortion_remark(found: Distortion) -> str:
     """The parts that carry the added time, and those that cannot be told apart."""
     interval = ""
     if found.ratio_low is not None and found.ratio_high is not None:
-        interval = f" The 95% interval of the ratio is {ratio(found.ratio_low)} to {ratio(found.ratio_high)}."
+        interval = f" With 95% confidence, the ratio is {between(ratio(found.ratio_low), ratio(found.ratio_high))}."
     if abs(found.ratio - 1) <= CHANGED_SHARE:
         return f"Recording hardly changed the step.{interval}"
     if found.is_random or found.ratio < 1:

@@ -15,6 +15,7 @@ from traceadvisor.rendering.document.blocks import Figure
 from traceadvisor.rendering.headline import is_without_gpu, recording_of_verdict, step_time
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent
 from traceadvisor.text.cleaning import clipped
+from traceadvisor.text.ranges import between
 
 MOST_BARS = 4
 """Recordings with a bar on the first screen.
@@ -53,8 +54,8 @@ def _range(words: Callable[[float], str], values: Sequence[float | None]) -> tup
     known = [value for value in values if value is not None]
     if not known:
         return NOT_MEASURED, None
-    ends = dict.fromkeys((words(min(known)), words(max(known))))
-    return " to ".join(ends), f"{number_of(len(known), 'recording')}" if len(known) < len(values) else None
+    remark = number_of(len(known), "recording") if len(known) < len(values) else None
+    return between(words(min(known)), words(max(known))), remark
 
 
 def top_chart(report: Report) -> Chart | None:
