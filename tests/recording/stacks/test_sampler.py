@@ -360,15 +360,24 @@ def test_a_run_begins_with_short_intervals() -> None:
     assert one._interval_ns == 50_000_000
 
 
-@pytest.mark.parametrize(("step_ns", "interval_ns"), [(2_900_000, 25_000_000), (3_100_000, 10_000_000)])
-def test_short_steps_are_sampled_less_often(step_ns: int, interval_ns: int) -> None:
+@pytest.mark.parametrize(
+    ("step_ns", "run_ns", "interval_ns"),
+    [
+        (2_900_000, LONGEST_HELD_NS, 25_000_000),
+        (3_100_000, LONGEST_HELD_NS, 10_000_000),
+        (2_900_000, 5 * 10**9, 50_000_000),
+        (3_100_000, 5 * 10**9, 10_000_000),
+        (2_900_000, 60 * 10**9, 100_000_000),
+    ],
+)
+def test_short_steps_are_sampled_less_often(step_ns: int, run_ns: int, interval_ns: int) -> None:
     log = StepLog()
     for number in range(100):
         start_ns = number * (step_ns if number >= 40 else 10 * step_ns)
         log.add(TimedStep(number, 0, step_ns, 0, 1, StepState.PLAIN, 0, start_ns, 0))
     one = StackSampler(log, thread=threading.get_ident())
     code = log.add.__code__
-    for at_ns in (0, LONGEST_HELD_NS):
+    for at_ns in (0, run_ns):
         assert one.samples().count == 0
         one.add([(code, 0)], at_ns=at_ns, weight_ns=10, is_fetching=False, is_in_call=False, is_waiting=False)
     assert one.samples().count == 2

@@ -44,3 +44,6 @@ def test_short_steps_are_interrupted_less_often() -> None:
         pace.expensive(0.1 * number)
         pace.plan(0.1 * number, 0.0001, has_short_steps=number >= 10)
         assert pace.interval_s == (0.25 if number >= 10 else 0.1)
+    for run_s, interval_s in ((5, 0.25), (10, 0.5), (60, 1.0)):
+        pace.plan(run_s, 0.0001, has_short_steps=True)
+        assert pace.interval_s == interval_s, "less and less, once there are enough"

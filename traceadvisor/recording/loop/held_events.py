@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
+from typing import TypeAlias
 
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
@@ -19,6 +20,9 @@ MOST_STEPS = 64
 
 LONGEST_NS = 250_000_000
 """How long they wait: a killed run loses them."""
+
+Event: TypeAlias = Callable[[], None]
+"""Tells the tracker."""
 
 
 class LateClock:
@@ -63,7 +67,7 @@ class HeldEvents:
         """
         self._tracker, self._window, self._clock = tracker, window, clock
         self._most, self._may_wait = most_steps, may_wait
-        self._held: list[tuple[int, Callable[[], None]]] = []
+        self._held: list[tuple[int, Event]] = []
         self.hold = self._held.append
         """Takes an event with its time, which is before :attr:`until_ns`."""
         self.until_ns = 0
@@ -99,7 +103,7 @@ class HeldEvents:
         self._pass_on()
         act()
 
-    def _tell(self, event: Callable[[], None]) -> None:
+    def _tell(self, event: Event) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < self.until_ns:
             self.hold((now_ns, event))

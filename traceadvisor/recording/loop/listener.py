@@ -15,7 +15,7 @@ from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.graphs import GraphSteps
-from traceadvisor.recording.loop.held_events import HeldEvents
+from traceadvisor.recording.loop.held_events import Event, HeldEvents
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.settings import SettingsSeen
@@ -29,6 +29,10 @@ A program without one does so from the first."""
 
 _BY_BACKWARD = 0
 """In place of the id of an optimizer, for a step that only its backward pass shows."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class LoopListener:
@@ -63,6 +67,13 @@ class LoopListener:
         """The feed that the script asked for a batch; None otherwise."""
         self._loop_start_ns = 0
         """How long the feed took to start a loop over its ``DataLoader``."""
+        self._noted: KnownLoader | None = None
+        self._begins: tuple[Event, Event] = (_nothing, _nothing)
+        self._ends: Event = _nothing
+        """Events of a batch of the loader noted last, without and with gradients: made once, not for each step."""
+        self._stepper = 0
+        self._stepped: Event = _nothing
+        """The id of the optimizer noted last, and the event of its step."""
         self._in_backward: deque[tuple[Optimizer, int]] = deque(maxlen=_MOST_IN_BACKWARD)
         """Optimizers that stepped within a backward pass in another thread, and when; the tracker has yet to hear."""
         self.has_optimizer = self.has_stepped = False
@@ -99,15 +110,21 @@ class LoopListener:
             return False
         if threading.get_ident() != self._thread:
             return False
+        if loader is not self._noted:
+            self._note_of(loader)
         self._depth, self.is_fetching = 1, True
-        self._events.hold((at_ns, partial(self._tracker.fetch_begins, loader, grad=torch.is_grad_enabled())))
+        self._events.hold((at_ns, self._begins[torch.is_grad_enabled()]))
         return True
+
+    def _note_of(self, loader: KnownLoader | None) -> None:
+        begins, ends = self._tracker.fetch_begins, self._tracker.fetch_ended
+        self._begins = partial(begins, loader, grad=False), partial(begins, loader, grad=True)
+        self._noted, self._ends = loader, partial(ends, loader, got_batch=True)
 
     def note_batch(self) -> None:
         """Note that the loader returned it."""
         self._depth, self.is_fetching = 0, False
-        ended = partial(self._tracker.fetch_ended, self._loaders.latest[1], got_batch=True)
-        self._events.hold((time.perf_counter_ns(), ended))
+        self._events.hold((time.perf_counter_ns(), self._ends))
 
     def loop_started(self, took_ns: int) -> None:
         """A loop over a loader was started; in a feed, it is part of the fetch."""
@@ -170,7 +187,10 @@ class LoopListener:
         if at_ns < events.until_ns and events.room > 1 and self.has_stepped and not self._in_backward:
             events.room -= 1
             self._seen.optimizer_steps += 1
-            events.hold((at_ns, partial(self._tracker.optimizer_stepped, id(optimizer))))
+            if self._stepper != id(optimizer):
+                self._stepper = id(optimizer)
+                self._stepped = partial(self._tracker.optimizer_stepped, self._stepper)
+            events.hold((at_ns, self._stepped))
         else:
             self._all_stepped((optimizer,))
 

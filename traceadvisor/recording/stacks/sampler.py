@@ -68,8 +68,11 @@ DEEPEST = 2000
 COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 """Whether any allocation may start the garbage collector, not only the end of an instruction."""
 
-SHORT_STEPS_INTERVAL_NS = 25_000_000
-"""Shortest time between two samples of a training with short steps."""
+SHORT_STEPS_INTERVAL_NS, SHORT_STEPS_LATER_NS = 25_000_000, 100_000_000
+"""Shortest time between two samples of a training with short steps, and the same after 10 s."""
+
+FIRST_OF_SHORT_STEPS = 100
+"""In between, the interval grows with the run: of short steps, 10 s have 250 samples."""
 
 MOST_HELD, LONGEST_HELD_NS = 64, 500_000_000
 """Samples that wait until they are counted, and for how long: a killed run loses them."""
@@ -306,11 +309,13 @@ class StackSampler(ThreadSampler):
     ) -> None:
         """Prepare to sample; ``log`` has the steps of the run, as far as they have ended."""
         self._log, self._tally = log, StackTally(log)
+        self._begun_ns: int | None = None
         self._held: list[tuple[Raw, int, dict[str, Any]]] = []
         super().__init__(self, thread=thread, is_fetching=is_fetching, interval_s=interval_s)
 
     def add(self, raw: Raw, *, at_ns: int, **figures: Any) -> None:
         """Take a sample. The tally gets several together, since its code has left the CPU's caches in between."""
+        self._begun_ns = at_ns if self._begun_ns is None else self._begun_ns
         self._held.append((raw, at_ns, figures))
         if len(self._held) >= MOST_HELD or at_ns - self._held[0][1] >= LONGEST_HELD_NS:
             self._pass_on()
@@ -325,7 +330,10 @@ class StackSampler(ThreadSampler):
         held, self._held = self._held, []
         for raw, at_ns, figures in held:
             self._tally.add(raw, at_ns=at_ns, **figures)
-        self._least_ns = max(self._first_ns, SHORT_STEPS_INTERVAL_NS if self._log.has_short_steps else 0)
+        self._least_ns = self._first_ns
+        if held and self._begun_ns is not None and self._log.has_short_steps:
+            grown_ns = (held[-1][1] - self._begun_ns) // FIRST_OF_SHORT_STEPS
+            self._least_ns = max(self._first_ns, SHORT_STEPS_INTERVAL_NS, min(grown_ns, SHORT_STEPS_LATER_NS))
 
     def samples(self) -> StackSamples:
         """All samples so far."""

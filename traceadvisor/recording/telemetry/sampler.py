@@ -29,9 +29,12 @@ _STOP_S = 10.0
 EXPENSIVE_S = 1.0
 """Interval of expensive figures."""
 
-SHORT_STEPS_INTERVAL_S = 0.25
-"""Shortest time between two samples of a training with short steps. Each sample reads a dozen files, and asks for the
-interpreter as often."""
+SHORT_STEPS_INTERVAL_S, SHORT_STEPS_LATER_S = 0.25, 1.0
+"""Shortest time between two samples of a training with short steps, and the same after 20 s. Each sample reads a dozen
+files, and asks for the interpreter as often."""
+
+FIRST_OF_SHORT_STEPS = 20
+"""In between, the interval grows with the run."""
 
 LARGEST_CPU_SHARE = 0.01
 """Share of one core. If samples take more, there are fewer of them."""
@@ -69,7 +72,7 @@ class TelemetrySampler:
                 are sampled, too.
             interval_s: the shortest time between samples; see :class:`Pace`.
             clock_ns: wall clock, nanoseconds since the epoch.
-            has_short_steps: returns whether samples are to be :data:`SHORT_STEPS_INTERVAL_S` apart at least.
+            has_short_steps: returns whether samples are to be at least :data:`SHORT_STEPS_INTERVAL_S` apart.
             lost: called in the thread when a sample could not be written.
         """
         self._path = path
@@ -190,9 +193,10 @@ class Pace:
         """Set the interval after a sample at ``now_s`` that took ``cpu_s`` of CPU time."""
         self._cpu_s = cpu_s if self._cpu_s is None else self._cpu_s + _SMOOTHING * (cpu_s - self._cpu_s)
         run_s = now_s - (now_s if self._start_s is None else self._start_s)
+        short_s = max(SHORT_STEPS_INTERVAL_S, min(run_s / FIRST_OF_SHORT_STEPS, SHORT_STEPS_LATER_S))
         self.interval_s = max(
             self._shortest_interval_s,
-            SHORT_STEPS_INTERVAL_S if has_short_steps else 0.0,
+            short_s if has_short_steps else 0.0,
             self._cpu_s / LARGEST_CPU_SHARE,
             run_s / SAMPLES_BEFORE_THINNING,
         )
