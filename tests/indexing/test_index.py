@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from traceadvisor.errors import UsageError
 from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.index import make_index
 from traceadvisor.indexing.runs import separate_runs
+from traceadvisor.judging import plugins
 from traceadvisor.model.findings import Estimate, Method, RuleMeta, Severity
 from traceadvisor.model.index import FirstFinding, Index, IndexedRun, RunFigures
+from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.index import MOST_ROWS, index_document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.rendering.writers.markdown import write as as_markdown
@@ -105,6 +108,37 @@ def test_nothing_is_read_twice(making: Making) -> None:
     assert making() == first
     assert making.read == set()
     assert len(list((making.out / "runs").iterdir())) == 3
+
+
+def test_what_other_packages_offer_is_looked_up_once_for_all_runs(
+    making: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[list[str]] = []
+
+    def search(path: list[str]) -> list[Distribution]:
+        searched.append(path)
+        return []
+
+    monkeypatch.setattr(plugins, "distributions", search)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))  # another path than in earlier tests
+    assert len(making().runs) == 3
+    assert len(searched) == 1
+
+
+def test_a_command_that_is_interrupted_keeps_the_reports_before(
+    making: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loaded = api.load, iter(range(3))
+
+    def interrupted(*paths: Any, **options: Any) -> Report:
+        if next(loaded) == 2:
+            raise KeyboardInterrupt
+        return load(*paths, **options)
+
+    monkeypatch.setattr(api, "load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        making()
+    assert len(making.unpacked()) == len(list((making.out / "runs").iterdir())) == 2
 
 
 def test_only_what_changed_is_read_again_and_its_old_report_goes(making: Making, logs: Path) -> None:

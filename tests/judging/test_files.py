@@ -155,7 +155,15 @@ def test_small_files_start_no_process_unless_asked_for(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize(
     ("cores", "sizes_mb", "count"),
-    [(1, [99, 99], 1), (2, [99, 99, 99], 2), (64, [10, 10, 10], 15), (64, [1, 1], 1), (64, [3, 2], 2), (64, [], 1)],
+    [
+        (1, [99, 99], 1),
+        (2, [99, 99, 99], 2),
+        (64, [10, 10, 10], 15),
+        (64, [1, 1], 1),
+        (64, [3, 2], 2),
+        (64, [], 1),
+        (64, [0] * 200, 3),
+    ],
 )
 def test_the_number_of_processes_is_limited_by_cores_and_by_input_size(
     cores: int, sizes_mb: list[int], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

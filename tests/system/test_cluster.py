@@ -23,7 +23,7 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.results import report_json
 from traceadvisor.system import cluster
 from traceadvisor.system.cluster import connected
-from traceadvisor.system.executor import Watch
+from traceadvisor.system.executor import Watch, in_order
 
 SAMPLES = CHECKOUT / "sample_traces"
 REPORT = (sys.executable, "-m", "traceadvisor", "report")
@@ -71,7 +71,7 @@ def test_progress_comes_from_the_workers_in_the_thread_of_the_caller(address: st
     done: list[int] = []
     with connected(address) as there:
         watch = Watch(lambda position, progress: told.append((position, progress)), done.append)
-        assert there.side_by_side(squared, [3, 4, 5], watch, weights=[1, 2, 3]) == [9, 16, 25]
+        assert in_order(there.side_by_side(squared, [3, 4, 5], watch, weights=[1, 2, 3])) == [9, 16, 25]
     assert sorted(done) == [0, 1, 2]
     assert set(told) <= {(0, 3), (1, 4), (2, 5)}
     assert told
@@ -80,7 +80,7 @@ def test_progress_comes_from_the_workers_in_the_thread_of_the_caller(address: st
 @pytest.mark.slow
 def test_each_item_has_a_process_of_its_own_and_a_worker_has_one_at_a_time(address: str) -> None:
     with connected(address) as there:
-        outcomes = there.side_by_side(processes, range(6), QUIET, weights=[0] * 6)
+        outcomes = in_order(there.side_by_side(processes, range(6), QUIET, weights=[0] * 6))
     workers, own = zip(*outcomes, strict=True)
     assert len(set(own)) == 6
     assert len(set(workers)) <= 2
@@ -89,7 +89,7 @@ def test_each_item_has_a_process_of_its_own_and_a_worker_has_one_at_a_time(addre
 @pytest.mark.slow
 def test_the_item_of_a_killed_worker_is_done_by_another_one(address: str, tmp_path: Path) -> None:
     with connected(address) as there:
-        outcomes = there.side_by_side(KillsWorker(tmp_path, 2), range(4), QUIET, weights=[9, 0, 0, 0])
+        outcomes = in_order(there.side_by_side(KillsWorker(tmp_path, 2), range(4), QUIET, weights=[9, 0, 0, 0]))
     assert outcomes == [0, 1, 4, 9]
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -97,7 +97,7 @@ def test_the_item_of_a_killed_worker_is_done_by_another_one(address: str, tmp_pa
 @WHEN_CHANGED
 def test_an_item_that_kills_every_worker_is_given_up_and_the_others_are_done(address: str, tmp_path: Path) -> None:
     with connected(address) as there:
-        outcomes = there.side_by_side(KillsWorker(tmp_path, 99), range(3), QUIET, weights=[9, 0, 0])
+        outcomes = in_order(there.side_by_side(KillsWorker(tmp_path, 99), range(3), QUIET, weights=[9, 0, 0]))
     assert str(outcomes[0]) == "was lost with each of 4 workers of Dask"
     assert outcomes[1:] == [1, 4]
     assert len(list(tmp_path.iterdir())) == 8

@@ -10,7 +10,7 @@ import os, sys
 from pathlib import Path
 from tests.system.test_confined import read
 from traceadvisor.system.confined import confine
-from traceadvisor.system.executor import Watch, side_by_side
+from traceadvisor.system.executor import Watch, in_order, side_by_side
 
 inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
 confine([inside])
@@ -21,7 +21,7 @@ print(read(inside / "a"))
 (inside / "folder").rename(inside / "gone")
 (inside / "folder").symlink_to(outside)
 print(read(inside / "folder" / "b"))
-print(*side_by_side(read, [inside / "a"] * 2, Watch(print, print), processes=2, weights=[1, 1]))
+print(*in_order(side_by_side(read, [inside / "a"] * 2, Watch(print, print), processes=2, weights=[1, 1])))
 """
 
 

@@ -23,7 +23,7 @@ from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 from traceadvisor.errors import InputError
 from traceadvisor.judging.recording import get_ready
-from traceadvisor.system.executor import Aside, Died, Fault, Outcome, Tell, Watch, one_by_one, side_by_side
+from traceadvisor.system.executor import Aside, Died, Fault, Outcome, Tell, Watch, in_order, one_by_one, side_by_side
 
 HEARD = Watch(lambda position, amount: None, lambda position: None)
 
@@ -88,7 +88,7 @@ def note_process_and_stay(folder: Path, tell: Tell) -> NoReturn:
 
 
 def run(work: Callable[[Any, Tell], Any], items: Sequence[Any], processes: int = 2) -> list[Outcome[Any]]:
-    return side_by_side(work, items, HEARD, processes=processes, weights=[1] * len(items))
+    return in_order(side_by_side(work, items, HEARD, processes=processes, weights=[1] * len(items)))
 
 
 def test_outcomes_keep_the_order_of_the_items() -> None:
@@ -101,10 +101,19 @@ def test_work_runs_in_the_requested_number_of_other_processes() -> None:
     assert os.getpid() not in processes
 
 
+def test_outcomes_arrive_before_all_items_are_done_and_the_same_process_goes_on() -> None:
+    told: list[int] = []
+    watch = Watch(lambda position, amount: None, told.append)
+    arriving = side_by_side(own_process, range(4), watch, processes=1, weights=[4, 3, 2, 1])
+    first = next(arriving)
+    assert (first[0], told) == (0, [0])
+    assert {process for _, process in arriving} == {first[1]}
+
+
 def test_the_heaviest_item_starts_first() -> None:
     begun: list[int] = []
     watch = Watch(lambda position, amount: None, begun.append)
-    side_by_side(double, [10, 20, 30], watch, processes=1, weights=[5, 9, 7])
+    in_order(side_by_side(double, [10, 20, 30], watch, processes=1, weights=[5, 9, 7]))
     assert begun == [1, 2, 0]
 
 
@@ -113,9 +122,9 @@ def test_progress_arrives_in_order_and_before_the_end(processes: int) -> None:
     heard: list[tuple[int, int | str]] = []
     watch = Watch(lambda position, amount: heard.append((position, amount)), lambda at: heard.append((at, "done")))
     if processes == 1:
-        one_by_one(count_to, [3, 2], watch)
+        in_order(one_by_one(count_to, [3, 2], watch))
     else:
-        side_by_side(count_to, [3, 2], watch, processes=2, weights=[1, 1])
+        in_order(side_by_side(count_to, [3, 2], watch, processes=2, weights=[1, 1]))
     assert [what for position, what in heard if position == 0] == [1, 2, 3, "done"]
     assert [what for position, what in heard if position == 1] == [1, 2, "done"]
 
@@ -147,13 +156,13 @@ def test_an_unexpected_error_costs_only_its_item_and_has_a_traceback() -> None:
 
 
 def test_an_error_keeps_nothing_of_what_was_read() -> None:
-    outcomes = one_by_one(refuse_what_was_read, ["a", "b"], HEARD)
+    outcomes: list[Any] = in_order(one_by_one(refuse_what_was_read, ["a", "b"], HEARD))
     assert [type(outcome) for outcome in outcomes] == [InputError, InputError]
     assert [content() for content in READ] == [None, None]
 
 
 def test_an_unexpected_error_reads_the_same_in_this_process() -> None:
-    one, fault = one_by_one(divide_by_zero, [1, 0], HEARD)
+    one, fault = in_order(one_by_one(divide_by_zero, [1, 0], HEARD))
     assert (one, str(fault)) == (1, "ZeroDivisionError: division by zero")
     assert isinstance(fault, Fault)
     assert isinstance(fault.__cause__, ZeroDivisionError)
@@ -209,7 +218,7 @@ def test_an_error_in_a_progress_callback_ends_everything(tmp_path: Path) -> None
 
     watch = Watch(enough, lambda position: None)
     with pytest.raises(RuntimeError, match="enough"):
-        side_by_side(note_process_and_stay, [tmp_path] * 2, watch, processes=2, weights=[1, 1])
+        in_order(side_by_side(note_process_and_stay, [tmp_path] * 2, watch, processes=2, weights=[1, 1]))
     assert not any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir())
 
 

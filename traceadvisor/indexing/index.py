@@ -30,9 +30,6 @@ from traceadvisor.system.executor import Died, Outcome, Tell, Watch
 PAGES = "runs"
 """The folder of the reports, beside the index."""
 
-AT_ONCE = 64
-"""Runs whose reports are kept at a time: a command that is interrupted loses no more."""
-
 LONGEST_NAME = 60
 _UNUSUAL = re.compile(r"[^\w.-]+", re.ASCII)
 _PAGE = re.compile(r"-[0-9a-f]{12}\.html\Z")
@@ -142,14 +139,14 @@ def make_index(  # noqa: PLR0913  # what is read, how, and where the reports go
             rows.append(row)
         else:
             unread.append((run, signature))
-    outcomes = _read([run for run, _ in unread], reader, processes, progress)
-    for (run, signature), outcome in zip(unread, outcomes, strict=True):
+    for place, outcome in _read([run for run, _ in unread], reader, processes, progress):
+        run, signature = unread[place]
         if isinstance(outcome, Exception):
             rows.append(_unread(run, outcome))
         else:
             reader.keep(signature, outcome)
             rows += filter(None, [_row(run, outcome, reader, folder)])
-    rows.sort(key=lambda row: (-row.time_ns, row.name))
+    rows.sort(key=lambda row: (-row.time_ns, row.name, row.paths))
     if folder:
         _remove_others(folder / PAGES, {Path(row.page).name for row in rows if row.page})
     return cleaned(Index(tuple(paths), tuple(rows), __version__))
@@ -157,8 +154,8 @@ def make_index(  # noqa: PLR0913  # what is read, how, and where the reports go
 
 def _read(
     runs: Sequence[Run], reader: RunReader, processes: int | str | None, progress: Progress
-) -> Iterator[Outcome[_Made]]:
-    """The report of each run, some at a time, so that those are kept when the command is interrupted."""
+) -> Iterator[tuple[int, Outcome[_Made]]]:
+    """The report of each run as it is made, with the run's place: a command that is interrupted keeps those before."""
     if not runs:
         return
     files = [[NamedFile(one, "") for one in run.origins] for run in runs]
@@ -168,10 +165,8 @@ def _read(
     together = [file for some in files for file in some]
     paying = paying_processes(together) if processes is None else processes
     with workers_for(paying, (file.origin.path for file in together)) as workers:
-        for begin in range(0, len(runs), AT_ONCE):
-            some, weights = runs[begin : begin + AT_ONCE], sizes[begin : begin + AT_ONCE]
-            watch = Watch(partial(_tell, progress, some, weights), partial(_tell, progress, some, weights, done=None))
-            yield from outcomes_by(workers, reader, some, watch, weights)
+        watch = Watch(partial(_tell, progress, runs, sizes), partial(_tell, progress, runs, sizes, done=None))
+        yield from outcomes_by(workers, reader, runs, watch, sizes)
 
 
 def _tell(progress: Progress, runs: Sequence[Run], sizes: Sequence[int], place: int, done: int | None) -> None:

@@ -190,11 +190,16 @@ def rule_texts(rules: Iterable[Rule], explained: Container[str]) -> tuple[RuleTe
 
 def rule_text(rule: Rule, *, is_whole: bool = True) -> RuleText:
     """The text of a rule; each part is one line."""
-    meta = rule.meta
-    summary, *parts = _TITLE.split(inspect.getdoc(type(rule)) or "")
-    sections = zip(parts[::2], parts[1::2], strict=True) if is_whole else ()
-    paragraphs = tuple(RuleSection(title, in_one_line(text)) for title, text in sections)
-    return RuleText(meta.id, meta.name, meta.title, in_one_line(summary), paragraphs)
+    meta, (summary, sections) = rule.meta, _explanation(type(rule))
+    return RuleText(meta.id, meta.name, meta.title, summary, sections if is_whole else ())
+
+
+@cache
+def _explanation(kind: type[Rule]) -> tuple[str, tuple[RuleSection, ...]]:
+    """The first sentence and the sections of a docstring."""
+    summary, *parts = _TITLE.split(inspect.getdoc(kind) or "")
+    sections = zip(parts[::2], parts[1::2], strict=True)
+    return in_one_line(summary), tuple(RuleSection(title, in_one_line(text)) for title, text in sections)
 
 
 def in_one_line(text: str) -> str:

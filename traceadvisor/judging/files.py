@@ -33,7 +33,18 @@ from traceadvisor.parsing.second_part import SecondPart, second_part
 from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.rules.base import Rule
 from traceadvisor.system.cores import usable_cores
-from traceadvisor.system.executor import Died, Item, Outcome, Result, Tell, Watch, Work, one_by_one, side_by_side
+from traceadvisor.system.executor import (
+    Died,
+    Item,
+    Outcome,
+    Result,
+    Tell,
+    Watch,
+    Work,
+    in_order,
+    one_by_one,
+    side_by_side,
+)
 from traceadvisor.system.remote import is_of_this_process, is_remote
 
 if TYPE_CHECKING:
@@ -51,6 +62,9 @@ PAYING_BYTES = 2 << 20
 
 _GZIP_RATIO = 20
 """Compression ratio of traces, which is 18 to 30."""
+
+_BESIDES_BYTES = 40_000
+"""Compressed input that is read in the time that a file takes besides, however small it is."""
 
 SPLIT_BYTES = 12 << 20
 """Compressed size from which reading the second half in another process saves more time than starting that takes."""
@@ -268,13 +282,13 @@ def _outcomes(
     work: FileJudge, files: Sequence[NamedFile], watch: Watch, workers: int | Cluster
 ) -> list[Outcome[JudgedFile]]:
     weights = [file.size_bytes for file in files]
-    return outcomes_by(workers, work if isinstance(workers, int) else _Elsewhere(work), files, watch, weights)
+    return in_order(outcomes_by(workers, work if isinstance(workers, int) else _Elsewhere(work), files, watch, weights))
 
 
 def outcomes_by(
     workers: int | Cluster, work: Work[Item, Result], items: Sequence[Item], watch: Watch, weights: Sequence[int]
-) -> list[Outcome[Result]]:
-    """The outcome for each item: of so many processes, of this one, or of a cluster."""
+) -> Iterator[tuple[int, Outcome[Result]]]:
+    """The outcome for each item, with the item's position, as it is done: by processes, this one, or a cluster."""
     if not isinstance(workers, int):
         return workers.side_by_side(work, items, watch, weights=weights)
     if workers > 1 and len(items) > 1:
@@ -294,7 +308,8 @@ def _is_told_more(judged: JudgedFile, rank_waits: Mapping[str, SpanSet], communi
 
 def paying_processes(files: Iterable[NamedFile]) -> int:
     """Number of processes: at most the usable cores, each with enough input to outweigh its start-up time."""
-    return max(min(usable_cores(), sum(file.packed_bytes for file in files) // PAYING_BYTES), 1)
+    paid_bytes = sum(file.packed_bytes + _BESIDES_BYTES for file in files)
+    return max(min(usable_cores(), paid_bytes // PAYING_BYTES), 1)
 
 
 def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFile]:

@@ -77,7 +77,7 @@ def rendered_apart(render: Callable[[Item, Tell], bytes], item: Item) -> bytes:
     """
     if os.name != "posix":
         return render(item, _ignore)
-    (outcome,) = side_by_side(
+    ((_, outcome),) = side_by_side(
         functools.partial(_drawn, render), [item], Watch(_ignore, _ignore), processes=1, weights=[0]
     )
     if isinstance(outcome, Died):

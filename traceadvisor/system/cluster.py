@@ -86,8 +86,10 @@ class Cluster:
 
     def side_by_side(
         self, work: Work[Item, Result], items: Sequence[Item], watch: Watch, *, weights: Sequence[int]
-    ) -> list[Outcome[Result]]:
+    ) -> Iterator[tuple[int, Outcome[Result]]]:
         """Compute the outcome for each item, one item at a time in each worker, the heaviest first.
+
+        Yields the position of an item that is done, and its outcome.
 
         Dask gives up all items of a worker that was lost for the fourth time with one of them. They are then tried one
         after another.
@@ -102,7 +104,7 @@ class Cluster:
         waiting = deque(sorted(range(len(items)), key=lambda position: weights[position], reverse=True))
         running: dict[int, Any] = {}
         lost: list[int] = []
-        outcomes: dict[int, Outcome[Result]] = {}
+        lost_once: set[int] = set()
         try:
             while waiting or running or lost:
                 if not waiting and not running:
@@ -110,7 +112,7 @@ class Cluster:
                 while waiting and len(running) < self._count():
                     position = waiting.popleft()
                     task = partial(_task, position=position, topic=name, expected=identity())
-                    key = f"{name}-{position}-{position in outcomes}"
+                    key = f"{name}-{position}-{position in lost_once}"
                     future = self._client.submit(task, shared, pickle.dumps(items[position]), key=key)
                     running[position] = future
                     future.add_done_callback(partial(_done, news, position))
@@ -121,16 +123,16 @@ class Cluster:
                     continue
                 if not isinstance(found, int):
                     outcome = self._outcome(running.pop(position))
-                    if isinstance(outcome, Lost) and position not in outcomes:
+                    if isinstance(outcome, Lost) and position not in lost_once:
                         lost.append(position)
+                        lost_once.add(position)
                     else:
                         watch.done(position)
-                    outcomes[position] = outcome
+                        yield position, outcome
                 elif position in running:  # the last progress may come after the outcome
                     watch.advanced(position, found)
         finally:
             self._client.unsubscribe_topic(name)
-        return [outcomes[position] for position in range(len(items))]
 
     def _outcome(self, future: Any) -> Any:
         """The outcome of a task that has ended."""
@@ -212,7 +214,7 @@ def _task(work: bytes, item: bytes, *, position: int, topic: str, expected: Mapp
 
     with _ONE_AT_A_TIME:
         watch = Watch(advanced, lambda _: None)
-        (outcome,) = side_by_side(_Packed(work), [item], watch, processes=1, weights=[0])
+        ((_, outcome),) = side_by_side(_Packed(work), [item], watch, processes=1, weights=[0])
     return outcome
 
 

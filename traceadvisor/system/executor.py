@@ -15,9 +15,10 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
@@ -102,30 +103,36 @@ class Watch:
     """Takes the position of an item that is done, with or without a result."""
 
 
-def one_by_one(work: Work[Item, Result], items: Sequence[Item], watch: Watch) -> list[Outcome[Result]]:
-    """Compute the outcome for each item in this process."""
-    outcomes: list[Outcome[Result]] = []
+def in_order(done: Iterable[tuple[int, Outcome[Result]]]) -> list[Outcome[Result]]:
+    """The outcomes by the position of their items."""
+    return [outcome for _, outcome in sorted(done, key=itemgetter(0))]
+
+
+def one_by_one(work: Work[Item, Result], items: Sequence[Item], watch: Watch) -> Iterator[tuple[int, Outcome[Result]]]:
+    """Compute the outcome for each item in this process; yields it with the item's position."""
     for position, item in enumerate(items):
-        outcomes.append(_attempt(work, item, partial(watch.advanced, position)))
+        outcome = _attempt(work, item, partial(watch.advanced, position))
         watch.done(position)
-    return outcomes
+        yield position, outcome
 
 
 def side_by_side(
     work: Work[Item, Result], items: Sequence[Item], watch: Watch, *, processes: int, weights: Sequence[int]
-) -> list[Outcome[Result]]:
+) -> Iterator[tuple[int, Outcome[Result]]]:
     """Compute the outcome for each item in up to ``processes`` other processes, one item at a time in each.
 
     The heaviest items start first, so that none is left for the end. If no process can be started for an item, this
     process works on it.
+
+    Yields:
+        The position of an item that is done, and its outcome. The processes have their next items by then.
     """
     by_weight = sorted(range(len(items)), key=lambda position: weights[position], reverse=True)
     crew = _Crew(work, watch)
     try:
-        crew.run([(position, items[position]) for position in by_weight], processes)
+        yield from crew.run([(position, items[position]) for position in by_weight], processes)
     finally:
         crew.kill()
-    return [crew.outcomes[position] for position in range(len(items))]
 
 
 class Aside:
@@ -292,15 +299,18 @@ class _Crew(Generic[Item, Result]):
         self._children: list[_Child] = []
         self._idle: list[_Child] = []
         self._busy: dict[object, tuple[_Child, int]] = {}
-        self.outcomes: dict[int, Outcome[Result]] = {}
+        self._done: list[tuple[int, Outcome[Result]]] = []
 
-    def run(self, items: Sequence[tuple[int, Item]], processes: int) -> None:
+    def run(self, items: Sequence[tuple[int, Item]], processes: int) -> Iterator[tuple[int, Outcome[Result]]]:
         waiting = deque(items)
         while waiting or self._busy:
-            while waiting and len(self._busy) < processes:
+            for _ in range(min(processes - len(self._busy), len(waiting))):
                 self._begin(*waiting.popleft())
+            done, self._done = self._done, []
+            yield from done
             if self._busy:
                 self._listen()
+        yield from self._done
 
     def kill(self) -> None:
         for child in self._children:
@@ -339,8 +349,8 @@ class _Crew(Generic[Item, Result]):
             self._finish(position, message.outcome)
 
     def _finish(self, position: int, outcome: Outcome[Result]) -> None:
-        self.outcomes[position] = outcome
         self._watch.done(position)
+        self._done.append((position, outcome))
 
 
 class _Child:

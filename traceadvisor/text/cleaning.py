@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _ESCAPE_SEQUENCES = re.compile(
@@ -76,6 +76,17 @@ def clean(text: str) -> str:
 
     Line feeds stay. Cleaning twice changes nothing.
     """
+    if len(text) > LONGEST_KEPT:
+        return redacted(_without_unseen(text))
+    return _cleaned(text, _own_home(), *_withheld[-1:])
+
+
+LONGEST_KEPT = 500
+"""Characters of a text whose clean form is kept: reports of a folder repeat most of theirs."""
+
+
+@lru_cache(1 << 13)
+def _cleaned(text: str, *_in_force: re.Pattern[str] | None) -> str:
     return redacted(_without_unseen(text))
 
 

@@ -209,9 +209,10 @@ def _covered(spans: SpanSet, start_ns: int, end_ns: int, slots: int) -> Float64:
 def _diffused(seen: Float64) -> Int64:
     """The layer of each slot, or the number of layers for an empty slot; shape ``(slots,)``."""
     shares_and_rest = np.vstack([seen, np.maximum(0.0, 1.0 - seen.sum(axis=0))])
-    owed = [0.0] * len(shares_and_rest)
+    visible = np.flatnonzero(shares_and_rest.any(axis=1))
+    owed = [0.0] * visible.size
     chosen: list[int] = []
-    for here in shares_and_rest.T.tolist():  # numpy is ten times slower for so few numbers
+    for here in shares_and_rest[visible].T.tolist():  # numpy is ten times slower for so few numbers
         pick, most = 0, -np.inf
         for layer, share in enumerate(here):
             owed[layer] += share
@@ -219,7 +220,7 @@ def _diffused(seen: Float64) -> Int64:
                 pick, most = layer, owed[layer]
         owed[pick] -= 1.0
         chosen.append(pick)
-    return np.array(chosen, dtype=np.int64)
+    return visible[chosen]
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:

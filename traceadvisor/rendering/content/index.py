@@ -55,7 +55,7 @@ LONGEST_NAME, LONGEST_RESULT = 60, 80
 def run_figures(report: Report) -> RunFigures:
     """What the row of a run shows of its report."""
     headline = report_document(report).headline
-    report = shortened(redacted(report), LONGEST_HEADLINE)
+    report = redacted(report)
     ranks = max((len(job.ranks) for job in report.jobs), default=1)
     if not report.recordings:
         return RunFigures(headline, len(report.memory), ranks)
@@ -63,8 +63,8 @@ def run_figures(report: Report) -> RunFigures:
     run, first = recording.captured, first_of(report, recording.id)
     words = run.command[1:2] if run and run.command[:1] == ("-m",) else run.command[:1] if run else ()
     start_ns = recording.recorded_wall_ns[0] if recording.recorded_wall_ns else None
-    return RunFigures(
-        clipped(headline, LONGEST_HEADLINE),
+    figures = RunFigures(
+        headline,
         len(report.recordings),
         max(ranks, recording.rank_count),
         script=PurePath(words[0]).name if words else None,
@@ -74,6 +74,7 @@ def run_figures(report: Report) -> RunFigures:
         busy_share=recording.shown_figures.busy_share,
         finding=_first(first) if first else None,
     )
+    return shortened(figures, LONGEST_HEADLINE)
 
 
 def _first(row: RecordedFinding) -> FirstFinding:

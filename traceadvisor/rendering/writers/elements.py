@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import cache, partial
 
 from markupsafe import Markup, escape
 
@@ -16,20 +17,33 @@ def element(name: str, /, *children: Child, **attributes: str | int | None) -> M
 
     The names of elements and attributes are ours; ``class_`` and ``stroke_width`` become `class` and `stroke-width`.
     """
-    return Markup(f"<{name}{_attributes(attributes)}>{joined(children)}</{name}>")  # noqa: S704  # escaped here
+    return _markup(f"<{name}{_attributes(attributes)}>{_text(children)}</{name}>")
 
 
 def joined(children: Iterable[Child], sign: str = "") -> Markup:
     """Texts and elements one after the other."""
-    return Markup(sign.join(escape(child) for child in children if child is not None))  # noqa: S704  # escaped here
+    return _markup(_text(children, sign))
+
+
+_markup: Callable[[str], Markup] = partial(str.__new__, Markup)
+"""Marks a text that is escaped; `Markup` asks each object first whether it is."""
+
+
+def _text(children: Iterable[Child], sign: str = "") -> str:
+    return sign.join([child if type(child) is Markup else escape(child) for child in children if child is not None])
 
 
 def _attributes(attributes: dict[str, str | int | None]) -> str:
     return "".join(
-        f" {name.rstrip('_').replace('_', '-')}" + ("" if value == "" else f'="{escape(value)}"')
+        _attribute(name) if value == "" else f'{_attribute(name)}="{escape(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
+
+
+@cache
+def _attribute(name: str) -> str:
+    return f" {name.rstrip('_').replace('_', '-')}"
 
 
 _CODE = re.compile(r"`((?:[\w .:,=()\[\]*/+-]|&#3[49];|&[lg]t;){1,200})`")
