@@ -80,7 +80,7 @@ def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[O
             folder / file.path,
             folder.name,
             _worker(file.rank),
-            _span(file),
+            "" if file.cycle is None else f"cycle{file.cycle}",
             file.cycle or 0,
             folder,
             file.rank,
@@ -191,10 +191,6 @@ def beginning(path: Path) -> bytes:
 
 def _worker(rank: int | None) -> str:
     return "worker" if rank is None else f"rank{rank}"
-
-
-def _span(file: BundleFile) -> str:
-    return "" if file.cycle is None else f"cycle{file.cycle}"
 
 
 _MOST_NAMED = 8

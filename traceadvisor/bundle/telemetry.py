@@ -311,7 +311,7 @@ def _telemetry(path: Path, content: _Content, clock: _Clock) -> Telemetry:
     about = {str(device.get("uuid")): device for header in content.headers for device in _objects(header, "devices")}
     uuids = list(dict.fromkeys([*list(about)[:MOST_DEVICES], *content.devices]))
     given: dict[str, Any] = {
-        "host": _text(header.get("host")) or _host_of(path),
+        "host": _text(header.get("host")) or path.name.removeprefix("telemetry.").removesuffix(".jsonl")[:LONGEST_TEXT],
         "devices": tuple(_device(uuid, about.get(uuid, {}), content, clock) for uuid in uuids),
         "node": content.node.series(clock),
         "processes": content.processes.series(clock),
@@ -386,11 +386,6 @@ def _fell_silent(series: Series) -> bool:
     for figures in series.figures.values():
         known |= np.isfinite(figures)
     return bool(known.any() and known.size > 2 and not known[-2:].any())
-
-
-def _host_of(path: Path) -> str:
-    """The host in the file's name, ``telemetry.<host>.jsonl``."""
-    return path.name.removeprefix("telemetry.").removesuffix(".jsonl")[:LONGEST_TEXT]
 
 
 def _object(value: object) -> Object:

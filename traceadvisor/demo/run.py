@@ -59,7 +59,7 @@ class Demo:
     @property
     def arguments(self) -> tuple[str, ...]:
         """The arguments of the script."""
-        workers = _workers() if Fault.WORKERS in self.fixed else 0
+        workers = min(max(usable_cores() - 1, 2), MOST_WORKERS) if Fault.WORKERS in self.fixed else 0
         options = {
             Fault.WORKERS: ("--workers", str(workers)),
             Fault.PINNED: ("--pin-memory",),
@@ -139,8 +139,3 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:  # that of a tree of files names none
         raise UsageError(f"{error.filename or path}: {error.strerror or error}. Choose a folder with -o.") from error
-
-
-def _workers() -> int:
-    """One for each core but the training's, and at least two: a single worker falls behind at any delay."""
-    return min(max(usable_cores() - 1, 2), MOST_WORKERS)

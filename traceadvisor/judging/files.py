@@ -272,7 +272,10 @@ def _judged(
     repeated = _outcomes(judge_file, whole, _UNWATCHED, workers)
     for place, outcome in zip(again, repeated, strict=True):
         outcomes[place] = outcome
-    return [_in_words(outcome, file) for outcome, file in zip(outcomes, files, strict=True)]
+    return [
+        (died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome)
+        for outcome, file in zip(outcomes, files, strict=True)
+    ]
 
 
 _UNWATCHED = Watch(lambda _, __: None, lambda _: None)
@@ -310,11 +313,6 @@ def paying_processes(files: Iterable[NamedFile]) -> int:
     """Number of processes: at most the usable cores, each with enough input to outweigh its start-up time."""
     paid_bytes = sum(file.packed_bytes + _BESIDES_BYTES for file in files)
     return max(min(usable_cores(), paid_bytes // PAYING_BYTES), 1)
-
-
-def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFile]:
-    """The outcome; an InputError about the file if its process died."""
-    return died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome
 
 
 def died_reading(path: Path, how: Died) -> InputError:

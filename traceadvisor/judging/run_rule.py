@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from numbers import Integral, Real
@@ -139,7 +139,7 @@ def _outcome(
 ) -> tuple[RuleOutcome, tuple[Silenced, ...]]:
     """The outcome of a check; a finding gets the metadata of its rule, and obeys the laws."""
     try:
-        with _output_aside(rule):
+        with nullcontext() if _is_of_package(rule) else redirect_stdout(sys.stderr):
             outcome = look()
         if not _is_of_package(rule) and not conforms(outcome, Outcome):
             what = type(outcome).__name__
@@ -156,11 +156,6 @@ def _outcome(
         return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report
         return Failed(named(error)), ()
-
-
-def _output_aside(rule: Rule) -> AbstractContextManager[object]:
-    """Redirect output of a plugin rule to standard error: the report may use standard output."""
-    return nullcontext() if _is_of_package(rule) else redirect_stdout(sys.stderr)
 
 
 def _is_of_package(rule: Rule) -> bool:

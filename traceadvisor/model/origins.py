@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace
 
@@ -80,9 +78,5 @@ class Origins:
         if self.step_count < 1:
             raise ValueError(f"origins of {self.step_count} steps")
         for table in (self.operators, self.modules, self.stacks):
-            if table is not None and _sum_ns(table.rows) + table.other.total_ns != self.total_ns:
+            if table is not None and sum(row.total_ns for row in table.rows) + table.other.total_ns != self.total_ns:
                 raise ValueError(f"the rows do not sum to {self.total_ns} ns")
-
-
-def _sum_ns(rows: Iterable[OriginRow | StackRow]) -> int:
-    return sum(row.total_ns for row in rows)

@@ -78,7 +78,8 @@ def read_trace(
         threads=columns.threads,
         streams=columns.streams,
         devices=devices(summary.members),
-        distributed=distributed(summary.members) or _rank_of(origin),
+        distributed=distributed(summary.members)
+        or (None if origin.rank is None or origin.bundle else Distributed(origin.rank, None, None)),
         framework=framework(summary.members),
         accelerator=one.name if (one := columns.accelerator) else None,
         wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
@@ -124,11 +125,6 @@ def _tables(columns: Columns) -> Tables:
 def _warnings(origin: Origin, summary: ReadSummary) -> tuple[HealthNote, ...]:
     warning = secrets_in(origin.path.name, summary.members)
     return (HealthNote("secrets", warning, degrades=False),) if warning else ()
-
-
-def _rank_of(origin: Origin) -> Distributed | None:
-    """The rank that the folder of the recording tells."""
-    return None if origin.rank is None or origin.bundle else Distributed(origin.rank, None, None)
 
 
 def _says_nothing(tables: Tables) -> bool:

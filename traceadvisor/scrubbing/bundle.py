@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle, is_bundle
-from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding, RankProcess
+from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
@@ -155,8 +155,13 @@ def _manifest(manifest: Manifest, files: list[BundleFile], texts: Texts) -> Mani
         endings=tuple(map(_ending, manifest.endings)),
         files=tuple(files),
         notes=tuple(_note(note, texts) for note in manifest.notes),
-        job=_job(manifest.job) if manifest.job and is_part else None,
-        processes=tuple(_process(process, texts) for process in manifest.processes),
+        job=blake2b(manifest.job.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+        if manifest.job and is_part
+        else None,
+        processes=tuple(
+            msgspec.structs.replace(process, host=texts.host(process.host), start_ticks=None)
+            for process in manifest.processes
+        ),
         repository=None,
     )
 
@@ -180,15 +185,6 @@ def _ending(ending: RankEnding) -> RankEnding:
 def _note(note: Note, texts: Texts) -> Note:
     code = note.code if _CODE.fullmatch(note.code) else "note"
     return msgspec.structs.replace(note, code=code, message=texts.free(note.message))
-
-
-def _process(process: RankProcess, texts: Texts) -> RankProcess:
-    return msgspec.structs.replace(process, host=texts.host(process.host), start_ticks=None)
-
-
-def _job(job: str) -> str:
-    """The same for all parts of a job, so that reports join them."""
-    return blake2b(job.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 @frozen

@@ -106,7 +106,9 @@ class _Scrubber:
         """A member of the document."""
         match value:
             case dict() if name in _SETTINGS:
-                return {key: self._setting(key, item) for key, item in value.items()}
+                return {
+                    key: (self._texts.argument(item) if _is_private(key, item) else item) for key, item in value.items()
+                }
             case dict():
                 return {key: self.scrubbed(key, item) for key, item in value.items()}
             case list() if name == "command":
@@ -116,9 +118,6 @@ class _Scrubber:
             case str():
                 return value if name in _OF_THE_TOOL else self._text(name, value)
         return value
-
-    def _setting(self, name: str, value: Any) -> Any:
-        return self._texts.argument(value) if _is_private(name, value) else value
 
     def _text(self, name: str, text: str) -> str:
         if name in _PATHS:

@@ -204,7 +204,11 @@ def _decoded(line: bytes) -> dict[str, Any] | None:
 
 
 def _telemetry_header(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
-    kept: dict[str, Any] = {"record": "header", "format": _known_format(found), **_figures(found, _HEADER)}
+    kept: dict[str, Any] = {
+        "record": "header",
+        "format": TELEMETRY_FORMAT if found.get("format") == TELEMETRY_FORMAT else "unknown",
+        **_figures(found, _HEADER),
+    }
     kept |= {name: found[name] for name in _versions(found)}
     if isinstance(host := found.get("host"), str):
         kept["host"] = texts.host(host)
@@ -257,11 +261,11 @@ def _figures(found: object, names: Collection[str]) -> dict[str, Any]:
     """The members with the given names whose values hold no text."""
     if not isinstance(found, dict):
         return {}
-    return {name: value for name, value in found.items() if name in names and _is_figure(value)}
-
-
-def _is_figure(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
+    return {
+        name: value
+        for name, value in found.items()
+        if name in names and (value is None or isinstance(value, int | float))
+    }
 
 
 def _versions(found: Mapping[str, Any]) -> Iterator[str]:
@@ -272,10 +276,6 @@ def _versions(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _named(name: object, texts: Texts) -> str | None:
     return texts.name(name[:_LONGEST_TEXT]) if isinstance(name, str) else None
-
-
-def _known_format(found: Mapping[str, Any]) -> str:
-    return TELEMETRY_FORMAT if found.get("format") == TELEMETRY_FORMAT else "unknown"
 
 
 def is_usual(value: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.analysis.arithmetic.kernel_names import KernelName, read_kernel_name
+from traceadvisor.analysis.arithmetic.kernel_names import read_kernel_name
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
@@ -56,17 +56,13 @@ def named_kernels(trace: Trace, launches: Launches) -> NamedKernels:
     kind, precision = np.full(count, NONE, np.int8), np.full(count, NONE, np.int8)
     alignment = np.full(count, NONE, np.int64)
     off_tensor_cores, is_generated, is_fusable = (np.zeros(count, np.bool_) for _ in range(3))
-    kind[numbers] = [_kind(each) for each in found]
+    kind[numbers] = [(KINDS.index(each.kind) if each.kind else PLAIN if each.is_plain else NONE) for each in found]
     precision[numbers] = [PRECISIONS.index(each.precision) if each.precision else NONE for each in found]
     alignment[numbers] = [each.alignment or NONE for each in found]
     off_tensor_cores[numbers] = [each.tensor_cores is False for each in found]
     is_generated[numbers] = [each.is_generated for each in found]
     is_fusable[numbers] = [each.is_fusable for each in found]
     return NamedKernels(kind, precision, alignment, off_tensor_cores, is_generated, is_fusable)
-
-
-def _kind(told: KernelName) -> int:
-    return KINDS.index(told.kind) if told.kind else PLAIN if told.is_plain else NONE
 
 
 _BYTES = np.array([each.byte_count for each in PRECISIONS] + [np.iinfo(np.int64).max])

@@ -92,18 +92,15 @@ def growth_law(snapshots: Sequence[SnapshotFacts]) -> GrowthLaw | None:
         return None
     base = ordered[-1]
     uses_autocast = [bool(one.is_autocast.any()) for one in ordered]
-    alike = next((pair for pair in pairs if _have_one_type(pair)), None)
+    alike = next(
+        (pair for pair in pairs if (bool(pair.first.is_autocast.any()) == bool(pair.second.is_autocast.any()))), None
+    )
     if alike is None:  # a wider type looks like a larger batch
         return None
     exponent, guessed, paired = _exponents(base, alike, pairs[-1])
     if paired < LEAST_PAIRED_SHARE:
         return None
     return GrowthLaw(base, exponent, guessed, ratios, paired, len(set(uses_autocast)) > 1)
-
-
-def _have_one_type(pair: _Pair) -> bool:
-    """Whether both snapshots run under autocast, or neither."""
-    return bool(pair.first.is_autocast.any()) == bool(pair.second.is_autocast.any())
 
 
 def programs(snapshots: Sequence[SnapshotFacts]) -> list[list[SnapshotFacts]]:

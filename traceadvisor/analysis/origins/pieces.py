@@ -173,7 +173,7 @@ class PieceFinder:
         starts, ends, calls = starts[before], cut[before], calls[before]
         thread = np.where(calls != NONE, events.thread[calls], self._observation.thread).astype(np.int64)
         if category is Category.IDLE_PROFILER:
-            rest = self._profiler(starts, ends, thread)
+            rest = self._by_events(starts, ends, self._overhead_rows, thread)
         elif category is Category.IDLE_SYNC:
             rest = self._after_wait(starts, ends, thread)
         else:
@@ -183,9 +183,6 @@ class PieceFinder:
     @cached_property
     def _work_starts(self) -> Int64:
         return self._events.start_ns[self._observation.launches.work_rows]
-
-    def _profiler(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
-        return self._by_events(starts_ns, ends_ns, self._overhead_rows, thread)
 
     @cached_property
     def _overhead_rows(self) -> Int64:

@@ -46,16 +46,13 @@ class OptimizerFlag(Switch):
 
     def void(self, value: Value, witness: Witness) -> str | None:
         """Kernels of that kind must have run."""
-        seen = self._seen(witness)
+        seen = witness.fused if self._name == "fused" else witness.foreach
         return None if seen == bool(value) else f"the optimizer ran {'' if seen else 'no '}{self._name} kernels"
 
     def idle(self, value: Value, witness: Witness, own: Witness) -> str | None:  # noqa: ARG002  # the base's
         """The script as it is may run the same kernels: torch chooses foreach on GPUs by itself."""
         is_same = (witness.fused, witness.foreach) == (own.fused, own.foreach)
         return "the optimizer ran the same kernels already" if is_same else None
-
-    def _seen(self, witness: Witness) -> bool:
-        return witness.fused if self._name == "fused" else witness.foreach
 
 
 class SetToNone(Switch):

@@ -146,7 +146,11 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         kind = kind_of(category, name)
         self.kinds.append(kind)
         self.has_shapes.append(_may_have_shapes(name))
-        self.has_message.append(name == EXCHANGE or kind is Kind.COLLECTIVE or _is_range_of_collective(kind, name))
+        self.has_message.append(
+            name == EXCHANGE
+            or kind is Kind.COLLECTIVE
+            or (kind is Kind.ANNOTATION and name.lower().startswith(HOST_COLLECTIVES))
+        )
         self.is_unknown.append(not is_known(category))
         if self.is_unknown[-1]:
             self.unknown_categories.add(category)
@@ -172,10 +176,6 @@ def _may_have_shapes(name: str) -> bool:
     """Whether input shapes of an operator matter; the time is linear, whatever the name."""
     namespace = name.find("::")
     return namespace >= 0 and _WITH_SHAPES.search(name, namespace + 2) is not None
-
-
-def _is_range_of_collective(kind: Kind, name: str) -> bool:
-    return kind is Kind.ANNOTATION and name.lower().startswith(HOST_COLLECTIVES)
 
 
 class Streams(dict[int | str, int]):

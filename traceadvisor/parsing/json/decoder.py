@@ -69,13 +69,8 @@ class EventDecoder:
                 if events := self.events(b"[" + attempt + b"]"):
                     self._repaired += 1
                     return events
-        self.dropped += _count_events(raw)
+        self.dropped += max(1, sum(1 for _ in _PHASE.finditer(raw)))
         return []
-
-
-def _count_events(text: bytes) -> int:
-    """Count the events in malformed text by their phases; at least one."""
-    return max(1, sum(1 for _ in _PHASE.finditer(text)))
 
 
 _CONTROL = re.compile(r"[\x00-\x1f]")

@@ -158,16 +158,15 @@ def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Location, ...]:
     repository = run.repository if run else None
     found = tuple(
         Location(
-            lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where), where.kind
+            lookup.tree.relative(one_line(where.file), repository),
+            max(where.line, 1),
+            clipped_inside(one_line(where.function), LONGEST_NAME) if where.function else None,
+            where.kind,
         )
         for where in case.finding.places
         if where.file
     )
     return found or (Location((_script(run, lookup.tree) if run else None) or lookup.input, 1),)
-
-
-def _function(location: Location) -> str | None:
-    return clipped_inside(one_line(location.function), LONGEST_NAME) if location.function else None
 
 
 def _script(run: Run, tree: SourceTree) -> str | None:

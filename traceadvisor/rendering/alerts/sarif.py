@@ -106,7 +106,7 @@ def _rule(rule: RuleMeta, severity: Severity, text: RuleText | None) -> dict[str
     paragraphs = [(section.title, section.text) for section in text.sections] if text else []
     return {
         "id": rule.id,
-        "name": _camel_case(rule.name) or rule.id,
+        "name": "".join(part.capitalize() for part in re.split("[^A-Za-z0-9]+", rule.name)) or rule.id,
         "shortDescription": {"text": _message(f"{rule.title.rstrip('.')}.")},
         "fullDescription": {"text": _message(summary)},
         "help": {
@@ -153,7 +153,3 @@ def _location(place: Location) -> dict[str, Any]:
 def _message(text: str) -> str:
     """Plain text without what SARIF reads in messages: links (section 3.11.6) and placeholders (3.11.5)."""
     return _PLACEHOLDER.sub("{ ", _LINK.sub("] ", one_line(text)))
-
-
-def _camel_case(name: str) -> str:
-    return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", name))

@@ -33,16 +33,13 @@ class PinnedCopies(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Run these copies at the link rate if it is faster. No call waits for them."""
         copies = among(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
-        duration_ns, rate = graph.device.duration_ns.copy(), self._bytes_per_s(scenario)
+        duration_ns, rate = graph.device.duration_ns.copy(), (self.link_bytes_per_s or 0.0) * REACHED_SHARE[scenario]
         known = copies & (graph.device.byte_count != NONE)
         if rate:
             link_ns = np.rint(graph.device.byte_count[known] / rate * 1e9).astype(np.int64)
             duration_ns[known] = np.minimum(duration_ns[known], link_ns)
         device = replace(graph.device, duration_ns=duration_ns)
         return replace(graph, host=_not_waiting_for(graph, copies), device=device)
-
-    def _bytes_per_s(self, scenario: Scenario) -> float:
-        return (self.link_bytes_per_s or 0.0) * REACHED_SHARE[scenario]
 
 
 @frozen

@@ -268,15 +268,10 @@ def cause_sentence(run: ComparedRun) -> str | None:
     line = main_line(explained)
     if line is not None:
         where = line_words(line)
-        if line.head is None and _has_more_workers(run):
+        if line.head is None and any(one.name == "num_workers" and one.base == "0" for one in run.differences):
             where = where.replace("only in BASE", "in HEAD not in the training process")
         parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
     return f"{'; '.join(parts)}."
-
-
-def _has_more_workers(run: ComparedRun) -> bool:
-    """Whether loader workers may run code that the training process ran in BASE."""
-    return any(one.name == "num_workers" and one.base == "0" for one in run.differences)
 
 
 def main_line(explained: StepExplanation) -> LineChange | None:

@@ -12,10 +12,8 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     FindingChange,
     FindingStatus,
-    StepChange,
 )
 from traceadvisor.model.explanation import (
-    CategoryChange,
     LinesChange,
     OtherChange,
     RowChange,
@@ -65,17 +63,17 @@ def _row(name: str, base_ns: float | None, head_ns: float | None, delta_ns: floa
     return cells(name, duration(base_ns), duration(head_ns), signed(delta_ns))
 
 
-def _category(row: CategoryChange) -> tuple[Cell, ...]:
-    return _row(CATEGORY[row.category], row.base_ns, row.head_ns, row.delta_ns)
-
-
 def _other(other: OtherChange) -> tuple[Cell, ...]:
     return _row(OTHER, other.base_ns, other.head_ns, other.delta_ns)
 
 
 def category_table(explained: StepExplanation) -> Table:
     """All categories, with the step as the sum."""
-    rows = [_category(row) for row in explained.categories if row.base_ns or row.head_ns]
+    rows = [
+        _row(CATEGORY[row.category], row.base_ns, row.head_ns, row.delta_ns)
+        for row in explained.categories
+        if row.base_ns or row.head_ns
+    ]
     step = _row("Step", explained.base_step_ns, explained.head_step_ns, explained.delta_ns)
     whole = Table("Typical recorded step by category", _columns("Category"), (*rows, step), detail=Detail.SUMMARY)
     return _named(replace(whole, layout=Layout.NARROW))
@@ -159,7 +157,9 @@ def runs_table(comparison: Comparison) -> Table:
             Cell(duration(run.change.base_ns) if run.change else NOT_MEASURED),
             Cell(duration(run.change.head_ns) if run.change else NOT_MEASURED),
             Cell(signed_percent(run.change.change_share) if run.change else NOT_MEASURED),
-            Cell(_verdict(run.change) if run.change else NOT_MEASURED),
+            Cell(
+                f"{run.change.verdict.value}, {VERDICT_CERTAINTY[run.change.certainty]}" if run.change else NOT_MEASURED
+            ),
         )
         for run in comparison.runs
     ]
@@ -172,10 +172,6 @@ def runs_table(comparison: Comparison) -> Table:
         detail=Detail.SUMMARY,
         noun="run",
     )
-
-
-def _verdict(change: StepChange) -> str:
-    return f"{change.verdict.value}, {VERDICT_CERTAINTY[change.certainty]}"
 
 
 def ranks_table(run: ComparedRun) -> Table | None:

@@ -96,7 +96,11 @@ def report_document(report: Report) -> Document:
         top=tuple(_top(report, None if damaged else health)),
         sections=(
             *((Section("Ranks of the job", job, "job"),) if (job := tuple(job_blocks(report))) else ()),
-            Section(_findings_title(report), tuple(_findings(report, drawn)), "findings"),
+            Section(
+                "Findings, largest saving first" if len(report.findings) > 1 else "Findings",
+                tuple(_findings(report, drawn)),
+                "findings",
+            ),
             Section(
                 "Details", (*details, *((rules_fold(rules),) if rules else ()), _environment(report, drawn)), "details"
             ),
@@ -165,10 +169,6 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield Prose(sentence, Tone.SCOPE, SUMMARY)
     if chart := top_chart(report):
         yield replace(chart, detail=SUMMARY)
-
-
-def _findings_title(report: Report) -> str:
-    return "Findings, largest saving first" if len(report.findings) > 1 else "Findings"
 
 
 ORDER = "The first saving is for its fix alone. Each other saving is what a fix adds after those above it."

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import compress
 
-from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
+from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.text.cleaning import clipped_inside
 
 LONGEST_TITLE = 64
@@ -97,9 +97,5 @@ def with_titles(report: Report, names: dict[str, str]) -> Report:
 
 
 def _ranked(row: RankedFinding, named: Callable[[str], str]) -> RankedFinding:
-    cases = tuple(_case(case, named) for case in row.by_recording)
+    cases = tuple(replace(case, recording_ids=tuple(map(named, case.recording_ids))) for case in row.by_recording)
     return replace(row, recording_ids=tuple(map(named, row.recording_ids)), by_recording=cases)
-
-
-def _case(case: RecordedFinding, named: Callable[[str], str]) -> RecordedFinding:
-    return replace(case, recording_ids=tuple(map(named, case.recording_ids)))
