@@ -98,17 +98,7 @@ def make_job(  # noqa: PLR0913  # all that a job is made of
     work_us = work_us[:, None, :] * np.maximum(1 + JITTER * random.standard_normal((ranks, steps, count + 1)), 0.1)
     work_us[late, :, DELAYED] += delay_us
     clocks_us = random.uniform(0, MOST_APART_US, ranks)
-    begins_us = np.zeros(ranks)
-    arrivals_us, ends_us = np.empty((ranks, steps, count)), np.empty((steps, count))
-    step_begins_us = np.empty((ranks, steps + 1))
-    for step in range(steps):
-        step_begins_us[:, step] = begins_us
-        for place in range(count):
-            arrivals_us[:, step, place] = begins_us + work_us[:, step, place]
-            ends_us[step, place] = arrivals_us[:, step, place].max() + transfer_us[place]
-            begins_us = np.full(ranks, ends_us[step, place])
-        begins_us = begins_us + work_us[:, step, count]
-    step_begins_us[:, steps] = begins_us
+    step_begins_us, arrivals_us, ends_us = _run(work_us, transfer_us)
     folder.mkdir(parents=True, exist_ok=True)
 
     @lru_cache(maxsize=None if distinct else 1)
@@ -134,6 +124,27 @@ def make_job(  # noqa: PLR0913  # all that a job is made of
         content = msgspec.json.encode(trace)
         path = folder / f"rank{rank:04}.1700000000000.pt.trace.json.gz"
         path.write_bytes(gzip.compress(content, compresslevel=1))
+
+
+def _run(work_us: Float64, transfer_us: Float64) -> tuple[Float64, Float64, Float64]:
+    """Let each collective begin when its last rank is there.
+
+    Returns:
+        Begin of each step and end of the last, by rank; arrivals by rank, step and collective; ends of collectives.
+    """
+    ranks, steps, count = work_us.shape[0], work_us.shape[1], transfer_us.size
+    begins_us = np.zeros(ranks)
+    arrivals_us, ends_us = np.empty((ranks, steps, count)), np.empty((steps, count))
+    step_begins_us = np.empty((ranks, steps + 1))
+    for step in range(steps):
+        step_begins_us[:, step] = begins_us
+        for place in range(count):
+            arrivals_us[:, step, place] = begins_us + work_us[:, step, place]
+            ends_us[step, place] = arrivals_us[:, step, place].max() + transfer_us[place]
+            begins_us = np.full(ranks, ends_us[step, place])
+        begins_us = begins_us + work_us[:, step, count]
+    step_begins_us[:, steps] = begins_us
+    return step_begins_us, arrivals_us, ends_us
 
 
 def _work(one: Real) -> Float64:

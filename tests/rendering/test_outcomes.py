@@ -7,8 +7,7 @@ import pytest
 from tests.build_report import one_recording, three_recordings
 from tests.rendering.formatted import every
 from traceadvisor.model.findings import Clear, Silenced, Skipped, Unit
-from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
-from traceadvisor.model.rule_text import RuleText
+from traceadvisor.model.report import OutcomeRow, Report, RuleText, UsedSettings
 from traceadvisor.rendering.content.report.outcomes import nothing_found, outcome_folds
 from traceadvisor.rendering.document.table import Table
 

@@ -88,13 +88,10 @@ def run(  # it connects the parts
         block_s=min(max(seconds / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     ).withholding()
     click.get_current_context().with_resource(withholding(plan.secrets))
-    minutes = f"{asked.minutes:g} {'minute' if asked.minutes == 1 else 'minutes'}"
-    for promise in PROMISES:
-        click.echo(clean(promise.format(scratch=plan.scratch, minutes=minutes)), err=True)
+    _promise(plan, asked.minutes)
     before = Footprints.below(Path.cwd(), ignored=folder)
     begin_s = time.time()
     outcome = measure(plan, _Progress(plan).show)
-    proposed = report.findings if report else ()
     around = Surroundings(
         kind=kind,
         seconds=time.time() - begin_s,
@@ -104,7 +101,7 @@ def run(  # it connects the parts
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
         recorded_start_ns=_start_ns(report),
-        recorded_step_ns=next((row.step_ns for row in proposed if row.step_ns), None),
+        recorded_step_ns=next((row.step_ns for row in report.findings if row.step_ns), None) if report else None,
     )
     result = result_of(plan, outcome, around)
     _print(result, folder, names, report)
@@ -112,6 +109,12 @@ def run(  # it connects the parts
         sys.exit(128 + 2)
     if not any(section.base_step_ns for section in result.sections):
         sys.exit(ExitCode.UNREADABLE)
+
+
+def _promise(plan: Plan, minutes: float) -> None:
+    time_limit = f"{minutes:g} {'minute' if minutes == 1 else 'minutes'}"
+    for promise in PROMISES:
+        click.echo(clean(promise.format(scratch=plan.scratch, minutes=time_limit)), err=True)
 
 
 def _check_script(script: Sequence[str], *, is_module: bool) -> None:

@@ -124,10 +124,8 @@ def command(
         settings, catalogue = chosen_settings((*paths, *base), options)
         conditions = parse_conditions(fail_on, settings, catalogue, compares=bool(base))
         names = chosen_formats(formats, FORMATS, output)
-        if base and output == STANDARD_OUTPUT:
-            raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
-        if save_steps and output == STANDARD_OUTPUT:
-            raise UsageError("--save-steps writes files. Choose a folder with -o.")
+        if output == STANDARD_OUTPUT:
+            _refuse_files(with_base=bool(base), save_steps=save_steps)
         selection, workers = api.Selection(run, worker, span), chosen_workers(processes, dask)
         only = {
             **{f"format {name}": name not in INDEX_FORMATS for name in names},
@@ -160,18 +158,19 @@ def command(
         if base:
             from traceadvisor.cli.comparison_output import compare_beside  # noqa: PLC0415  # slow to import
 
-            compare_beside(
-                result,
-                base,
-                () if met else conditions,
-                folder=Path(output),
-                names=names,
-                settings=settings,
-                processes=workers,
-            )
+            still = () if met else conditions
+            compare_beside(result, base, still, folder=Path(output), names=names, settings=settings, processes=workers)
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
+
+
+def _refuse_files(*, with_base: bool, save_steps: bool) -> None:
+    """Raise UsageError for options that write files beside a report, which is printed."""
+    if with_base:
+        raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
+    if save_steps:
+        raise UsageError("--save-steps writes files. Choose a folder with -o.")
 
 
 def _beside_plugin(result: Report, output: str, names: list[str]) -> None:

@@ -24,7 +24,7 @@ from traceadvisor.judging.catalogue import (
 )
 from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Input
-from traceadvisor.model.rule_text import RuleSection
+from traceadvisor.model.report import RuleSection
 from traceadvisor.rendering.words import GROUPS
 from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import Rule

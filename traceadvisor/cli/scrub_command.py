@@ -12,10 +12,12 @@ from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_
 from traceadvisor.cli.options import found_settings, trusted_option
 from traceadvisor.cli.progress_bars import reading_progress
 from traceadvisor.cli.streams import tell
-from traceadvisor.errors import UsageError
-from traceadvisor.integrations.committed import fault
+from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.limits import TRUSTED, Limits
-from traceadvisor.text.cleaning import clean, one_line
+from traceadvisor.rendering.own_files import is_own_file
+from traceadvisor.scrubbing.check import is_scrubbed, recording_of
+from traceadvisor.text.cleaning import clean, one_line, without_homes
+from traceadvisor.text.secrets import holds_secret
 
 MOST_REMARKS = 8
 
@@ -69,3 +71,24 @@ def _copy(path: Path, output: Path, limits: Limits) -> None:
         tell(f"and {len(done.remarks) - MOST_REMARKS} more remarks.")
     events = "" if done.events is None else f" ({done.events} events)"
     click.echo(f"Written: {clean(str(done.path))}{events}. Look at it before you share it.")
+
+
+def fault(path: Path, limits: Limits) -> str | None:
+    """Why a file should not be committed, in a line; None for no reason.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        recording = recording_of(path)
+        if recording is not None:
+            copy = f"Commit a copy: traceadvisor scrub {recording} -o COPY"
+            return None if is_scrubbed(recording, limits) else f"{recording}: a recording that is not scrubbed. {copy}"
+        if path.is_dir() or not is_own_file(path):
+            return None
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error})", expected="a file", remedy="Check its name.") from error
+    numbers = (number for number, line in enumerate(lines, 1) if holds_secret(line) or without_homes(line) != line)
+    first = next(numbers, None)
+    return None if first is None else f"{path}:{first}: a report with what looks like a secret or a home directory."

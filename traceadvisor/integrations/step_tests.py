@@ -122,10 +122,7 @@ def assert_no_regression(step: Work, *, baseline: Path | str, limit: float = 0.0
         pytest.skip("A step is timed alone: run this test with -n0.")
     known = _read(path)
     if test.config.getoption(UPDATE):
-        runs, _ = test.measured(path, PROCESSES_OF_BASELINE, None)
-        others = tuple(one for one in known.runs if one.machine != runs.machine)
-        write_file(path, msgspec.json.format(msgspec.json.encode(_Baseline(runs=(*others, runs)))) + b"\n")
-        test.remark(f"{path} has the times of {len(runs.timings)} processes.")
+        _update(path, known, test)
         return
     machine = this_machine()
     base = next((one for one in known.runs if one.machine == machine), None)
@@ -136,12 +133,7 @@ def assert_no_regression(step: Work, *, baseline: Path | str, limit: float = 0.0
         return
     folder = Path(mkdtemp(prefix="traceadvisor-"))
     head, found = test.measured(path, PROCESSES, folder)
-    change, relative = _compared(base.timings, head.timings)
-    times = from_to(usual_ns, geometric_mean(one.step_ns for one in head.timings))
-    size = (
-        f"{path}: {times} per step, {signed_percent(change.ratio - 1)} "
-        f"(98% interval {_interval(change)}; relative to reference work {_interval(relative)})"
-    )
+    size = f"{path}: {_change(base, head)}"
     if not is_slower(base.timings, head.timings, limit):
         rmtree(folder)
         test.remark(f"{size}. Not shown to be slower{f' by more than {percent(limit)}' if limit else ''}.")
@@ -156,6 +148,23 @@ def assert_no_regression(step: Work, *, baseline: Path | str, limit: float = 0.0
         f"To accept it: {test.update_command}",
     )
     raise AssertionError("\n".join(lines))
+
+
+def _update(path: Path, known: _Baseline, test: _Test) -> None:
+    """Measure the baseline of this machine anew, and write it beside those of others."""
+    runs, _ = test.measured(path, PROCESSES_OF_BASELINE, None)
+    others = tuple(one for one in known.runs if one.machine != runs.machine)
+    write_file(path, msgspec.json.format(msgspec.json.encode(_Baseline(runs=(*others, runs)))) + b"\n")
+    test.remark(f"{path} has the times of {len(runs.timings)} processes.")
+
+
+def _change(base: _Runs, head: _Runs) -> str:
+    change, relative = _compared(base.timings, head.timings)
+    before_ns, after_ns = (geometric_mean(one.step_ns for one in side.timings) for side in (base, head))
+    return (
+        f"{from_to(before_ns, after_ns)} per step, {signed_percent(change.ratio - 1)} "
+        f"(98% interval {_interval(change)}; relative to reference work {_interval(relative)})"
+    )
 
 
 def assert_no_finding(step: Work, *rules: str) -> None:

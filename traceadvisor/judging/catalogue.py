@@ -21,8 +21,7 @@ from traceadvisor.judging.plugins import PluginError, find_plugins, load_plugin
 from traceadvisor.judging.thresholds import unknown, with_thresholds
 from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import UsedSettings
-from traceadvisor.model.rule_text import RuleSection, RuleText
+from traceadvisor.model.report import RuleSection, RuleText, UsedSettings
 from traceadvisor.rules.base import SECTIONS, Rule, SnapshotRule
 
 

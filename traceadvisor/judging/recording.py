@@ -8,7 +8,7 @@ from math import log
 from statistics import median
 from typing import Any
 
-from traceadvisor.analysis.memory.operator_memory import memory_by_operator
+from traceadvisor.analysis.memory.device_memory import memory_by_operator
 from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline

@@ -34,7 +34,6 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
-from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunLines, RunTime
 from traceadvisor.model.steps import Step, StepSource
@@ -43,6 +42,28 @@ from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
 from traceadvisor.model.workload import Framework, InferenceSign, Workload
 from traceadvisor.text.cleaning import clean, clipped, one_line
+
+
+@frozen
+class RuleSection:
+    """A paragraph of the explanation of a rule."""
+
+    title: str
+    """``What it finds``, ``When it may be wrong``."""
+
+    text: str
+
+
+@frozen
+class RuleText:
+    """The documentation of a rule. ``traceadvisor rules explain ID`` shows all of it."""
+
+    id: str
+    name: str
+    title: str
+    summary: str
+    sections: tuple[RuleSection, ...] = ()
+    """The whole explanation, of rules with a finding; empty for others."""
 
 
 class SourceKind(Enum):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.analysis.memory.operator_memory import MOST_OPERATORS, OTHERS, OUTSIDE, memory_by_operator
+from traceadvisor.analysis.memory.device_memory import MOST_OPERATORS, OTHERS, OUTSIDE, memory_by_operator
 from traceadvisor.model.memory_figures import OperatorMemory
 
 

@@ -20,8 +20,7 @@ from tests.rendering.alerts.alerting import located, many, of_repository
 from tests.rendering.captures import captured, captured_ranks
 from traceadvisor import load
 from traceadvisor.model.findings import Location, RuleMeta, Severity
-from traceadvisor.model.report import Report
-from traceadvisor.model.rule_text import RuleSection, RuleText
+from traceadvisor.model.report import Report, RuleSection, RuleText
 from traceadvisor.rendering.alerts import github, gitlab, sarif
 from traceadvisor.rendering.formats import FORMATS
 

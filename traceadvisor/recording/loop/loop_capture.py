@@ -97,9 +97,7 @@ class LoopCapture:
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
         self._seen = SettingsSeen(lambda: is_profiling() and not self._recorder.recording)
-        if options.stacks is not False and not paths_of_code_are_text():
-            options = dataclasses.replace(options, stacks=False)
-            self._notes.append(Note("no-stacks", "No Python stacks: a path of the code is not UTF-8.", degrades=False))
+        options = self._with_stacks_that_are_text(options)
         self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
         self._recorder.lost = lost
         self._window = Window(options.schedule, self._recorder, ranks)
@@ -130,15 +128,25 @@ class LoopCapture:
             failed=self._failed,
         )
         self._thread = thread
+        self._stopper = Stopper(self._window) if options.stop_after_window else None
+        self._listener.after_event = self._stopper
         self._calls = [MainThreadCall(lambda: self._interrupt(self._window.end_at_once))]
         """Kept, because the interpreter may make them late."""
         if self._is_main:
             self._recorder.overdue = self._calls[0].ask
-        self._stopper = Stopper(self._window) if options.stop_after_window else None
-        self._listener.after_event = self._stopper
         if is_profiling():
             self._profiler_made()
-        self._hooks = Hooks(
+        self._hooks = self._hooks_into(loaders, graphs)
+        self._checkpoints = CheckpointHooks(self._listener.saved)
+
+    def _with_stacks_that_are_text(self, options: CaptureOptions) -> CaptureOptions:
+        if options.stacks is False or paths_of_code_are_text():
+            return options
+        self._notes.append(Note("no-stacks", "No Python stacks: a path of the code is not UTF-8.", degrades=False))
+        return dataclasses.replace(options, stacks=False)
+
+    def _hooks_into(self, loaders: LoaderRegistry, graphs: GraphSteps) -> Hooks:
+        return Hooks(
             self._listener,
             loaders,
             self._seen,
@@ -147,7 +155,6 @@ class LoopCapture:
             profiler_starts=self._profiler_starts,
             exported=self._exported,
         )
-        self._checkpoints = CheckpointHooks(self._listener.saved)
 
     @property
     def notes(self) -> list[Note]:

@@ -15,8 +15,7 @@ import msgspec
 
 from traceadvisor.model.findings import RuleMeta, Severity
 from traceadvisor.model.location import Location
-from traceadvisor.model.report import Report
-from traceadvisor.model.rule_text import RuleText
+from traceadvisor.model.report import Report, RuleText
 from traceadvisor.rendering.alerts.alert import Alert, alerts_of
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.results.redaction import redacted, shortened
