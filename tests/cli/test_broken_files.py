@@ -154,7 +154,7 @@ def test_a_truncated_file_loses_its_last_step_and_confidence(name: str, tmp_path
     assert broken.health.events_read > whole.health.events_read // 3
     assert broken.health.events_dropped == 0
     ((dropped, reason),) = broken.recordings[0].dropped_steps
-    assert reason == "the file is cut off"
+    assert reason == "the file is cut off before its end"
     assert [row.step.index for row in broken.recordings[0].steps] == list(range(dropped))
     assert _confidence(whole) is Confidence.HIGH
     assert _confidence(broken) is Confidence.MEDIUM

@@ -44,7 +44,7 @@ def input_of(name: str, folder: Path) -> Path:
             return write_hostile_input(folder / "input", HOSTILE)
         case "cut off":
             whole = gzip.decompress((SHARED_TRACES / NO_WORKERS).read_bytes())
-            (folder / "cut.pt.trace.json").write_bytes(whole[: len(whole) // 2])
+            (folder / "cut.pt.trace.json").write_bytes(whole[: len(whole) * 9 // 10])
     return folder if name == "cut off" else CHECKOUT / "sample_traces" / name
 
 

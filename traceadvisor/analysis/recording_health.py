@@ -15,7 +15,7 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Hint, Option
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, HealthNote
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.steps import StepSource, StepTable
+from traceadvisor.model.steps import StepSource, StepTable, not_shown
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.workload import Framework
 from traceadvisor.text.cleaning import clipped
@@ -283,15 +283,12 @@ def _step_notes(table: StepTable, framework: Framework | None) -> Iterator[Healt
                 degrades=False,
             )
         case StepSource.WINDOW:
-            yield HealthNote(
-                "no-steps",
-                f"The recording has no step marks: all of it is shown as one step. {how}",
-                degrades=False,
-            )
+            shown = ": all of it is shown as one step" if table.steps else ", and its file is cut off: no step is whole"
+            yield HealthNote("no-steps", f"The recording has no step marks{shown}. {how}", degrades=False)
         case StepSource.MARKS:
             pass
-    for index, reason in table.dropped:
-        yield HealthNote("step-dropped", f"Step {index} is not shown: {reason}.", degrades=False)
+    for line in not_shown(table.dropped, len(table.steps)) if table.source is not StepSource.WINDOW else ():
+        yield HealthNote("step-dropped", f"{line}.", degrades=False)
     for step in table.steps:
         if step.left_out:
             yield HealthNote(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -113,3 +114,18 @@ class StepTable:
     def with_all_typical(self) -> StepTable:
         """The same steps, every kept one typical: for figures on how steps differ."""
         return replace(self, steps=tuple(replace(step, atypical=None) for step in self.steps))
+
+
+MOST_NAMED = 8
+"""Steps that a sentence names one by one."""
+
+
+def not_shown(dropped: Iterable[tuple[int, str]], shown: int) -> Iterator[str]:
+    """Yield how many recorded steps are not shown for each reason, beside so many that are."""
+    indices: dict[str, list[int]] = {}
+    for index, reason in dropped:
+        indices.setdefault(reason, []).append(index)
+    count = shown + sum(map(len, indices.values()))
+    for reason, some in indices.items():
+        named = f"{some[0]} to {some[-1]}" if len(some) > MOST_NAMED else ", ".join(map(str, some))
+        yield f"Left out of all figures: {len(some)} of {count} steps ({named}), because {reason}"

@@ -193,8 +193,8 @@ class Trace:
     wall_clock_start_ns: int | None
     """Wall clock of the first event, nanoseconds since the epoch; None where not recorded."""
 
-    is_truncated: bool
-    """Whether the file is cut off. The rest is missing, often the device events."""
+    whole_until_ns: int | None
+    """When the first event may be missing that lies behind the end of a file that is cut off; None for a whole file."""
 
     with_stacks: bool
     with_shapes: bool
@@ -223,6 +223,11 @@ class Trace:
 
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the file is cut off. The rest is missing, often the device events."""
+        return self.whole_until_ns is not None
 
     @property
     def is_empty(self) -> bool:

@@ -46,13 +46,14 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
         yield HealthNote(
             "packing-damaged",
             "The file was read as far as possible, but it is damaged: the checksum is wrong, the end is missing, or "
-            "other data follows. Events may be corrupted or missing; the last step is left out. Copy the file again.",
+            "other data follows. Events may be corrupted or missing; steps that may lack some are left out. "
+            "Copy the file again.",
         )
     elif summary.truncated and not stream.excess:
         yield HealthNote(
             "truncated",
             "The file is cut off in the middle of the recording. Everything before the cut was read; "
-            f"the step at the cut is left out. {WRITE_AGAIN}",
+            f"steps that may lack events are left out. {WRITE_AGAIN}",
         )
 
 

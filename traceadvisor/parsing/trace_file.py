@@ -62,7 +62,9 @@ def read_trace(
             on_progress(stream.file_position)
             if second and second.ends(reader, stream, columns):
                 break
-        summary, tables, corrections = reader.summary, *with_sound_times(_tables(columns))
+        summary = reader.summary
+        tables, whole_until_ns = _tables(columns, is_cut=summary.truncated or stream.ended_early)
+        tables, corrections = with_sound_times(tables)
         health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):
         raise _nothing_to_read(origin, summary, stream, limits, columns.unknown_categories)
@@ -83,7 +85,7 @@ def read_trace(
         framework=framework(summary.members),
         accelerator=one.name if (one := columns.accelerator) else None,
         wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
-        is_truncated=summary.truncated or stream.ended_early,
+        whole_until_ns=None if whole_until_ns is None else whole_until_ns - tables.zero_ns,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
         options=options({**ascend_members(origin.path), **summary.members}),
@@ -96,7 +98,7 @@ def read_trace(
 
 def nothing_recorded(origin: Origin) -> Trace:
     """Return a trace without events, for a captured rank whose script ended before recording began."""
-    tables = _tables(Columns())
+    tables, _ = _tables(Columns())
     return Trace(
         origin=origin,
         events=tables.events,
@@ -110,16 +112,16 @@ def nothing_recorded(origin: Origin) -> Trace:
         devices=(),
         distributed=None,
         wall_clock_start_ns=None,
-        is_truncated=False,
+        whole_until_ns=None,
         with_stacks=False,
         with_shapes=False,
         health=Health(),
     )
 
 
-def _tables(columns: Columns) -> Tables:
-    events, details, python_calls, zero_ns = columns.tables()
-    return Tables(events, details, python_calls, columns.memory(zero_ns), zero_ns)
+def _tables(columns: Columns, *, is_cut: bool = False) -> tuple[Tables, int | None]:
+    events, details, python_calls, zero_ns, whole_until_ns = columns.tables(is_cut=is_cut)
+    return Tables(events, details, python_calls, columns.memory(zero_ns), zero_ns), whole_until_ns
 
 
 def _warnings(origin: Origin, summary: ReadSummary) -> tuple[HealthNote, ...]:

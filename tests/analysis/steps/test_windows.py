@@ -170,7 +170,7 @@ def test_the_last_step_of_a_file_that_is_cut_off_is_dropped(tmp_path: Path) -> N
         builder.step(number, start, start + 100).launch(start, start + 5, kernel=(start + 5, start + 90))
     trace = _cut(builder.op("aten::mm", 290, 295), tmp_path, '"aten::mm"')
     table = step_windows(trace, link_launches(trace.events))
-    assert table.dropped == ((2, "the file is cut off"),)
+    assert table.dropped == ((2, "the file is cut off before its end"),)
     assert [step.index for step in table.kept] == [0, 1]
 
 
@@ -184,7 +184,8 @@ def test_steps_whose_kernels_lie_behind_the_break_are_left_out(tmp_path: Path) -
     trace = _cut(builder.op("aten::mm", 390, 395), tmp_path, '"aten::mm"')
     table = step_windows(trace, link_launches(trace.events))
     assert [step.index for step in table.kept] == [0]
-    assert table.steps[1].left_out == "the file is cut off, and 100% of its kernel launches have no GPU record"
+    assert [index for index, _ in table.dropped] == [1, 2, 3]
+    assert table.dropped[0][1] == "the file is cut off before the GPU records of its last launches"
 
 
 def test_time_that_carry_in_cuts_off_the_start_counts(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_steps_left_out_and_dropped_are_named_with_the_reason() -> None:
     text = read(three_recordings()).text
 
     assert "Step 0 is shown, but left out of averages: work launched before the first mark takes 4% of it" in text
-    assert "Step 7 is not shown: the recording ends inside it" in text
+    assert "Left out of all figures: 1 of 7 steps (7), because the recording ends inside it" in text
 
 
 def test_findings_name_their_recording_if_there_are_several() -> None:

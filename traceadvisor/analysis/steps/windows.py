@@ -16,7 +16,7 @@ from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
 from traceadvisor.analysis.steps.detection import Mark, find_marks, position_at, steps_of_another_kind
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -61,11 +61,12 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
     reasons = _reasons(trace, marks, not_counted or {})
     for position, reason in reasons.items():
         steps[position] = replace(steps[position], left_out=reason)
-    incomplete = _incomplete_last(trace, marks)
-    dropped = () if incomplete is None else ((steps.pop().index, incomplete),)
-    if not any(step.kept for step in steps):
+    dropped = _incomplete(trace, source, steps)
+    shown = [position for position in range(len(steps)) if position not in dropped]
+    if not trace.is_truncated and not any(steps[position].kept for position in shown):
         steps = [step if position in reasons else _despite_carry_in(step) for position, step in enumerate(steps)]
-    return StepTable(source, tuple(steps), dropped)
+    unshown = tuple((steps[position].index, dropped[position]) for position in sorted(dropped))
+    return StepTable(source, tuple(steps[position] for position in shown), unshown)
 
 
 def _despite_carry_in(step: Step) -> Step:
@@ -127,25 +128,43 @@ def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, st
     )
     reasons |= {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
     lost = lost_records(trace, [mark.span for mark in marks])
-    cause = "the file is cut off, and " if trace.is_truncated else ""
     for at in np.flatnonzero(lost.shares > lost.least_share + LOST_RECORDS_SHARE).tolist():
-        reasons[at] = f"{cause}{lost.shares[at]:.0%} of its kernel launches have no GPU record"
+        reasons[at] = f"{lost.shares[at]:.0%} of its kernel launches have no GPU record"
     seen = seen_count(trace, [mark.span for mark in marks])
-    unseen = dict.fromkeys(range(seen, len(marks)), f"{cause}no GPU activity is recorded in it or later")
+    unseen = dict.fromkeys(range(seen, len(marks)), "no GPU activity is recorded in it or later")
     if len(unseen) > 1 and seen > 1:  # a single one is that in which the recording stopped
-        unseen[seen - 1] = f"{cause}GPU activity is recorded in it and not later, so it may lack a part"
+        unseen[seen - 1] = "GPU activity is recorded in it and not later, so it may lack a part"
     return unseen | reasons
 
 
-def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
+def _incomplete(trace: Trace, source: StepSource, steps: Sequence[Step]) -> dict[int, str]:
+    """Return why steps are incomplete, by position, so that no figure may count them.
+
+    Of a file that is cut off, only those steps count that end before the first event that may be missing, and whose
+    launches all have a GPU record.
+    """
+    spans, whole_until_ns = [(step.host_start_ns, step.host_end_ns) for step in steps], trace.whole_until_ns
+    if whole_until_ns is None:
+        last = _incomplete_last(trace, spans)
+        return {} if last is None else {len(steps) - 1: last}
+    launches = lost_records(trace, spans)
+    has_gpu = trace.devices or trace.memory.time_ns.size or launches.launched.any()
+    if has_gpu and not trace.events.rows(*DEVICE_WORK, Kind.UNREAD).size:
+        return dict.fromkeys(range(len(steps)), "the file is cut off before any GPU activity")
+    reasons = dict.fromkeys(
+        np.flatnonzero(launches.missing).tolist(), "the file is cut off before the GPU records of its last launches"
+    )
+    late = (at for at, step in enumerate(steps) if step.end_ns > whole_until_ns or source is StepSource.WINDOW)
+    return reasons | dict.fromkeys(late, "the file is cut off before its end")
+
+
+def _incomplete_last(trace: Trace, spans: Sequence[tuple[int, int]]) -> str | None:
     """Return why the last step is incomplete; None if it is complete or the only step. Counts all devices together."""
-    if len(marks) < 2:
+    if len(spans) < 2:
         return None
-    if trace.is_truncated:
-        return "the file is cut off"
-    events, spans = trace.events, [mark.span for mark in marks]
+    events = trace.events
     given = position_at(spans, events.start_ns[enqueue_rows(trace)])
-    counts = np.bincount(given[given != NONE], minlength=len(marks))
+    counts = np.bincount(given[given != NONE], minlength=len(spans))
     if counts[-1] == 0 and counts.any():
         return "nothing was launched in it: the recording stopped there"
     shares = lost_records(trace, spans).shares

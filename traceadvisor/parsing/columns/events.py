@@ -18,6 +18,7 @@ from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.columns.categories import tell, with_tracks_joined
+from traceadvisor.parsing.columns.cut import whole_until_ns
 from traceadvisor.parsing.columns.details import DetailColumns
 from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
@@ -183,8 +184,9 @@ class Columns:
         """The accelerator of the recording, by its categories and runtime calls."""
         return accelerator_of(self._signatures.signs())
 
-    def tables(self) -> tuple[EventTable, Details, PythonCalls, int]:
-        """Return the tables, sorted by start, and the absolute time in nanoseconds of their zero.
+    def tables(self, *, is_cut: bool = False) -> tuple[EventTable, Details, PythonCalls, int, int | None]:
+        """Return the tables, sorted by start, the absolute time in nanoseconds of their zero, and that until which a
+        file that is cut off holds every event; None for another.
 
         Call once: columns are released one by one, so that peak memory is little more than the tables.
         """
@@ -210,7 +212,8 @@ class Columns:
             events = replace(events, kind=np.where(unread[signature], np.int8(Kind.UNREAD), events.kind))
         if self._signatures.has_untold:
             events = with_tracks_joined(events, self.names, self.threads, self._signatures.categories(), signature)
-        return events, self.details.details(order), self._python_calls(python_start_ns), zero
+        whole_ns = zero + whole_until_ns(order, events) if is_cut else None
+        return events, self.details.details(order), self._python_calls(python_start_ns), zero, whole_ns
 
     def _python_calls(self, start_ns: Int64) -> PythonCalls:
         order, start_ns, duration_ns = _by_start(start_ns, self._python.whole("duration_ns", np.int64))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.model.steps import StepSource
+from traceadvisor.model.steps import StepSource, not_shown
 from traceadvisor.rendering.charts.icicle import icicle
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
@@ -356,11 +356,7 @@ def _step_notes(recording: Recording) -> Iterator[str]:
             unusual.setdefault(row.step.atypical, []).append(row.step.index)
     for reason, indices in unusual.items():
         yield f"{_steps(indices)} not typical, so findings do not count {_it(indices)}: {reason}"
-    dropped: dict[str, list[int]] = {}
-    for index, reason in recording.dropped_steps:
-        dropped.setdefault(reason, []).append(index)
-    for reason, indices in dropped.items():
-        yield f"{_steps(indices)} not shown: {reason}"
+    yield from not_shown(recording.dropped_steps, len(recording.steps))
 
 
 def _steps(indices: list[int]) -> str:
