@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -199,7 +200,7 @@ def _fell(rule_id: str, base: Capture, head: Capture) -> bool:
         (place,) = [key for key, lane in base.lanes.items() if lane[0].id == row.recording_ids[0]]
         now = head.lanes[place][0] if place in head.lanes else None
         ids = [now.id] if now else []
-        rows = [one for one in head.outcomes if one.rule_id == rule_id]
+        rows = head.outcomes.get(rule_id, ())
         outcomes = [one.outcome for one in rows if {*ids} & {*(one.recording_ids or ids)}]
         origins = row.finding.origins
         claimed_ns = origins.total_ns / origins.step_count if origins else 0.0
@@ -342,3 +343,46 @@ def test_of_a_wide_range_only_the_limit_was_predicted() -> None:
 
 def test_a_recorded_step_is_no_measure_of_an_undisturbed_one() -> None:
     assert _checks(_timed(100.0, finding()), [report(outcomes=[CLEAR])]) == ()
+
+
+def _calls(act: Callable[[], object]) -> int:
+    """Python calls and resumed generators of a function: its cost, on any machine."""
+    count = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def _of_one_rule(count: int) -> tuple[list[Report], list[Report]]:
+    base, head = (
+        _side(
+            *(finding("IDLE001", 20.0, (f"{side}.py", line, f"f{line}"), ("train.py", 1, "f")) for line in range(count))
+        )
+        for side in ("base", "head")
+    )
+    return base, head
+
+
+def _of_many_rules(count: int) -> tuple[list[Report], list[Report]]:
+    ids = [f"TEST{number:06d}" for number in range(count)]
+    clear = [replace(CLEAR, rule_id=one) for one in ids]
+    return _side(*map(finding, ids), outcomes=clear), _side(outcomes=clear)
+
+
+@pytest.mark.parametrize("sides", [_of_one_rule, _of_many_rules])
+def test_the_cost_of_a_comparison_grows_as_its_findings_do(
+    sides: Callable[[int], tuple[list[Report], list[Report]]],
+) -> None:
+    few, many = (
+        _calls(lambda size=size: _checks(*sides(size))) - _calls(lambda size=size: sides(size)) for size in (25, 100)
+    )
+    assert many < 5 * few

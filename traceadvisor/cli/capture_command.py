@@ -211,6 +211,9 @@ def _tell(children: TrainedChildren) -> bool:
     if not results and children.killed:
         return True
     if not results:
-        say("no recording could be written: no Python process of the command stepped an optimizer of torch.")
+        say(
+            "no recording could be written: no Python process of the command stepped an optimizer of torch. "
+            "Those of python -E, -I and -S cannot be captured."
+        )
         return False
     return any(one.recorded_steps for one in results)

@@ -66,15 +66,13 @@ class _Found:
     captures: int
     """Captures of the side, with and without it."""
 
+    places: frozenset[Place]
+    """The places in any capture; empty if unknown."""
+
     @property
     def is_usual(self) -> bool:
         """Whether most captures have it: one that comes and goes by chance is neither new nor gone."""
         return 2 * len(self.cases) > self.captures
-
-    @property
-    def places(self) -> frozenset[Place]:
-        """The places in any capture; empty if unknown."""
-        return frozenset(place for case in self.cases for place in case.places)
 
     @property
     def state(self) -> FindingState:
@@ -174,8 +172,8 @@ def _why_not(side: Side, rule_id: str, found: _Found, run: PairedRun) -> tuple[F
             (row.outcome, one)
             for capture in missing
             for one in capture.lanes.get(key, ())
-            for row in capture.outcomes
-            if row.rule_id == rule_id and one.id in (row.recording_ids or (one.id,))
+            for row in capture.outcomes.get(rule_id, ())
+            if one.id in (row.recording_ids or (one.id,))
         ]
         if outcomes and all(_cannot_hold(one, found, run) for _, one in outcomes):
             continue
@@ -237,17 +235,19 @@ def _by_rule(captures: Sequence[Capture]) -> dict[str, _Found]:
     for capture in captures:
         for rule_id, found in _of_capture(capture).items():
             cases[rule_id].append(found)
-    return {rule_id: _Found(tuple(found), len(captures)) for rule_id, found in cases.items()}
+    return {
+        rule_id: _Found(tuple(found), len(captures), frozenset(place for case in found for place in case.places))
+        for rule_id, found in cases.items()
+    }
 
 
 def _of_capture(capture: Capture) -> dict[str, _Case]:
     checkout = next((checkout_of(recording) for recording in capture.recordings), None)
-    found: dict[str, _Case] = {}
+    found: defaultdict[str, list[_Case]] = defaultdict(list)
     for recorded in capture.findings:
         for case in _unfolded(recorded, checkout):
-            known = found.get(case.rule.id)
-            found[case.rule.id] = case if known is None else _merged(known, case)
-    return found
+            found[case.rule.id].append(case)
+    return {rule_id: _merged(cases) for rule_id, cases in found.items()}
 
 
 def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[_Case]:
@@ -271,14 +271,13 @@ def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[
         yield _Case(folded.rule, folded.fix, None, folded.saving, share, (), (), finding.rule.id, ids, None)
 
 
-def _merged(one: _Case, other: _Case) -> _Case:
-    """The same finding in two recordings of a capture: the larger saving, with the places of both."""
-    first, second = sorted((one, other), key=lambda case: (case.part_of is not None, -case.saving_share))
-    located = dict(zip((*second.locations, *first.locations), (*second.places, *first.places), strict=True))
-    locations = tuple(dict.fromkeys((*first.locations, *second.locations)))
+def _merged(cases: Sequence[_Case]) -> _Case:
+    """The same finding in the recordings of a capture: the largest saving, with the places of all."""
+    ordered = sorted(cases, key=lambda case: (case.part_of is not None, -case.saving_share))
+    located = dict(pair for case in ordered for pair in zip(case.locations, case.places, strict=True))
     return replace(
-        first,
-        locations=locations,
-        places=tuple(located[one] for one in locations),
-        recording_ids=(*first.recording_ids, *second.recording_ids),
+        ordered[0],
+        locations=tuple(located),
+        places=tuple(located.values()),
+        recording_ids=tuple(dict.fromkeys(one for case in ordered for one in case.recording_ids)),
     )

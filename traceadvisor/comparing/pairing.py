@@ -44,8 +44,8 @@ class Capture:
     findings: tuple[RecordedFinding, ...]
     """Those of its recordings, one per recording, in the order of the report."""
 
-    outcomes: tuple[OutcomeRow, ...]
-    """Outcomes of all checks of its recordings."""
+    outcomes: Mapping[str, Sequence[OutcomeRow]]
+    """Outcomes of all checks of its recordings, by rule."""
 
     @property
     def recordings(self) -> Iterator[Recording]:
@@ -96,8 +96,10 @@ def captures_of(reports: Iterable[Report]) -> tuple[Capture, ...]:
         for key, recordings in by_run.items():
             command = next((one.captured.command for one in recordings if one.captured), ())
             name = key[0] or PurePath(key[1]).name
-            about = (tuple(findings[key]), tuple(outcomes[key]))
-            found.append(Capture(report, name, command, several, lanes[key], *about))
+            by_rule: defaultdict[str, list[OutcomeRow]] = defaultdict(list)
+            for row in outcomes[key]:
+                by_rule[row.rule_id].append(row)
+            found.append(Capture(report, name, command, several, lanes[key], tuple(findings[key]), by_rule))
     return tuple(found)
 
 

@@ -42,9 +42,9 @@ def prediction_checks(run: PairedRun, changes: Iterable[FindingChange]) -> tuple
     add up. A saving that is too small to be measured is left out.
     """
     changes, measured = list(changes), _measured(run)
-    fixed = [change.rule.id for change in changes if _is_fixed(change)]
-    fixed += [change.rule.id for change in changes if _is_alternative(change, fixed)]
-    known = [one for rule_id in fixed if (one := _prediction(rule_id, run.base)) is not None]
+    fixed = dict.fromkeys(change.rule.id for change in changes if _is_fixed(change))
+    fixed |= dict.fromkeys([change.rule.id for change in changes if _is_alternative(change, fixed)])
+    known = _predictions(fixed, run.base)
     found = [one for one in known if one.high_ns >= NO_DIFFERENCE * one.step_ns]
     if not found or measured is None:
         return ()
@@ -76,22 +76,23 @@ def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
     return is_part and change.status is FindingStatus.GONE and bool(change.fix.settings)
 
 
-def _prediction(rule_id: str, captures: Sequence[Capture]) -> _Prediction | None:
-    rows = [
-        (case.step_ns, rule, fix, saving, further)
-        for capture in captures
-        for case in capture.findings
-        for rule, fix, saving, further in _with_parts(case)
-        if rule.id == rule_id and case.step_ns and saving.high_ns
-    ]
-    if not rows:
-        return None
+def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:
+    rows: dict[str, list[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]] = {one: [] for one in rule_ids}
+    for capture in captures:
+        for case in capture.findings:
+            for rule, fix, saving, further in _with_parts(case):
+                if rule.id in rows and case.step_ns and saving.high_ns:
+                    rows[rule.id].append((case, rule, fix, saving, further))
+    return [_prediction(found) for found in rows.values() if found]
+
+
+def _prediction(rows: Sequence[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]) -> _Prediction:
     _, rule, fix, _, _ = rows[0]
     savings = [saving for *_, saving, _ in rows]
     return _Prediction(
         rule=rule,
         fix=fix.summary,
-        step_ns=fmean(step_ns for step_ns, *_ in rows),
+        step_ns=fmean(case.step_ns or 0.0 for case, *_ in rows),
         low_ns=fmean(saving.low_ns for saving in savings),
         expected_ns=fmean(saving.expected_ns for saving in savings),
         high_ns=fmean(saving.high_ns for saving in savings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import exp, hypot, isfinite, log
 from statistics import fmean
@@ -28,7 +28,7 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     if not all(sides):
         return None
     counted = (*run.head, *(run.base if len(run.base) > 1 else ()))  # one capture has no spread of its own
-    alike = distinct((one for one in history if _is_alike(one, run)), known=counted)
+    alike = distinct(_alike(history, run), known=counted)
     earlier = _figures(alike, run.lanes, measure)
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
@@ -129,11 +129,14 @@ def _error(captures: Iterable[Capture], lanes: Sequence[LaneKey]) -> float | Non
     return largest
 
 
-def _is_alike(capture: Capture, run: PairedRun) -> bool:
-    """Whether an earlier capture is of the same script and device."""
+def _alike(captures: Iterable[Capture], run: PairedRun) -> Iterator[Capture]:
+    """Those of the same script and device."""
     sides = (*run.base, *run.head)
     devices = {_device(one) for side in sides for one in side.recordings}
-    return capture.script in {side.script for side in sides} and {_device(one) for one in capture.recordings} <= devices
+    scripts = {side.script for side in sides}
+    for capture in captures:
+        if capture.script in scripts and {_device(one) for one in capture.recordings} <= devices:
+            yield capture
 
 
 def _device(recording: Recording) -> str | None:
