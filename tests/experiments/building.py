@@ -58,7 +58,7 @@ def plan_in(folder: Path, **changed: Any) -> Plan:
         "script": ("train.py",),
         "is_module": False,
         "folder": str(folder),
-        "deadline_s": time.time() + 120,
+        "deadline_s": time.monotonic() + 120,
         "block_s": 0.001,
         "most_rounds": 5,
         "combine": False,

@@ -111,7 +111,7 @@ def test_the_shortest_block_on_a_gpu_is_planned_with_its_time(tmp_path: Path, mo
             time.sleep(0.006)
             training.step(number, inputs, targets)
 
-    rows = measured(plan_in(tmp_path, switches=ARMS, by_importance=True, deadline_s=time.time() + 20), epoch)
+    rows = measured(plan_in(tmp_path, switches=ARMS, by_importance=True, deadline_s=time.monotonic() + 20), epoch)
     assert not rounds_of(rows, "settings")
     assert len([row for row in rows if isinstance(row, Begin)]) < 10
 

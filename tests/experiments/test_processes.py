@@ -19,11 +19,11 @@ PROCESS_S = 0.05
 def _measured_within(seconds: float, folder: Path) -> str | None:
     def run(plan: Plan, variables: Mapping[str, str]) -> int:
         time.sleep(PROCESS_S)
-        if time.time() < plan.deadline_s:
+        if time.monotonic() < plan.deadline_s:
             Journal(plan.journal).add(round_of("processes", {plan.arm_name: 1.0}))
         return 0
 
-    plan = plan_in(folder, deadline_s=time.time() + seconds, switches=(Axis("env:EXTRA", ("1",)),))
+    plan = plan_in(folder, deadline_s=time.monotonic() + seconds, switches=(Axis("env:EXTRA", ("1",)),))
     return Interleaved(plan, run).measure()
 
 

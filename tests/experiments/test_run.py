@@ -74,6 +74,12 @@ def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
     assert "The script failed: ValueError: no data" in str(outcome.problem)
 
 
+def test_a_wall_clock_that_is_set_does_not_spend_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_in(tmp_path, script=(str(_script(tmp_path, "raise ValueError('no data')")),))
+    monkeypatch.setattr(time, "time", lambda: 1e11)
+    assert "ValueError: no data" in str(measure(plan, lambda rows: None).problem)
+
+
 WRITES_ROWS = """
 import os, signal, sys
 from pathlib import Path
@@ -133,7 +139,7 @@ def test_a_script_that_hangs_is_ended_after_the_deadline_with_all_it_started(tmp
         f"import os; os.rename({str(pid)!r} + '.part', {str(pid)!r})\n"
         "time.sleep(600)\n"
     )
-    _, outcome = _measured(tmp_path, source, axes=(Axis("num_workers"),), deadline_s=time.time() + 15, grace_s=0.0)
+    _, outcome = _measured(tmp_path, source, axes=(Axis("num_workers"),), deadline_s=time.monotonic() + 15, grace_s=0.0)
     assert "budget was spent" in str(outcome.problem)
     child = int(pid.read_text())
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,9 @@ def _capture(options: CaptureOptions, command_line: tuple[str, ...], *, is_modul
 
     script = Script(command_line[0], command_line[1:], is_module=is_module)
     ended, captured, launch, children = capture_script(script, options)
-    is_recorded = _tell_of_script(captured, launch, children)
+    is_recorded = False
+    with suppress(Exception):  # the script may have replaced what this needs, and its exit code counts
+        is_recorded = _tell_of_script(captured, launch, children)
     if ended.is_interrupted:
         raise EndedByInterrupt
     return capture_exit_code(ended.status, is_recorded=is_recorded)

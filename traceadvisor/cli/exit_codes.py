@@ -151,7 +151,7 @@ def _tracker() -> str | None:
 
     try:
         links: Sequence[str] = metadata("traceadvisor").get_all("Project-URL") or ()
-    except PackageNotFoundError:
+    except (PackageNotFoundError, OSError):
         return None
     labelled = (link.partition(",") for link in links)
     return next((address.strip() for label, _, address in labelled if label.strip().lower() in _TRACKERS), None)

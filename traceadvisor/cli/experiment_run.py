@@ -75,7 +75,7 @@ def run(  # it connects the parts
         script=script,
         is_module=is_module,
         folder=str(folder.absolute()),
-        deadline_s=time.time() + seconds - grace_s - END_S,
+        deadline_s=time.monotonic() + seconds - grace_s - END_S,
         grace_s=grace_s,
         most_steps=asked.steps,
         axes=axes,
@@ -90,11 +90,11 @@ def run(  # it connects the parts
     click.get_current_context().with_resource(withholding(plan.secrets))
     _promise(plan, asked.minutes)
     before = Footprints.below(Path.cwd(), ignored=folder)
-    begin_s = time.time()
+    begin_s = time.monotonic()
     outcome = measure(plan, _Progress(plan).show)
     around = Surroundings(
         kind=kind,
-        seconds=time.time() - begin_s,
+        seconds=time.monotonic() - begin_s,
         changed_files=before.changed(Footprints.below(Path.cwd(), ignored=folder)),
         price=find_settings(Path.cwd(), []).price,
         proposals=proposals,
@@ -174,7 +174,7 @@ class _Progress:
 
     def show(self, rows: Sequence[Any]) -> None:
         """Show how far the rows are."""
-        now_s = time.time()
+        now_s = time.monotonic()
         line = _progress_line(self._plan, list(rows), now_s)
         if self._is_terminal:
             click.echo(f"\r\033[K{line}", err=True, nl=False)

@@ -47,7 +47,7 @@ class Plan:
     """Folder of the journal and of the files that the script saves meanwhile."""
 
     deadline_s: float
-    """On the wall clock."""
+    """On the monotonic clock, which all processes of a machine share."""
 
     grace_s: float = LONGEST_GRACE_S
     """Time for the script to end by itself once everything is measured, or the budget is spent."""

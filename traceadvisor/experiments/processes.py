@@ -56,7 +56,7 @@ class Interleaved:
         """Run rounds until they are enough; returns why less was measured than planned."""
         experiment = in_processes(self._plan)
         while not self._is_enough(experiment):
-            if time.time() + self._round_s(experiment) > self._plan.deadline_s:
+            if time.monotonic() + self._round_s(experiment) > self._plan.deadline_s:
                 return self._spent(experiment)
             if problem := self._round(experiment):
                 return problem
@@ -105,7 +105,7 @@ class Interleaved:
             elif measured:
                 found[arm] = measured
                 continue
-            elif time.time() > self._plan.deadline_s:
+            elif time.monotonic() > self._plan.deadline_s:
                 return self._spent(experiment)
             else:
                 self._journal.add(Failed(experiment.name, arm, _reason(rows, code)))
@@ -126,9 +126,9 @@ class Interleaved:
         }
         kept = {name: value for name, value in settings.values if not name.startswith(ENVIRONMENT)}
         plan = replace(self._plan, folder=str(folder), arm=kept, arm_name=arm, block_s=max(self._plan.block_s, BLOCK_S))
-        begin_s = time.time()
+        begin_s = time.monotonic()
         code = self._run(plan, variables)
-        self._longest_s = max(self._longest_s, time.time() - begin_s)
+        self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
         return code, read(plan.journal)
 
 

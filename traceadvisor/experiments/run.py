@@ -115,9 +115,9 @@ def _one_process(plan: Plan, watch: Watch, shown: Path, added: Mapping[str, str]
             rows = read(plan.journal)
             watch(rows if shown == plan.journal else read(shown))
             if ended_s is None and len(rows) > before and isinstance(rows[-1], Ended):
-                ended_s = time.time()
+                ended_s = time.monotonic()
             limit_s = plan.deadline_s if ended_s is None else min(ended_s, plan.deadline_s)
-            if time.time() > limit_s + plan.grace_s:
+            if time.monotonic() > limit_s + plan.grace_s:
                 return -signal.SIGTERM
     finally:
         _end(child)
@@ -152,7 +152,7 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
         return False, None
     if ended and ended.reason == "refused":
         return False, f"The script cannot be measured: {ended.detail}."
-    if (ended and ended.reason == "budget") or time.time() > plan.deadline_s:
+    if (ended and ended.reason == "budget") or time.monotonic() > plan.deadline_s:
         return False, "The budget was spent. Raise --minutes or --steps to measure more."
     if ended and ended.reason == "script":
         if progress:

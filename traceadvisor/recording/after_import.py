@@ -11,6 +11,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+from traceadvisor.system import clocks  # noqa: F401  # before the script can replace those of Python
+
 TORCH = "torch"
 
 BACKWARD = "_engine_run_backward"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from traceadvisor.bundle.layout import (
     RankProcess,
     RankStart,
 )
+from traceadvisor.system import clocks
 from traceadvisor.system.processes import start_ticks
 from traceadvisor.text.cleaning import without_surrogates
 from traceadvisor.text.documents import cleaned_document
@@ -88,9 +88,10 @@ class BundleWriter:
 
     def close(self) -> None:
         """Remove files that were not published."""
-        for path in self.folder.glob(f"{glob.escape(staged_prefix(self.host))}*"):
-            with suppress(OSError):  # such as a folder in which processes meet
-                path.unlink()
+        with suppress(OSError):  # no file can be opened any more
+            for path in self.folder.glob(f"{glob.escape(staged_prefix(self.host))}*"):
+                with suppress(OSError):  # such as a folder in which processes meet
+                    path.unlink()
 
     def _replaced(self, notes: tuple[Note, ...]) -> bool:
         """Whether the manifest was replaced; False if another process has created it meanwhile."""
@@ -211,7 +212,7 @@ def _locked(path: Path) -> Iterator[BinaryIO | None]:
     It is a POSIX lock, which also works between nodes on a network file system. It belongs to the file, which the owner
     replaces: whoever waited opens the new one. Closing any other descriptor of the file would release it.
     """
-    deadline_s = time.monotonic() + LONGEST_WAIT_S
+    deadline_s = clocks.monotonic() + LONGEST_WAIT_S
     while True:
         try:
             file = path.open("r+b")
@@ -230,9 +231,9 @@ def _lock(file: BinaryIO, deadline_s: float) -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # another process has it
-            if time.monotonic() > deadline_s:
+            if clocks.monotonic() > deadline_s:
                 return False
-            time.sleep(0.005)
+            clocks.sleep(0.005)
         except OSError:
             return False
         else:

@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from os import getpid  # the script may replace that of the module
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -91,14 +94,16 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     rendezvous.make()
     guard = TerminationGuard(lambda number: _terminated(session, rendezvous, launch, number))
     guard.install()
-    process = os.getpid()
+    process = getpid()
     ended = Ended.of(_raised_by(run))
-    if os.getpid() != process:  # a child that the script forked: it has no part in the capture
+    if getpid() != process:  # a child that the script forked: it has no part in the capture
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
-    guard.remove()
-    children = rendezvous.end()
-    output.remove_if_empty()
+    children = TrainedChildren((), (), ())
+    with suppress(Exception):  # the script may have replaced what this needs, or used up all files
+        guard.remove()
+        children = rendezvous.end()
+        output.remove_if_empty()
     return ended, captured, launch, children
 
 
@@ -118,16 +123,35 @@ def _terminated(session: CaptureSession, rendezvous: Rendezvous, launch: Launch,
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:
-    """Run the script; returns its exception, printed as the interpreter does, through the script's own hook if set."""
+    """Run the script; returns what ended it, printed as the interpreter does, through the script's own hook if set."""
+    raised: BaseException | None = None
     try:
         run()
-    except SystemExit as leaving:
-        return leaving
     except BaseException as error:  # noqa: BLE001  # any exception ends the script
-        strip_own_frames(error)
-        sys.excepthook(type(error), error, error.__traceback__)
-        return error
-    return None
+        raised = error
+    if raised is None or isinstance(raised, SystemExit):
+        return raised
+    strip_own_frames(raised)
+    if not hasattr(sys, "excepthook"):
+        _print("sys.excepthook is missing\n", raised)
+        return raised
+    failed: BaseException | None = None
+    try:
+        sys.excepthook(type(raised), raised, raised.__traceback__)
+    except BaseException as error:  # noqa: BLE001  # a hook of the script may raise anything
+        failed = error
+    if isinstance(failed, SystemExit):
+        return failed
+    if failed is not None:
+        strip_own_frames(failed)
+        _print("Error in sys.excepthook:\n", failed)
+        _print("\nOriginal exception was:\n", raised)
+    return raised
+
+
+def _print(title: str, error: BaseException) -> None:
+    with suppress(Exception):  # standard error may be closed
+        sys.stderr.write(f"{title}{''.join(traceback.format_exception(error))}")
 
 
 def _is_installed(program: Path) -> bool:

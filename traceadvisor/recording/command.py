@@ -66,6 +66,7 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> tuple[in
                 child = subprocess.Popen(  # noqa: S603  # the user asked for it
                     words,
                     env=os.environ | exported(plan, os.environ),
+                    close_fds=False,  # it inherits what a shell would give it
                     preexec_fn=signals.restore,  # noqa: PLW1509  # this process has one thread
                 )
             except OSError as error:

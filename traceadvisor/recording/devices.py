@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from contextlib import suppress
 from typing import Any
+
+from traceadvisor.system import clocks
 
 PATIENCE_S = 60.0
 """Longest wait for the device at the end of the script: what was launched may still run ..."""
@@ -73,7 +74,7 @@ def wait_for_streams(patience_s: float) -> bool:
     def ask() -> None:
         try:
             while not over.is_set() and not all(stream.query() for stream in streams):
-                time.sleep(POLL_S)
+                clocks.sleep(POLL_S)
         except Exception as error:  # noqa: BLE001  # raised by the caller
             errors.append(error)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from collections.abc import Callable
 from types import FrameType
+
+from traceadvisor.system import clocks
 
 LONG_PAUSE_NS = 10_000_000
 """A shorter collection is not worth a look at its callers."""
@@ -25,7 +26,7 @@ def _is_recording(frame: FrameType | None) -> bool:
 class GcTimer:
     """Times Python's garbage collections, in any thread: all of them stop the interpreter. Two clock reads each."""
 
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, clock: Callable[[], int] = clocks.perf_counter_ns) -> None:
         self._clock = clock
         self._started_ns: int | None = None
         self._stopped_ns: int | None = None

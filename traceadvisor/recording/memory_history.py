@@ -6,7 +6,6 @@ import gzip
 import inspect
 import os
 import pickle
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from traceadvisor.bundle.layout import Note
+from traceadvisor.system import clocks
 
 LARGEST_BYTES = 256 << 20
 """Size of a snapshot before compression; with more, the oldest events are left out."""
@@ -99,9 +99,9 @@ class MemoryHistory:
             self._saved_times = self._times
 
     def _write(self) -> bool:
-        begin_s = time.monotonic()
+        begin_s = clocks.monotonic()
         done = self._guarded(lambda: self._save(write_snapshot))
-        self._writing_s += time.monotonic() - begin_s
+        self._writing_s += clocks.monotonic() - begin_s
         return done
 
     def _guarded(self, act: Callable[[], object]) -> bool:

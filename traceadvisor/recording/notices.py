@@ -9,6 +9,7 @@ import shlex
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from os import write  # the script may replace that of the module
 from pathlib import Path
 
 from traceadvisor.bundle.layout import Note
@@ -49,7 +50,7 @@ def say(text: str, descriptor: int = _STANDARD_ERROR) -> None:
     """
     with suppress(OSError):  # such as a closed terminal
         if _identity(descriptor) == _AT_START or not _is_data_file(descriptor):
-            os.write(descriptor, f"{_new_line(descriptor)}{PREFIX}{text}\n".encode(errors="replace"))
+            write(descriptor, f"{_new_line(descriptor)}{PREFIX}{text}\n".encode(errors="replace"))
 
 
 def report_command(folder: Path) -> str:

@@ -7,7 +7,6 @@ in a thread of its own: the training thread never waits for a slow disk.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from traceadvisor.bundle.layout import BundleFile, Note, RankEnding
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile, removed_on_error
+from traceadvisor.system import clocks
 
 FLUSH_S = 0.5
 WHOLE_S = 10.0
@@ -191,10 +191,10 @@ class RankFiles:
                 return True
             self._replace(name, lambda path: path.write_bytes(part.rows.header + part.rows.encoded(0, len(part.rows))))
             return True
-        begin_s = time.monotonic()
+        begin_s = clocks.monotonic()
         if final or (begin_s >= self._due_s.get(name, 0.0) and not least):
             self._replace(name, part.write)
-            end_s = time.monotonic()
+            end_s = clocks.monotonic()
             self._due_s[name] = end_s + max(WHOLE_S, (end_s - begin_s) / LARGEST_SHARE)
             self._replaced.add(name)
         return name in self._replaced

@@ -6,9 +6,9 @@ import itertools
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from os import getpid  # the script may replace that of the module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,7 @@ from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, W
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry.sampler import NodeTelemetry
+from traceadvisor.system import clocks
 from traceadvisor.text.cleaning import clean, clipped, withholding
 from traceadvisor.text.documents import cleaned_words
 from traceadvisor.text.secrets import REDACTED, secret_words
@@ -103,7 +104,7 @@ class CaptureSession:
         self._options = options
         self._launch = launch
         self._plan = plan
-        self._process = os.getpid()
+        self._process = getpid()
         self._joined = self._is_child = False
         """Whether this process trains and has its place in a bundle; whether it is a child of the command's process."""
         self._shown = folder
@@ -137,14 +138,14 @@ class CaptureSession:
         self._memory: MemoryHistory | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._loss: str | None = None
-        self._started = (time.time_ns(), time.perf_counter_ns())
+        self._started = (clocks.time_ns(), clocks.perf_counter_ns())
         """Both clocks when the script or the block starts."""
 
         self._finished: Captured | None = None
 
     def start(self) -> None:
         """Start to sample the machine, and to follow the training loop once torch is imported."""
-        self._started = (time.time_ns(), time.perf_counter_ns())
+        self._started = (clocks.time_ns(), clocks.perf_counter_ns())
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._telemetry.start(ranks=self._launch.world_size)
@@ -182,15 +183,19 @@ class CaptureSession:
         """
         if self._finished:
             return self._finished
-        if os.getpid() != self._process:  # a fork that inherited the functions called at the end
+        if getpid() != self._process:  # a fork that inherited the functions called at the end
             self._finished = Captured(self._shown, 0, 0, (), None)
             return self._finished
-        with _uninterrupted(), withholding(self._secrets):
-            self._finished = self._saved(ending, exit_code, message)
+        try:
+            with _uninterrupted(), withholding(self._secrets):
+                self._finished = self._saved(ending, exit_code, message)
+        except Exception as error:  # noqa: BLE001  # the script ends as it would without a capture
+            problem = f"the script has replaced or used up what this needs ({type(error).__name__})"
+            self._finished = Captured(self._shown, 0, 0, (), problem)
         return self._finished
 
     def _saved(self, ending: Ending, exit_code: int, message: str | None) -> Captured:
-        wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
+        wall_ns, clock_ns = clocks.time_ns(), clocks.perf_counter_ns()
         if self._plan:
             withdraw()
         as_planned = ending in {Ending.COMPLETED, Ending.STOPPED}
@@ -300,7 +305,7 @@ class CaptureSession:
                 folder=str(self._shown),
                 place=str(self.folder),
                 host=self._launch.host,
-                pid=os.getpid(),
+                pid=getpid(),
                 rank=self._launch.rank,
                 steps=captured.steps,
                 recorded_steps=captured.recorded_steps,

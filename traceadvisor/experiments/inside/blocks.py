@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
 from math import ceil, floor, log
 from typing import Any
@@ -19,6 +18,7 @@ from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, VARIABLE, WORKERS, Settings
 from traceadvisor.frozen import frozen
 from traceadvisor.statistics import FEWEST_ROUNDS
+from traceadvisor.system import clocks
 
 SETTLING_STEPS = 3
 FEWEST_STEPS, MOST_STEPS = 8, 200
@@ -145,9 +145,9 @@ class Blocks:
         """Serve the batches that do not count, of which ``seen`` are served."""
         first = self.whole(1)
         yield from self.steps_of(first)
-        begin_s = time.perf_counter()  # the workers have started
+        begin_s = clocks.perf_counter()  # the workers have started
         yield from self.steps_of(max(self.discarded(settings) - seen - first, 0))
-        while self._is_gpu and time.perf_counter() - begin_s < GPU_SETTLING_S:
+        while self._is_gpu and clocks.perf_counter() - begin_s < GPU_SETTLING_S:
             yield from self.steps_of(first)
 
     @property
@@ -231,12 +231,12 @@ class Blocks:
         try:
             for _ in range(source.queue + 2):
                 source.next()
-            begin_s, batches, least = time.perf_counter(), 0, 4 * max(source.queue, 1)
-            while batches < least or time.perf_counter() - begin_s < self._plan.block_s:
+            begin_s, batches, least = clocks.perf_counter(), 0, 4 * max(source.queue, 1)
+            while batches < least or clocks.perf_counter() - begin_s < self._plan.block_s:
                 source.next()
                 batches += 1
                 self.check_budget()
-            per_s = batches / (time.perf_counter() - begin_s)
+            per_s = batches / (clocks.perf_counter() - begin_s)
         finally:
             source.close()
         return per_s, per_s * source.samples
@@ -255,7 +255,7 @@ class BlockClock:
     The device is synchronised where the time starts and ends, and nowhere else.
     """
 
-    def __init__(self, synchronise: Callable[[], None], clock_s: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, synchronise: Callable[[], None], clock_s: Callable[[], float] = clocks.perf_counter) -> None:
         self._synchronise, self._clock_s = synchronise, clock_s
         self._begin_s: float | None = None
         self._taken_s = 0.0

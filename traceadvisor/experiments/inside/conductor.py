@@ -7,7 +7,6 @@ ends. So it reads as a program that runs steps, although the script runs them.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias
 
@@ -42,6 +41,7 @@ from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
 from traceadvisor.model.verdict import NO_DIFFERENCE
 from traceadvisor.statistics import FEWEST_ROUNDS
+from traceadvisor.system import clocks
 
 TRIED_STEPS = 4
 """Steps that give the first idea of a step's length in an arm."""
@@ -66,7 +66,7 @@ Served: TypeAlias = Generator[Any, None, Block | None]
 class Conductor:
     """Runs all experiments of a plan, and writes what it measures into a journal."""
 
-    def __init__(self, plan: Plan, journal: Journal, *, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, plan: Plan, journal: Journal, *, now_s: Callable[[], float] = clocks.monotonic) -> None:
         self._plan, self._journal, self._now_s = plan, journal, now_s
         self._chance = random.Random()  # noqa: S311  # orders of blocks are no secret
         self._blocks: Blocks

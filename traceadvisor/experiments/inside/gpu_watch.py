@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from statistics import fmean
@@ -14,6 +13,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import DeviceColumn
 from traceadvisor.recording.settings import training_device
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
+from traceadvisor.system import clocks
 
 INTERVAL_S = 0.1
 LOOKS_BACK_S = 1.0
@@ -41,7 +41,7 @@ class GpuWatch:
         self,
         device: torch.device,
         opened: Callable[[], Nvml] = open_nvml,
-        clock_s: Callable[[], float] = time.perf_counter,
+        clock_s: Callable[[], float] = clocks.perf_counter,
     ) -> None:
         self._clock_s = clock_s
         self._nvml: Nvml | None = None

@@ -12,12 +12,12 @@ import shutil
 import stat
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
+from traceadvisor.system import clocks
 from traceadvisor.text.cleaning import clean, clipped
 
 LARGEST_COPY = 1 << 30
@@ -64,7 +64,7 @@ class Overlay:
         """
         self._folder, self._exempt = os.path.realpath(folder), os.path.realpath(exempt) + os.sep
         self._saving, self._note = saving, note
-        self._begin_s = time.time()
+        self._begin_s = clocks.time()
         self._temporary = os.path.realpath(tempfile.gettempdir()) + os.sep
         self._moved: dict[str, str] = {}
         self._gone: set[str] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from typing import Any
 
@@ -23,6 +22,7 @@ from traceadvisor.recording.loop.worker_clocks import (
 )
 from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.script.own_code import unseen
+from traceadvisor.system import clocks
 
 _LOOP = "_worker_loop"
 
@@ -38,7 +38,7 @@ class BatchClocks:
         """Hook torch; ``sampled``: workers also sample their stack."""
         self._thread = thread
         self._own_loop = sampled_worker_loop if sampled else timed_worker_loop
-        self._wall_ns = time.time_ns() - time.perf_counter_ns()
+        self._wall_ns = clocks.time_ns() - clocks.perf_counter_ns()
         self._arrivals: deque[tuple[Any, ...]] = deque(maxlen=MOST_WAITING)
         self._by_pid: dict[int, KnownLoader] = {}
         self._logs: dict[KnownLoader, BatchLog] = {}
@@ -79,7 +79,7 @@ class BatchClocks:
         """The training thread asks for a batch."""
         self._fetching, self._ended = iterator, None
         self._is_in_process = isinstance(iterator, _SingleProcessDataLoaderIter)
-        now_ns = time.perf_counter_ns()
+        now_ns = clocks.perf_counter_ns()
         if self._is_in_process and (self._all_left > 0 or now_ns - self._begun_ns >= SHORT_NS):
             self._begun_ns = now_ns
             self._watch()

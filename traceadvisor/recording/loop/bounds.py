@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -26,6 +25,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import ProcessColumn
 from traceadvisor.recording.devices import devices_in_use
 from traceadvisor.recording.telemetry.host import GroupUse
+from traceadvisor.system import clocks
 
 MOST_EVENTS = 500_000
 """To stop and write these takes 10 to 30 seconds, in which the process does nothing else; torchrun waits 30."""
@@ -65,7 +65,7 @@ class Bounds:
         *,
         heap: Callable[[], int | None] | None = None,
         memory_left: Callable[[], int] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = clocks.monotonic,
     ) -> None:
         self._heap, self._memory_left, self._clock = heap or heap_bytes, memory_left or memory_left_bytes, clock
         self._began_s = 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from traceadvisor.recording.after_import import after_import
 from traceadvisor.recording.script.own_code import unseen
+from traceadvisor.system import clocks
 
 SAVING = {
     "torch.serialization": ("save",),
@@ -67,11 +67,11 @@ class CheckpointHooks:
             if getattr(inside, "call", False):
                 return function(*args, **kwargs)
             inside.call = True
-            begin_ns = time.perf_counter_ns()
+            begin_ns = clocks.perf_counter_ns()
             try:
                 return function(*args, **kwargs)
             finally:
                 inside.call = False
-                saved(time.perf_counter_ns() - begin_ns)
+                saved(clocks.perf_counter_ns() - begin_ns)
 
         return save

@@ -7,7 +7,6 @@ constructors of loaders and optimizers call. So no constructor is replaced but t
 from __future__ import annotations
 
 import sys
-import time
 import tokenize
 import weakref
 from collections.abc import Set
@@ -25,6 +24,7 @@ from torch.utils.data import DataLoader
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
+from traceadvisor.system import clocks
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Constructors:
     """The sites of the objects that are alive."""
 
     def __init__(self) -> None:
-        self._started_ns = time.time_ns()
+        self._started_ns = clocks.time_ns()
         self._sites: dict[int, tuple[weakref.ref[Any], Site | None]] = {}
 
     def loader_made(self, loader: DataLoader[Any]) -> None:

@@ -7,7 +7,6 @@ loop asks the feed for makes the steps, not what the feed asks its ``DataLoader`
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
+from traceadvisor.system import clocks
 
 FEEDS_OF_LIBRARIES = MappingProxyType(
     {
@@ -129,12 +129,12 @@ def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: Loade
 @unseen
 def _iterated(original: Callable[[Any], Any], feed: Any, fetches: Fetches) -> tuple[Any, int | None]:
     """The iterator of a feed, and how long it took to make; None inside another call that is followed."""
-    begin_ns = time.perf_counter_ns()
+    begin_ns = clocks.perf_counter_ns()
     outermost = False
     try:
         iterator = original(feed)
     finally:
-        took_ns = time.perf_counter_ns() - begin_ns
+        took_ns = clocks.perf_counter_ns() - begin_ns
         outermost = fetches.leave()
     return iterator, took_ns if outermost else None
 

@@ -7,13 +7,13 @@ the tracker gets them together. Meanwhile the hooks call nothing else: see :meth
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeAlias
 
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
+from traceadvisor.system import clocks
 
 MOST_STEPS = 64
 """Optimizer steps that wait at most."""
@@ -29,7 +29,7 @@ class LateClock:
     """Both clocks of the tracker: of the event that it gets late, or now."""
 
     def __init__(
-        self, steady: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
+        self, steady: Callable[[], int] = clocks.perf_counter_ns, wall: Callable[[], int] = clocks.time_ns
     ) -> None:
         self.now_ns, self._wall = steady, wall
         self.at_ns: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from traceadvisor.recording.loop.held_events import Event, HeldEvents
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.settings import SettingsSeen
+from traceadvisor.system import clocks
 
 _MOST_IN_BACKWARD = 4096
 """Optimizer steps of a backward pass to remember: in a loop without a loader, nothing asks for them."""
@@ -104,7 +104,7 @@ class LoopListener:
         If the result is True, :meth:`note_batch` or :meth:`fetch_ended` must follow. These two, instead of four others,
         keep a hooked step of a millisecond from taking some percent longer.
         """
-        at_ns = time.perf_counter_ns()
+        at_ns = clocks.perf_counter_ns()
         latest, loader = self._loaders.latest
         if at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
             return False
@@ -124,7 +124,7 @@ class LoopListener:
     def note_batch(self) -> None:
         """Note that the loader returned it."""
         self._depth, self.is_fetching = 0, False
-        self._events.hold((time.perf_counter_ns(), self._ends))
+        self._events.hold((clocks.perf_counter_ns(), self._ends))
 
     def loop_started(self, took_ns: int) -> None:
         """A loop over a loader was started; in a feed, it is part of the fetch."""
@@ -183,7 +183,7 @@ class LoopListener:
         if self._graphs.are_used and is_capturing():
             self._graphs.stepped(optimizer)
             return
-        at_ns, events = time.perf_counter_ns(), self._events
+        at_ns, events = clocks.perf_counter_ns(), self._events
         if at_ns < events.until_ns and events.room > 1 and self.has_stepped and not self._in_backward:
             events.room -= 1
             self._seen.optimizer_steps += 1
@@ -205,7 +205,7 @@ class LoopListener:
     def stepped_elsewhere(self, optimizer: Optimizer) -> None:
         """An optimizer stepped in another thread: of the training if that is the thread of a GPU's backward pass."""
         if self.active and threading.get_ident() != self._thread and torch._C._current_autograd_node() is not None:
-            self._in_backward.append((optimizer, time.perf_counter_ns()))
+            self._in_backward.append((optimizer, clocks.perf_counter_ns()))
 
     def hear_of_backward(self) -> None:
         """Tell the tracker of steps in the backward pass, in the training thread."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,6 +11,7 @@ from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
+from traceadvisor.system import clocks
 
 
 def hooked_iter(
@@ -23,13 +23,13 @@ def hooked_iter(
     @unseen
     def iterate(self: Any) -> Any:
         entered = listener.enter()  # a data set that is iterated from here is no feed of the loop
-        begin_ns = time.perf_counter_ns()
+        begin_ns = clocks.perf_counter_ns()
         try:
             iterator = original(self)
         finally:
             if entered:
                 listener.leave()
-        took_ns = time.perf_counter_ns() - begin_ns
+        took_ns = clocks.perf_counter_ns() - begin_ns
         if entered:
             listener.loop_started(took_ns)
         with suppress(Exception):  # such as an iterator that cannot be referred to weakly

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shlex
 import threading
-import time
 import weakref
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -37,6 +36,7 @@ from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
 from traceadvisor.recording.stopping import Stopper
+from traceadvisor.system import clocks
 
 ROOM_PATIENCE_S = 30.0
 """Longest time for which a thread that starts a profiler waits until the training thread has stopped its own."""
@@ -344,9 +344,9 @@ class LoopCapture:
 
 def _within(patience_s: float, is_done: Callable[[], bool]) -> bool:
     """Whether something is done in time."""
-    due_s = time.monotonic() + patience_s
-    while not (done := is_done()) and time.monotonic() < due_s:
-        time.sleep(POLL_S)
+    due_s = clocks.monotonic() + patience_s
+    while not (done := is_done()) and clocks.monotonic() < due_s:
+        clocks.sleep(POLL_S)
     return done
 
 

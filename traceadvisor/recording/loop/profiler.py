@@ -13,7 +13,6 @@ import gzip
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +33,7 @@ from traceadvisor.recording.growing_file import removed_on_error
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.system import clocks
 
 MARK = "ProfilerStep#"
 
@@ -114,23 +114,23 @@ class TorchRecorder:
 
     def prepare(self) -> int:
         """Prepare the profiler, which takes long with devices; returns the time in nanoseconds."""
-        begin_ns = time.perf_counter_ns()
+        begin_ns = clocks.perf_counter_ns()
         with self._making():
             self._prepare()
-        return time.perf_counter_ns() - begin_ns
+        return clocks.perf_counter_ns() - begin_ns
 
     def start(self) -> int:
         """Start to record; returns the time that took, in nanoseconds."""
         if self._profiler is None:
             return 0
-        begin_ns = time.perf_counter_ns()
+        begin_ns = clocks.perf_counter_ns()
         with self._making():
             if self.is_outdated:
                 self._start(self._profiler)  # what is prepared ends well only if it starts
                 self._stop(keep=False)
                 self._prepare()
             self._start(self._profiler)
-        return time.perf_counter_ns() - begin_ns
+        return clocks.perf_counter_ns() - begin_ns
 
     @property
     def is_outdated(self) -> bool:
@@ -207,7 +207,7 @@ class TorchRecorder:
         profiler = self._stop(keep=True)
         if profiler is None:
             return False
-        name = f"{self._host}_{os.getpid()}.{time.time_ns()}.pt.trace.json.gz"
+        name = f"{self._host}_{os.getpid()}.{clocks.time_ns()}.pt.trace.json.gz"
         valid = write_trace(profiler, self._stage(name))
         self._saved(name, cycle, valid=valid, whole=whole)
         return True

@@ -12,7 +12,6 @@ had been known from the start.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
 from traceadvisor.recording.loop.period import Period, long_steps
 from traceadvisor.recording.loop.window import Window
+from traceadvisor.system import clocks
 
 _MOST_REPEATS = 16
 """Repetitions after which a pattern is trusted, however late the first recording is due."""
@@ -53,8 +53,8 @@ class LoopTracker:
         log: StepLog,
         *,
         trained: Callable[[Hashable | None], None],
-        clock: Callable[[], int] = time.perf_counter_ns,
-        wall_clock: Callable[[], int] = time.time_ns,
+        clock: Callable[[], int] = clocks.perf_counter_ns,
+        wall_clock: Callable[[], int] = clocks.time_ns,
     ) -> None:
         self._window = window
         self._log = log

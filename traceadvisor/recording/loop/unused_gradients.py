@@ -7,7 +7,6 @@ their optimizer steps. See ``docs/decisions/0031-unused-gradients.md``.
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from traceadvisor.model.location import Constructed
 from traceadvisor.model.run import UnusedGradients
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.profiler import has_compiled
+from traceadvisor.system import clocks
 
 FIRST_STEPS = 3
 """Steps of the first optimizer to wait for. The first ones allocate, and an optimizer may be made late."""
@@ -54,7 +54,7 @@ class _Tail:
 class GradientsSeen:
     """Follows gradients from one optimizer step to the next."""
 
-    def __init__(self, constructors: Constructors, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, constructors: Constructors, clock: Callable[[], int] = clocks.perf_counter_ns) -> None:
         self._constructors, self._clock = constructors, clock
         self._first: Optimizer | None = None
         self._steps = self._passes = self._arrivals = self._unused_ns = self._begun_ns = 0

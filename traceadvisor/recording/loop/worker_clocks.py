@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceadvisor.recording.script.own_code import unseen
+from traceadvisor.system import clocks
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.worker_stacks import Sample, WorkerStacks
@@ -104,20 +104,20 @@ class BatchClock:
     def begin(self) -> None:
         """The loading of a batch begins."""
         if self._process_ns is None:
-            self._process_ns = time.process_time_ns()
+            self._process_ns = clocks.process_time_ns()
         self._split = None
-        self._begun = (time.perf_counter_ns(), time.thread_time_ns(), self._core_wait.total_ns())
+        self._begun = (clocks.perf_counter_ns(), clocks.thread_time_ns(), self._core_wait.total_ns())
 
     def collating(self) -> None:
         """Its samples are complete. Loaders inside a data set come here too, but before."""
         if self._begun:
-            self._split = (time.perf_counter_ns(), time.thread_time_ns())
+            self._split = (clocks.perf_counter_ns(), clocks.thread_time_ns())
 
     def end(self) -> Reading | None:
         """The batch is complete; None if its beginning was not seen."""
         if self._begun is None or self._process_ns is None:
             return None
-        now_ns, cpu_ns, process_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
+        now_ns, cpu_ns, process_ns = clocks.perf_counter_ns(), clocks.thread_time_ns(), clocks.process_time_ns()
         begun_ns, begun_cpu_ns, begun_wait_ns = self._begun
         wait_ns = self._core_wait.total_ns()
         split_ns, split_cpu_ns = self._split or (now_ns, cpu_ns)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import psutil
 
 from traceadvisor.frozen import frozen
+from traceadvisor.system import clocks
 from traceadvisor.system.processes import host_name, safe_name
 from traceadvisor.text.secrets import without_secrets
 
@@ -178,9 +179,12 @@ def _spans_nodes(launcher: _Launcher, environment: Mapping[str, str]) -> bool:
     return _number(environment, launcher.local_size, world_size) < world_size
 
 
+_MOST_DIGITS = 18
+
+
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     value = environment.get(name, "")
-    return int(value) if value.isdecimal() else default
+    return int(value) if value.isdecimal() and len(value) <= _MOST_DIGITS else default
 
 
 def _start_ns(pid: int) -> int:
@@ -191,7 +195,7 @@ def _start_ns(pid: int) -> int:
     try:
         start_s = psutil.Process(pid).create_time()
     except (psutil.Error, OSError):
-        start_s = time.time() if pid == os.getpid() else 0.0
+        start_s = clocks.time() if pid == os.getpid() else 0.0
     return round(start_s * 100) * 10_000_000
 
 
@@ -200,7 +204,7 @@ def start_of_this_process() -> tuple[int, int]:
 
     The age comes from the kernel's boot clock: the process's creation time on the wall clock is off by up to a second.
     """
-    wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
+    wall_ns, clock_ns = clocks.time_ns(), clocks.perf_counter_ns()
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
         age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

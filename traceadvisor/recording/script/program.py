@@ -8,9 +8,11 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import NoReturn
 from zipfile import is_zipfile
 
 from traceadvisor.errors import UsageError
@@ -86,11 +88,20 @@ class Script:
 
     def _module(self) -> tuple[Callable[[], CodeType], ModuleType]:
         _put_first_on_path(str(Path.cwd()))
-        spec, code = _find_module(self.target)
+        try:
+            spec, code = _find_module(self.target)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  # of the package around it
+            return partial(_raise, error), _main_module(None)
         sys.argv[0] = spec.origin or self.target
         main = _main_module(spec.origin)
         main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
         return lambda: code, main
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _main_module(file: str | None) -> ModuleType:

@@ -25,7 +25,6 @@ import random
 import resource
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +36,7 @@ from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.stacks.frames import RUNS_SCRIPT
 from traceadvisor.recording.stacks.tally import Raw, StackTally
+from traceadvisor.system import clocks
 
 INTERVAL_S = 0.05
 
@@ -176,14 +176,14 @@ class ThreadSampler:
             self._restore_switch()
 
     def _sample_until_stopped(self) -> None:
-        start_ns = edge_ns = time.perf_counter_ns()
+        start_ns = edge_ns = clocks.perf_counter_ns()
         target_ns = self._instant_in(edge_ns)
-        cpu_before_ns = time.thread_time_ns()
+        cpu_before_ns = clocks.thread_time_ns()
         sampled = self._sampled
         state = ThreadState(sampled.native_id) if sampled and sampled.native_id else None
         while sampled is not None and sampled.ident is not None and not self._stopped:
             waited = self._sleep_until(target_ns)
-            if self._stopped and time.perf_counter_ns() < target_ns:
+            if self._stopped and clocks.perf_counter_ns() < target_ns:
                 return
             is_fetching = self.is_fetching()
             # a thread that had to be waited for runs Python code, so it does not wait itself
@@ -191,7 +191,7 @@ class ThreadSampler:
             raw = self._stack(sampled.ident)
             if raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
-            now_ns = time.perf_counter_ns()
+            now_ns = clocks.perf_counter_ns()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
             self._samples.add(
                 raw,
@@ -203,7 +203,7 @@ class ThreadSampler:
             )
             self._weigh(weight_ns, now_ns - target_ns, waited=waited)
             target_ns = next_ns
-            cpu_ns = time.thread_time_ns()
+            cpu_ns = clocks.thread_time_ns()
             self._pace(cpu_ns - cpu_before_ns, now_ns - start_ns)
             self._cpu_ns += cpu_ns - cpu_before_ns
             cpu_before_ns = cpu_ns
@@ -274,8 +274,8 @@ class ThreadSampler:
             usual_s = sys.getswitchinterval()
             early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
             if usual_s > SHORT_SWITCH_S:
-                waited = early_ns > time.perf_counter_ns() and self._sleep_for(early_ns)
-                if time.perf_counter_ns() >= target_ns:  # sleeping again would let the thread run on
+                waited = early_ns > clocks.perf_counter_ns() and self._sleep_for(early_ns)
+                if clocks.perf_counter_ns() >= target_ns:  # sleeping again would let the thread run on
                     return waited
                 self._usual_switch_s = usual_s
                 sys.setswitchinterval(SHORT_SWITCH_S)
@@ -287,7 +287,7 @@ class ThreadSampler:
         """Sleep until an instant, if only for a moment; whether the thread then had to wait for the interpreter."""
         before = _own_waits()
         if not self._stopped:
-            self._alarm.acquire(timeout=max((until_ns - time.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S))
+            self._alarm.acquire(timeout=max((until_ns - clocks.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S))
         return _own_waits() - before > 1  # the first wait is the sleep
 
     def _restore_switch(self) -> None:

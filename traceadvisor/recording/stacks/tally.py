@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from traceadvisor.model.samples import (
     Tallies,
 )
 from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, only_calls
+from traceadvisor.system import clocks
 
 MOST_WHOLE_STACKS = MOST_STACKS // 2
 """Stacks that are kept whole. Of later ones only the user's frames and the innermost are kept."""
@@ -159,7 +159,7 @@ class StackTally:
             if (before == self._changes and not before % 2) or attempt == _MOST_ATTEMPTS:
                 return sums, rest
             attempt += 1
-            time.sleep(_ATTEMPT_S)
+            clocks.sleep(_ATTEMPT_S)
 
     def _settle(self) -> None:
         """Assign samples to the steps that have ended; both are in order of time."""

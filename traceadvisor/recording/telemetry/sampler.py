@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.processes import ProcessTree
+from traceadvisor.system import clocks
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class TelemetrySampler:
         pids: Callable[[], Sequence[int]] | None = None,
         interval_s: float = 0.1,
         has_short_steps: Callable[[], bool] = lambda: False,
-        clock_ns: Callable[[], int] = time.time_ns,
+        clock_ns: Callable[[], int] = clocks.time_ns,
         lost: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         """Sample into ``path``.
@@ -127,7 +127,7 @@ class TelemetrySampler:
         turns = Turns([(device, sent) for device in devices for sent in (True, False)])
         wait_s = 0.0
         while not self._stop.wait(wait_s):
-            now_s, cpu_before_s = time.monotonic(), time.thread_time()
+            now_s, cpu_before_s = clocks.monotonic(), clocks.thread_time()
             expensive = pace.expensive(now_s)
             time_ns = self._clock_ns()
             processes = self._tree.sample(now_s, expensive=expensive)
@@ -139,8 +139,8 @@ class TelemetrySampler:
                 device, sent = turn
                 samples[device.uuid] |= device.pcie_sample(sent=sent)
             self._write(file, msgspec.json.encode(Sample(time_ns, round(pace.interval_s, 4), samples, node, processes)))
-            pace.plan(now_s, time.thread_time() - cpu_before_s, has_short_steps=self._has_short_steps())
-            wait_s = max(0.0, now_s + pace.interval_s - time.monotonic())
+            pace.plan(now_s, clocks.thread_time() - cpu_before_s, has_short_steps=self._has_short_steps())
+            wait_s = max(0.0, now_s + pace.interval_s - clocks.monotonic())
 
     def _header(self, nvml: Nvml, group: GroupUse) -> dict[str, object]:
         return {
