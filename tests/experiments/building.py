@@ -96,7 +96,7 @@ class Training:
 
 
 @contextmanager
-def conducted(plan: Plan, now_s: Callable[[], float] = time.time) -> Iterator[Journal]:
+def conducted(plan: Plan, now_s: Callable[[], float] = time.monotonic) -> Iterator[Journal]:
     """A journal of the experiments that take over any training in this block."""
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     journal = Journal(plan.journal)
@@ -108,7 +108,7 @@ def conducted(plan: Plan, now_s: Callable[[], float] = time.time) -> Iterator[Jo
 
 
 def measured(
-    plan: Plan, train: Callable[[], None], epochs: int = 1000, now_s: Callable[[], float] = time.time
+    plan: Plan, train: Callable[[], None], epochs: int = 1000, now_s: Callable[[], float] = time.monotonic
 ) -> list[AnyRow]:
     """Train until the experiments end it; returns their rows."""
     with conducted(plan, now_s) as journal:

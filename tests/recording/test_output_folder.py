@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,27 @@ def test_what_a_link_leads_to_stays_as_it_is(make: Callable[[Path, Path], None],
     file.close()
     assert (tmp_path / "steps.0.csv").read_text() == "step"
     assert (tmp_path / "own").read_text() == "precious"
+
+
+def test_a_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "bundle", Manifest(FORMAT, "1", 1, ("a",), Schedule(1, 1, 1, 8, 1), 1), 0, "host")
+    writer.enter((), (), None)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / MANIFEST).write_text("precious")
+    (tmp_path / "bundle").rename(tmp_path / "moved")
+    (tmp_path / "bundle").symlink_to("own")
+    for write in (partial(writer.enter, (), (), None), partial(writer.place, "a"), partial(writer.stage, "a")):
+        with pytest.raises(OSError, match="a link has taken the place"):
+            write()
+    assert [(path.name, path.read_text()) for path in (tmp_path / "own").iterdir()] == [(MANIFEST, "precious")]
+
+
+def test_a_link_that_the_user_names_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "bundle").symlink_to("real")
+    (tmp_path / "real").mkdir()
+    assert capture("-o", "bundle", "train.py", "30", cwd=tmp_path).returncode == 0
+    assert len(steps(tmp_path / "real")) == 30
 
 
 def test_ranks_of_one_job_share_a_folder_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

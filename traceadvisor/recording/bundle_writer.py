@@ -5,6 +5,7 @@ The manifest is replaced as a whole, so it is complete at any moment. Other file
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import os
@@ -42,6 +43,7 @@ class BundleWriter:
     """One rank's access to the bundle."""
 
     folder: Path
+    """Without links."""
     header: Manifest
     """The part that is equal in all ranks, without endings, files and notes."""
 
@@ -61,7 +63,7 @@ class BundleWriter:
 
     def stage(self, name: str) -> Path:
         """The path at which to write a file before it is published."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         return self.staged(name)
 
     def staged(self, name: str) -> Path:
@@ -70,7 +72,7 @@ class BundleWriter:
 
     def place(self, name: str) -> Path:
         """The path of a file in the bundle."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         return self.folder / name
 
     def publish_staged(self, name: str) -> None:
@@ -92,6 +94,12 @@ class BundleWriter:
             for path in self.folder.glob(f"{glob.escape(staged_prefix(self.host))}*"):
                 with suppress(OSError):  # such as a folder in which processes meet
                     path.unlink()
+
+    def _make_folder(self) -> None:
+        """Create it again where the script removed it; raises OSError if a link that the script made leads elsewhere."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.folder.resolve() != self.folder:
+            raise OSError(errno.ELOOP, "a link has taken the place of the folder")
 
     def _replaced(self, notes: tuple[Note, ...]) -> bool:
         """Whether the manifest was replaced; False if another process has created it meanwhile."""

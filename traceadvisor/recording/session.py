@@ -108,7 +108,7 @@ class CaptureSession:
         self._joined = self._is_child = False
         """Whether this process trains and has its place in a bundle; whether it is a child of the command's process."""
         self._shown = folder
-        self.folder = folder.absolute()  # the script may change the working directory
+        self.folder = folder.resolve()  # the script may change the working directory
         kept = command if options.keep_arguments else cleaned_words(command)
         self._secrets = secret_words(command, os.environ)
         self._redacted = 0 if options.keep_arguments else sum(REDACTED in word for word in kept)
