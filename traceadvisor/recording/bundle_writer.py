@@ -96,7 +96,7 @@ class BundleWriter:
                     path.unlink()
 
     def _make_folder(self) -> None:
-        """Create it again where the script removed it; raises OSError if a link that the script made leads elsewhere."""
+        """Create it again where the script removed it; raises OSError for a link in its place."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.folder.resolve() != self.folder:
             raise OSError(errno.ELOOP, "a link has taken the place of the folder")
