@@ -69,7 +69,7 @@ export async function render() {
   const drawList = () => {
     const wanted = filter.value.toLowerCase();
     const found = runs.filter((run) => run.name.toLowerCase().includes(wanted));
-    const single = runs.filter((run) => run.kind !== "all"), times = single.map((run) => run.step_ms ?? 0);
+    const single = runs.filter((run) => run.kind !== "all"), times = single.map((run) => (run.is_damaged ? 0 : run.step_ms ?? 0));
     const isAllKnown = single.length > 1 && (runs[0].steps_ms || single.every((run) => run.step_ms || run.headline || run.error));
     const slowest = isAllKnown ? single[times.indexOf(Math.max(...times))] : null;
     const focus = document.activeElement?.dataset?.id;
@@ -78,6 +78,7 @@ export async function render() {
       const about = run.kind === "all" ? "One report: which run loses most time" : `${when(run.time_ms)}${run.kind === "capture" ? " · capture" : ""}${step}`;
       const button = make("button", { type: "button", "data-id": run.id, "aria-current": run.id === chosen },
         make("b", {}, run.name), make("small", {}, about), ...(run === slowest ? [make("strong", {}, "Slowest step")] : []),
+        ...(run.is_damaged ? [make("small", { class: "failed" }, "Damaged recording")] : []),
         ...(run.headline ? [make("small", {}, run.headline)] : []),
         ...(run.error ? [make("small", { class: "failed" }, "No report: open it to see why")] : []));
       button.addEventListener("click", () => choose(run.id));
@@ -96,7 +97,7 @@ export async function render() {
     shownKey = null;
   };
   const read = async () => {
-    const mine = ++asked;
+    const mine = ++asked, begun = Date.now();
     news.hidden = true;
     tell("The report is made …", { share: 0 });
     for (let again = { again: 1 }; mine === asked; again = {}) {
@@ -119,10 +120,11 @@ export async function render() {
         tell(answer.error, { failed: true });
         return update();
       }
-      const share = answer.total ? answer.read / answer.total : 0;
+      const share = answer.total ? answer.read / answer.total : 0, seconds = Math.round((Date.now() - begun) / 1000);
       tell(answer.lost ? `TensorBoard does not answer (${answer.lost}). Waiting for it …`
         : answer.state === "queued" ? "Waiting for another report to end …"
-        : share >= 1 ? "Finding causes and fixes …" : `Reading the recordings: ${Math.round(100 * share)}%`, { share });
+        : !share ? `Starting … ${seconds} s` : share >= 1 ? `Finding causes and fixes … ${seconds} s`
+        : `Reading the recordings: ${Math.round(100 * share)}%`, { share: share < 1 ? share : 0 });
       await new Promise((wake) => setTimeout(wake, POLL_MS));
     }
   };

@@ -42,7 +42,7 @@ def test_the_summary_can_end_with_what_laws_took(recording: Path, tmp_path: Path
     asked, usual = (
         _run(recording, "-o", tmp_path / "out", *options).stdout for options in (("--explain-silence",), ())
     )
-    assert "No law took anything." in asked
+    assert "No saving had to be limited." in asked
     assert "law" not in usual
 
 

@@ -351,3 +351,11 @@ def test_an_index_has_no_annotations(logs: Path) -> None:
     result = _run(logs, "--index", "--format", "sarif")
     assert result.exit_code == 2
     assert "format sarif" in result.output
+
+
+def test_a_damaged_recording_is_marked(logs: Path, making: Making) -> None:
+    (path,) = (logs / "middle").iterdir()
+    path.write_bytes(path.read_bytes()[:-300])
+    index = making()
+    assert [run.figures.is_damaged for run in index.runs if run.figures] == [False, True, False]
+    assert as_markdown(index_document(index)).decode().count("Damaged recording.") == 1

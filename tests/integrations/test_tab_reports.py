@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.build import TraceBuilder
@@ -15,6 +16,8 @@ from traceadvisor.indexing.runs import ALL, NEWEST
 from traceadvisor.integrations.tensorboard.job import Job, Side, side_of
 from traceadvisor.integrations.tensorboard.reports import Reports
 from traceadvisor.integrations.tensorboard.runs import Logs
+from traceadvisor.integrations.tensorboard.work import _Progress
+from traceadvisor.model.trace import Origin
 
 POLICY = b"Content-Security-Policy"
 
@@ -141,3 +144,18 @@ def test_the_cache_is_bounded_and_keeps_what_was_looked_at(tmp_path: Path) -> No
 def test_only_keys_name_pages(name: str, tmp_path: Path) -> None:
     (tmp_path / "secret.page").write_bytes(b"secret")
     assert Cache(tmp_path / "cache").page(name) is None
+
+
+def test_the_list_knows_that_a_recording_is_damaged(log: Path, tmp_path: Path) -> None:
+    reports = Reports(Cache(tmp_path / "cache"))
+    assert ended(reports, job(log))["is_damaged"] is False
+    log.write_bytes(log.read_bytes()[:-100])
+    assert ended(reports, job(log))["is_damaged"] is True
+
+
+def test_progress_tells_the_end_of_reading_at_once(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    progress, origin = _Progress(100), Origin(Path("a"), "", "", "")
+    for read_bytes in (0, 50, 100):
+        progress(origin, read_bytes, 100)
+    told = [msgspec.json.decode(line)["read"] for line in capfdbinary.readouterr().out.splitlines()]
+    assert told == [0, 100]

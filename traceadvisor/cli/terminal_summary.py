@@ -66,18 +66,18 @@ def print_summary(
         report: what to summarise.
         written: the files of the report.
         goes_on: whether to end with the commands that go on from here; the caller may have better ones.
-        explain_silence: whether to say what laws took from findings.
+        explain_silence: whether to say which savings were limited, and why.
     """
     shown = (*document_lines(report_document(report), _columns()), *(_silence(report) if explain_silence else ()))
     print_lines(shown, written, next_commands(report) if goes_on else ())
 
 
 def _silence(report: Report) -> Iterator[Line]:
-    """Yield what laws took from findings."""
+    """Yield the savings that were limited."""
     table = silenced_table(redacted(report))
     yield from (
         Line(),
-        Line((Piece("What laws took from findings" if table else "No law took anything.", Style.STRONG),)),
+        Line((Piece(table.caption if table else "No saving had to be limited.", Style.STRONG),)),
     )
     for row in table.rows if table else ():
         yield Line((Piece("  " + "; ".join(cell.text for cell in row)),), hanging=4)

@@ -47,6 +47,8 @@ class RunFigures:
     """Its time with a kernel running, as a share of the step."""
 
     finding: FirstFinding | None = None
+    is_damaged: bool = False
+    """Whether its input is broken, so that a reader must know it first."""
 
 
 @frozen

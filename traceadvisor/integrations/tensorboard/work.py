@@ -26,6 +26,7 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.content.report.health import is_damaged
 from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.system.confined import confine
@@ -72,7 +73,12 @@ def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
     for one in reports[-1].recordings:
         if one.typical_step_ns and one.step_source is not StepSource.WINDOW:
             steps[one.run] = max(steps[one.run], one.typical_step_ns / 1e6)
-    return {"headline": document.headline, "step_ms": max(steps.values(), default=None), "steps_ms": steps}
+    return {
+        "headline": document.headline,
+        "step_ms": max(steps.values(), default=None),
+        "steps_ms": steps,
+        "is_damaged": is_damaged(reports[-1]),
+    }
 
 
 def _loaded(side: Side, progress: _Progress) -> Report:
@@ -94,10 +100,10 @@ class _Progress:
 
     def __call__(self, origin: Origin, read_bytes: int, _size_bytes: int) -> None:
         self._read[origin.path] = read_bytes
-        now = time.monotonic()
-        if now - self._told_s >= _PAUSE_S:
+        now, read = time.monotonic(), sum(self._read.values())
+        if now - self._told_s >= _PAUSE_S or read >= self._size_bytes:
             self._told_s = now
-            _tell(read=sum(self._read.values()), total=self._size_bytes)
+            _tell(read=read, total=self._size_bytes)
 
 
 def _tell(**what: object) -> None:

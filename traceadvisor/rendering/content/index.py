@@ -14,6 +14,7 @@ from traceadvisor.model.index import FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.charts.run_trend import run_trend
 from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.content.report.health import is_damaged
 from traceadvisor.rendering.document.blocks import (
     Block,
     Document,
@@ -58,7 +59,7 @@ def run_figures(report: Report) -> RunFigures:
     report = redacted(report)
     ranks = max((len(job.ranks) for job in report.jobs), default=1)
     if not report.recordings:
-        return RunFigures(headline, len(report.memory), ranks)
+        return RunFigures(headline, len(report.memory), ranks, is_damaged=is_damaged(report))
     recording = recording_of_verdict(report)
     run, first = recording.captured, first_of(report, recording.id)
     words = run.command[1:2] if run and run.command[:1] == ("-m",) else run.command[:1] if run else ()
@@ -73,6 +74,7 @@ def run_figures(report: Report) -> RunFigures:
         step_ns=step_time(recording).ns,
         busy_share=recording.shown_figures.busy_share,
         finding=_first(first) if first else None,
+        is_damaged=is_damaged(report),
     )
     return shortened(figures, LONGEST_HEADLINE)
 
@@ -242,6 +244,7 @@ def _row(run: IndexedRun) -> tuple[Cell, ...]:
         why = Cell(f"Could not be read: {clipped(run.error or '', 2 * LONGEST_RESULT)}")
         return (name, date, *(Cell(""),) * 4, why, Cell(""))
     finding, is_timed = figures.finding, figures.step_ns is not None
+    result = finding.rule.title if finding else figures.headline
     return (
         name,
         date,
@@ -249,7 +252,7 @@ def _row(run: IndexedRun) -> tuple[Cell, ...]:
         Cell(clipped(_devices(figures.device, figures.ranks) or "", LONGEST_NAME)),
         sorted_by(duration(figures.step_ns), figures.step_ns) if is_timed else Cell("", value=""),
         Cell("" if figures.busy_share is None else percent(figures.busy_share)),
-        Cell(clipped(finding.rule.title if finding else figures.headline, LONGEST_RESULT)),
+        Cell(("Damaged recording. " if figures.is_damaged else "") + clipped(result, LONGEST_RESULT)),
         sorted_by(_saves(finding), _saving(run)) if finding else Cell("", value=""),
     )
 

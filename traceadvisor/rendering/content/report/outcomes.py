@@ -29,8 +29,8 @@ def outcome_folds(report: Report) -> Iterator[Fold]:
         count = number_of(len(passed_and_skipped(report)[1]), "check")
         yield _fold("not-measured", table, f"{count}: what was not recorded, and how to record it", Detail.EXTRA, why)
     if table := silenced_table(report):
-        why = Prose("A law that often takes something from a check shows that the check needs a change.", Tone.QUIET)
-        yield _fold("silenced", table, "so that no finding promises what cannot be", Detail.EXTRA, why)
+        why = Prose("Each finding keeps to these limits, so its saving or its claimed time was reduced.", Tone.QUIET)
+        yield _fold("silenced", table, "findings that promised more than is possible", Detail.EXTRA, why)
     if table := _unfinished(report, Failed, "Failed checks"):
         why = Prose("These checks stopped with an error. The rest of the report does not depend on them.", Tone.QUIET)
         yield _fold("failed", table, f"{len(table.rows)}", Detail.COMMENT, why)
@@ -191,9 +191,9 @@ def silenced_table(report: Report) -> Table | None:
         *_recording_column(several=several),
         Column("Finding", numeric=False),
         Column("Per step", numeric=False),
-        Column("Law", numeric=False),
+        Column("Limit", numeric=False),
     )
-    return Table("What laws took from findings", columns, rows, detail=Detail.SUMMARY) if rows else None
+    return Table("Savings that were limited", columns, rows, detail=Detail.SUMMARY) if rows else None
 
 
 def _names(rules: Sequence[str]) -> Cell:
