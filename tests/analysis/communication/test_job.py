@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from traceadvisor.analysis.communication.job import aligned, job_of
-from traceadvisor.analysis.communication.matching import matching, other_steps
+from traceadvisor.analysis.communication.job import job_of
+from traceadvisor.analysis.communication.matching import aligned, matching, other_steps
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.job import Job, LateCause
 from traceadvisor.model.ranks import CollectiveCalls, RankFigures

@@ -1,64 +1,22 @@
-"""Compare all ranks of a job: aligned clocks, who is late and why, and how much each category differs."""
+"""Compare all ranks of a job: who waits for whom, and how much each category differs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import comb
 
 import numpy as np
 
-from traceadvisor.analysis.communication.late_ranks import MOST_WAITING, exposed_waits, extra_place
-from traceadvisor.analysis.communication.matching import Matching, matching, other_steps
-from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
+from traceadvisor.analysis.communication.late_causes import Delays, stragglers
+from traceadvisor.analysis.communication.late_ranks import exposed_waits
+from traceadvisor.analysis.communication.matching import Clocks, Matching, aligned, matching, other_steps
+from traceadvisor.model.arrays import Float64
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind
-from traceadvisor.model.job import Job, Lanes, LateCause, LateCollective, RankRow, Spread, Straggler
+from traceadvisor.model.job import Job, Lanes, LateCollective, RankRow, Spread
 from traceadvisor.model.ranks import RankFigures
 
-MOST_STRAGGLERS = 5
-LEAST_CAUSED = 0.01
-"""Share of the step that the others wait for a straggler."""
-
 MOST_COLLECTIVES = 40
-EXPLAINED = 0.25
-"""Share of a delay that its cause explains at least."""
-
-LOWER_CLOCK = 0.95
-"""Share of the median clock of all ranks, below which a GPU is throttled."""
-
-CHANCE = 0.05
-"""Probability that any rank is the latest in so many steps by chance, below which one is late for a reason."""
-
-CAUSES: Mapping[LateCause, tuple[Category, ...]] = {
-    LateCause.DATA: (Category.DATA_WAIT,),
-    LateCause.COMPUTE: (Category.KERNEL, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER),
-    LateCause.HOST: (*IDLE_CATEGORIES, Category.OTHER_HOST),
-    LateCause.COPIES: (Category.H2D_COPY, Category.OTHER_COPY),
-    LateCause.LINK: (Category.COMMUNICATION,),
-}
-_CATEGORIES = list(Category)
-
-
-@frozen(eq=False)
-class Clocks:
-    """The clocks of some ranks, aligned by the ends of their collectives."""
-
-    offset_ns: Int64
-    """What each clock is ahead, shape ``(ranks, 1)``."""
-
-    apart_ns: Int64
-    """How far each end lies from the middle one, shape ``(ranks, n)``."""
-
-
-def aligned(matched: Matching) -> Clocks:
-    """Align clocks: a collective ends on all ranks at the same time."""
-    ends = matched.start_ns + matched.duration_ns
-    offset = np.median(ends - ends[0], axis=1, keepdims=True)
-    middle = np.median(ends - offset, axis=0)
-    offset = np.median(ends - middle, axis=1, keepdims=True).round().astype(np.int64)
-    return Clocks(offset, np.abs(ends - offset - middle.round().astype(np.int64)))
 
 
 def comparable(ranks: Sequence[RankFigures]) -> list[RankFigures]:
@@ -142,7 +100,6 @@ def _with_waits(job: Job, ranks: Sequence[RankFigures], matched: Matching) -> Jo
         for one in job.ranks
     )
     delays = Delays(ranks, matched, clocks)
-    stragglers = tuple(_stragglers(ranks, matched, caused_ns, by_rank, delays))
     return replace(
         job,
         ranks=rows,
@@ -151,106 +108,10 @@ def _with_waits(job: Job, ranks: Sequence[RankFigures], matched: Matching) -> Jo
         clock_error_ns=None if is_alone else int(np.quantile(clocks.apart_ns, 0.95)),
         waiting_ns=float(waits_ns.sum()) / len(ranks) * per_step,
         transfer_ns=float(matched.transfer_ns.sum()) * per_step,
-        stragglers=stragglers,
+        stragglers=tuple(stragglers(ranks, matched, caused_ns, by_rank, delays)),
         collectives=tuple(_collectives(ranks, matched, caused_ns, delays)),
         lanes=_lanes(ranks, matched, clocks, caused_ns),
     )
-
-
-class Delays:
-    """Time by which each collective's last rank took longer than the median rank; arrays of shape ``(n, ...)``."""
-
-    def __init__(self, ranks: Sequence[RankFigures], matched: Matching, clocks: Clocks) -> None:
-        """Compare the time before each collective that all ranks describe."""
-        last, duration_ns = matched.last, matched.duration_ns
-        self.late_ns: Int64 = (np.median(duration_ns, axis=0) - duration_ns.min(axis=0)).round().astype(np.int64)
-        self.extra_ns = np.zeros((last.size, len(_CATEGORIES)), np.int64)
-        """Time per category."""
-
-        self.start_ns = np.zeros(last.size, np.int64)
-        """Later begin of the first recorded step, for its first collective."""
-
-        described = self._described(ranks, matched)
-        if described.size:
-            middle = np.median(described, axis=0)
-            own = described[last[: middle.shape[0]], np.arange(middle.shape[0])]
-            self.extra_ns[: middle.shape[0]] = (own - middle).round()
-        if all(places[0] == 0 for places in matched.place):
-            begins = np.array([one.begin_ns for one in ranks]) - clocks.offset_ns[:, 0]
-            self.start_ns[0] = begins[last[0]] - np.median(begins)
-        self._clocks = [one.sm_clock_mhz for one in ranks]
-        self._last = last
-
-    @staticmethod
-    def _described(ranks: Sequence[RankFigures], matched: Matching) -> Int64:
-        """Time of each rank before each of the first collectives, by category."""
-        tables = [one.calls.before_ns for one in ranks]
-        known = [table for table in tables if table is not None]
-        if len(known) < len(ranks):
-            return np.empty(0, np.int64)
-        count = min(int((places < len(table)).sum()) for places, table in zip(matched.place, known, strict=True))
-        return np.stack([table[places[:count]] for places, table in zip(matched.place, known, strict=True)])
-
-    def cause(self, number: int) -> LateCause:
-        """The cause with the most extra time, if it explains enough of the delay."""
-        extra = {
-            cause: int(sum(self.extra_ns[number][_CATEGORIES.index(each)] for each in categories))
-            for cause, categories in CAUSES.items()
-        } | {LateCause.START: int(self.start_ns[number])}
-        most = max(extra, key=lambda one: extra[one])
-        if extra[most] <= 0 or extra[most] < EXPLAINED * self.late_ns[number]:
-            return LateCause.UNKNOWN
-        return LateCause.CLOCK if most is LateCause.COMPUTE and self._is_throttled(number) else most
-
-    def _is_throttled(self, number: int) -> bool:
-        known = [clock for clock in self._clocks if clock]
-        own = self._clocks[self._last[number]]
-        return bool(own and len(known) > 1 and own < LOWER_CLOCK * float(np.median(known)))
-
-    def longer(self, number: int) -> Mapping[Category, int]:
-        """Categories that took the last rank longer, the longest first."""
-        order = np.argsort(-self.extra_ns[number], kind="stable")[:3].tolist()
-        return {_CATEGORIES[place]: ns for place in order if (ns := int(self.extra_ns[number][place])) > 0}
-
-
-def _stragglers(
-    ranks: Sequence[RankFigures], matched: Matching, caused_ns: Float64, by_rank: Float64, delays: Delays
-) -> Iterator[Straggler]:
-    last, total_ns = matched.last, float(by_rank.sum())
-    step = np.unique(matched.step, return_inverse=True)[1]
-    in_steps = np.zeros((len(ranks), matched.step_count))
-    np.add.at(in_steps, (last, step), caused_ns)
-    main = np.where(in_steps.any(axis=0), in_steps.argmax(axis=0), -1)
-    mean_ns = float(np.mean([one.mean.duration_ns for one in ranks]))
-    for row in np.argsort(-by_rank, kind="stable")[:MOST_STRAGGLERS].tolist():
-        if by_rank[row] < LEAST_CAUSED * mean_ns:
-            return
-        causes: dict[LateCause, float] = {}
-        for number in np.flatnonzero(last == row).tolist():
-            causes[delays.cause(number)] = causes.get(delays.cause(number), 0.0) + float(caused_ns[number])
-        whole_ns = sum(causes.values())
-        share, late_steps = float(by_rank[row]) / total_ns, int((main == row).sum())
-        place = extra_place(ranks, row, float(by_rank[row]))
-        yield Straggler(
-            ranks[row].rank,
-            float(by_rank[row]),
-            share,
-            late_steps,
-            _is_persistent(late_steps, matched.step_count, len(ranks)),
-            {one: ns / whole_ns for one, ns in sorted(causes.items(), key=lambda each: -each[1]) if ns},
-            *(place or (None, None)),
-        )
-
-
-def _is_persistent(late_steps: int, steps: int, ranks: int) -> bool | None:
-    """Whether a rank is the latest in most steps; None if that may be by chance."""
-    if late_steps < MOST_WAITING * steps:
-        return False
-    one = 1 / ranks
-    often = sum(
-        comb(steps, times) * one**times * (1 - one) ** (steps - times) for times in range(late_steps, steps + 1)
-    )
-    return True if ranks * often < CHANCE else None
 
 
 def _collectives(

@@ -126,3 +126,23 @@ def recorded_waits(trace: Trace, device: int | None) -> SpanSet:
 
 def _is_over_network(name: str) -> bool:
     return name.startswith(_OVER_NETWORK)
+
+
+@frozen(eq=False)
+class Clocks:
+    """The clocks of some ranks, aligned by the ends of their collectives."""
+
+    offset_ns: Int64
+    """What each clock is ahead, shape ``(ranks, 1)``."""
+
+    apart_ns: Int64
+    """How far each end lies from the middle one, shape ``(ranks, n)``."""
+
+
+def aligned(matched: Matching) -> Clocks:
+    """Align clocks: a collective ends on all ranks at the same time."""
+    ends = matched.start_ns + matched.duration_ns
+    offset = np.median(ends - ends[0], axis=1, keepdims=True)
+    middle = np.median(ends - offset, axis=0)
+    offset = np.median(ends - middle, axis=1, keepdims=True).round().astype(np.int64)
+    return Clocks(offset, np.abs(ends - offset - middle.round().astype(np.int64)))

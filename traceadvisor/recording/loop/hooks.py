@@ -1,5 +1,5 @@
 """Hooks torch's methods to follow the training loop: optimizers, gradient scalers, autocast, profilers, and those of
-:mod:`loader_hooks`.
+:mod:`loader_fetch`.
 
 Hooks run outside torch's own annotations, so that the marks of steps nest correctly.
 """
@@ -34,7 +34,7 @@ from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
-from traceadvisor.recording.loop.loader_hooks import hooked_iter, hooked_next
+from traceadvisor.recording.loop.loader_fetch import hooked_iter, hooked_next
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
