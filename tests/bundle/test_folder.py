@@ -11,7 +11,7 @@ import pytest
 from tests.build import TraceBuilder
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import FORMAT, TELEMETRY_FORMAT
-from traceadvisor.bundle.runs import read_run
+from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.bundle.stacks import STACKS_FORMAT
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
@@ -194,7 +194,7 @@ def test_an_endless_line_of_step_times_is_read_in_pieces(bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("a") as file:
         file.write("9" * 40_000_000 + "\n9,1,100000,0,1,plain\n")
     tracemalloc.start()
-    run, notes = read_run(bundle, 0)
+    run, notes = BundleRuns(bundle).run(0)
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
     assert run.steps[-1].index == 9
@@ -208,7 +208,7 @@ def test_unreadable_settings_are_a_note(content: bytes, bundle: Path) -> None:
 
 
 def test_a_capture_by_an_earlier_version_lacks_the_start_of_epochs(bundle: Path) -> None:
-    run, _ = read_run(bundle, 0)
+    run, _ = BundleRuns(bundle).run(0)
     assert {step.loader_start_ns for step in run.steps} == {None}
 
 
@@ -216,7 +216,7 @@ def test_the_time_to_start_an_epoch_is_read(bundle: Path) -> None:
     lines = STEPS.splitlines()
     rows = [f"{line},{7 * (number == 4)}" for number, line in enumerate(lines[1:])]
     (bundle / "steps.0.csv").write_text("\n".join([f"{lines[0]},loader_start_ns", *rows]))
-    run, _ = read_run(bundle, 0)
+    run, _ = BundleRuns(bundle).run(0)
     assert [step.index for step in run.steps if step.loader_start_ns] == [4]
 
 
@@ -224,7 +224,7 @@ def test_the_time_to_start_an_epoch_is_read(bundle: Path) -> None:
 @pytest.mark.parametrize("number", [-1, 10**20])
 def test_an_impossible_count_of_the_loader_is_unknown(key: str, number: int, bundle: Path) -> None:
     (bundle / "settings.0.json").write_text(json.dumps({"loader": {key: number}}))
-    loader = read_run(bundle, 0)[0].settings.loader
+    loader = BundleRuns(bundle).run(0)[0].settings.loader
     assert loader is not None
     assert getattr(loader, key) is None
 
@@ -232,13 +232,13 @@ def test_an_impossible_count_of_the_loader_is_unknown(key: str, number: int, bun
 def test_only_known_environment_variables_are_read(bundle: Path) -> None:
     environment = {"CUDA_LAUNCH_BLOCKING": "1", "PATH": "/home/ada/bin"}
     (bundle / "settings.0.json").write_text(json.dumps({"environment": environment, "own_profiler_share": 7}))
-    found = read_run(bundle, 0)[0].settings
+    found = BundleRuns(bundle).run(0)[0].settings
     assert (found.environment, found.own_profiler_share) == ({"CUDA_LAUNCH_BLOCKING": "1"}, None)
 
 
 def test_the_scripts_own_modules_are_read(bundle: Path) -> None:
     (bundle / "settings.0.json").write_text(json.dumps({"own_code": ["train.py", "datasets"]}))
-    assert read_run(bundle, 0)[0].settings.own_code == frozenset({"train.py", "datasets"})
+    assert BundleRuns(bundle).run(0)[0].settings.own_code == frozenset({"train.py", "datasets"})
 
 
 @pytest.mark.parametrize(("own_code", "named"), [(["train.py", "queue.py"], [["queue.py"]]), (["train.py"], [])])
@@ -257,7 +257,7 @@ def test_a_report_names_the_scripts_own_modules_even_if_a_library_has_the_same_n
 def test_the_optimizers_own_settings_are_read(bundle: Path) -> None:
     written = {"name": "AdamW", "fused": True, "foreach": None}
     (bundle / "settings.0.json").write_text(json.dumps({"optimizer": written}))
-    found = read_run(bundle, 0)[0].settings
+    found = BundleRuns(bundle).run(0)[0].settings
     assert (found.optimizer, found.optimizer_fused, found.optimizer_foreach) == ("AdamW", True, None)
 
 
@@ -322,7 +322,7 @@ def test_ranks_of_a_host_share_its_cores_and_a_rank_has_its_own_hosts_telemetry(
     (bundle / "telemetry.b.jsonl").write_text(
         '{"record": "header", "format": "traceadvisor.telemetry/1", "time_ns": 1000000000000000000, "host": "b"}\n'
     )
-    first, third = read_run(bundle, 0)[0], read_run(bundle, 2)[0]
+    first, third = BundleRuns(bundle).run(0)[0], BundleRuns(bundle).run(2)[0]
     assert (first.settings.ranks_on_host, third.settings.ranks_on_host) == (2, 1)
     assert third.telemetry is not None
     assert third.telemetry.host == "b"
@@ -331,7 +331,7 @@ def test_ranks_of_a_host_share_its_cores_and_a_rank_has_its_own_hosts_telemetry(
 def test_secrets_in_the_files_beside_a_trace_are_named(bundle: Path) -> None:
     _manifest(bundle, command=["train.py", "--db-password", "pw"])
     (bundle / "settings.0.json").write_text(json.dumps(SETTINGS | {"environment": {"HF_TOKEN": "hf_" + "a1B2" * 8}}))
-    _, notes = read_run(bundle, 0)
+    _, notes = BundleRuns(bundle).run(0)
     named = [note.message.partition(". ")[0] for note in notes if note.code == "secrets"]
     assert named == [
         "settings.0.json seems to contain secrets, in environment.HF_TOKEN",
@@ -354,7 +354,7 @@ def test_secrets_in_notes_the_repository_stacks_and_telemetry_are_named(bundle: 
     header = {"record": "header", "format": TELEMETRY_FORMAT, "host": "h", "nvml_unavailable": f"no {token}"}
     (bundle / "telemetry.host.jsonl").write_text(f"{json.dumps(header)}\n")
 
-    _, notes = read_run(bundle, 0)
+    _, notes = BundleRuns(bundle).run(0)
 
     assert [note.message.partition(". ")[0] for note in notes if note.code == "secrets"] == [
         "manifest.json seems to contain secrets, in repository.branch, notes",
@@ -378,7 +378,7 @@ def test_a_rank_without_an_end_was_killed_unless_its_process_runs(
 ) -> None:
     (bundle / "unfinished.host.1.manifest.json").touch()
     _manifest(bundle, endings=[], processes=[{"rank": 0, "host": host, "pid": pid, "start_ticks": ticks}])
-    run, notes = read_run(bundle, 0)
+    run, notes = BundleRuns(bundle).run(0)
     assert run.ending == ending
     left = [note.message for note in notes if note.code == "unfinished-files"]
     assert [name.endswith("unfinished.host.1.manifest.json.") for name in left] == [True] * (ticks in {1, 5})
@@ -393,4 +393,4 @@ def test_a_killed_run_without_a_recording_shows_its_step_times(bundle: Path) -> 
 
 def test_the_repository_is_read(bundle: Path) -> None:
     _manifest(bundle, repository={"root": "~/src", "commit": "a" * 40, "branch": None, "dirty": True})
-    assert read_run(bundle, 0)[0].repository == Repository("~/src", "a" * 40, None, dirty=True)
+    assert BundleRuns(bundle).run(0)[0].repository == Repository("~/src", "a" * 40, None, dirty=True)

@@ -13,7 +13,7 @@ from tests.judging.reach import findings, violations
 from tests.recordings.advice import Label, Origin, folder_of, labels
 from tests.recordings.generated.chance import training_by_chance
 from tests.rules.judging import facts_of, finding
-from traceadvisor.bundle.runs import read_run
+from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Estimate, Finding, Method
 from traceadvisor.model.spans import SpanSet
@@ -28,7 +28,7 @@ def recorded(path: Path) -> Iterator[Facts]:
     """The facts of each recording and device under a path."""
     for origin in find_recordings([path]).origins:
         trace = read_trace(origin)
-        run = read_run(origin.bundle, origin.rank) if origin.bundle else (None, ())
+        run = BundleRuns(origin.bundle).run(origin.rank) if origin.bundle else (None, ())
         for device in trace.device_indices or (None,):
             yield Facts(trace, device, "recording", *run)
 

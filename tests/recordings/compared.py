@@ -20,7 +20,7 @@ from tests.recordings.test_table import facts_of, plain_reading_of
 from tests.shared import FOUR_WORKERS, NO_WORKERS, NO_WORKERS_LATER
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.bundle.folder import find_in_bundle
-from traceadvisor.bundle.runs import read_run
+from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import Kind
@@ -180,7 +180,7 @@ def median_range(ranges: Sequence[Range]) -> Range:
 def facts_of_bundle(bundle: Path) -> Facts:
     """The facts of a capture's one recording on no device."""
     ((origin,), _) = find_in_bundle(bundle)
-    return Facts(read_trace(origin), None, bundle.name, *read_run(bundle, origin.rank))
+    return Facts(read_trace(origin), None, bundle.name, *BundleRuns(bundle).run(origin.rank))
 
 
 def _shares(facts: Facts, saving: Estimate) -> tuple[float, float, float]:

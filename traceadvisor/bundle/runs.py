@@ -227,15 +227,6 @@ class BundleRuns:
         return (HealthNote("unfinished-files", message, degrades=False),) if left else ()
 
 
-def read_run(folder: Path, rank: int | None) -> tuple[Run, _Notes]:
-    """Read one rank's run, see :meth:`BundleRuns.run`.
-
-    Raises:
-        InputError: the manifest cannot be read.
-    """
-    return BundleRuns(folder).run(rank)
-
-
 def _reading(wall_ns: int | None, clock_ns: int | None) -> ClockReading | None:
     """The reading of both clocks; None if either is missing or impossible."""
     wall_ns, clock_ns = _possible(wall_ns), _possible(clock_ns)

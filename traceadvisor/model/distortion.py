@@ -44,11 +44,6 @@ class Distortion:
         return self.recorded_step_ns - self.undisturbed_step_ns
 
     @property
-    def added_in_loader_ns(self) -> float:
-        """The part in the data loader; negative if recorded steps waited less."""
-        return self.recorded_loader_ns - self.undisturbed_loader_ns
-
-    @property
     def undisturbed_rest_ns(self) -> float:
         """An undisturbed step without its time in the data loader."""
         return max(self.undisturbed_step_ns - self.undisturbed_loader_ns, 0.0)

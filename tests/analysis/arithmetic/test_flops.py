@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from tests.build import TraceBuilder
-from traceadvisor.analysis.arithmetic.matrix_work import MatrixWork, matrix_work
+from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork, matrix_work
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.tree import operator_tree
@@ -103,7 +103,7 @@ def test_under_autocast_operations_count_once_and_in_the_type_they_are_done_in(t
 
     work = _recorded(train_in_bfloat16, tmp_path)
     assert work.flops.sum() == _counted_by_torch(train)
-    assert work.is_precision(Precision.BF16).all()
+    assert (work.precision == PRECISIONS.index(Precision.BF16)).all()
 
 
 def test_gradients_of_a_grouped_convolution_take_as_many_operations_as_the_convolution_itself(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.shared import FOUR_WORKERS
-from traceadvisor.analysis.arithmetic.matrix_work import MatrixWork, matrix_work
+from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork, matrix_work
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.hardware.devices import Precision
+from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
 
@@ -38,18 +39,18 @@ def test_casts_under_autocast_are_no_part_of_the_product(tmp_path: Path) -> None
     builder.op("aten::addmm", 6, 19, types=HALVES, dims=[[4], [2, 3], [3, 4]]).launch(7, 8, kernel=(30, 35))
     work = _work(builder.trace(tmp_path))
     assert work.flops.tolist() == [48]
-    assert work.is_precision(Precision.FP16).tolist() == [True]
+    assert work.precision.tolist() == [PRECISIONS.index(Precision.FP16)]
     assert work.device_ns.tolist() == [5_000]
 
 
 def test_the_type_is_that_of_the_factors(tmp_path: Path) -> None:
     builder = TraceBuilder().op("aten::addmm", 0, 1, types=("float", "c10::BFloat16", "c10::BFloat16"))
-    assert _work(builder.trace(tmp_path)).is_precision(Precision.BF16).tolist() == [True]
+    assert _work(builder.trace(tmp_path)).precision.tolist() == [PRECISIONS.index(Precision.BF16)]
 
 
 @pytest.mark.parametrize("types", [(), ("float",), ("float", "c10::Half"), ("std::complex", "std::complex")])
 def test_a_type_that_is_not_one_is_not_known(types: tuple[str, ...], tmp_path: Path) -> None:
-    assert not _work(TraceBuilder().op("aten::mm", 0, 1, types=types).trace(tmp_path)).is_precision(*Precision).any()
+    assert _work(TraceBuilder().op("aten::mm", 0, 1, types=types).trace(tmp_path)).precision.tolist() == [NONE]
 
 
 def _of_2021(builder: TraceBuilder, at: int, *gradients: str) -> TraceBuilder:

@@ -10,10 +10,11 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from traceadvisor.analysis.operators.call_sites import location_of_call, locations_of, user_frame
+from traceadvisor.analysis.operators.call_sites import locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.events import Kind
 from traceadvisor.model.location import Location, PlaceKind
+from traceadvisor.model.trace import Trace
 
 TORCH = [
     "torch/nn/functional.py(1848): linear",
@@ -25,11 +26,15 @@ USER = ["model.py(41): forward", "train.py(12): main", "<built-in function exec>
 RUNNING = Location("train.py", 12, "main", kind=PlaceKind.FUNCTION_START)
 
 
+def _location(trace: Trace, row: int) -> Location | None:
+    return locations_of(trace, operator_tree(trace.events), np.array([row]))[0]
+
+
 @pytest.mark.parametrize("generation", list(Generation))
 def test_the_innermost_frame_of_the_user_is_named_and_never_torchs(generation: Generation, tmp_path: Path) -> None:
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=TORCH + USER).launch(20, 30).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    location = _location(trace, int(call))
     assert location is not None
     assert (location.file, location.line, location.function) == ("model.py", 41, "forward")
 
@@ -42,7 +47,7 @@ def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
 ) -> None:
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=USER).launch(20, 30).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    location = _location(trace, int(call))
     assert location is not None
     assert location.is_line is is_call
 
@@ -53,13 +58,13 @@ def test_an_operator_without_a_stack_uses_the_one_around_it(tmp_path: Path) -> N
     )
     trace = builder.trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    assert location_of_call(trace, operator_tree(trace.events), int(call)) == Location("model.py", 41, "forward")
+    assert _location(trace, int(call)) == Location("model.py", 41, "forward")
 
 
 def test_python_calls_of_another_thread_say_nothing(tmp_path: Path) -> None:
     trace = TraceBuilder().launch(20, 30).python("train.py(12): main", 0, 90, thread=AUTOGRAD).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    assert location_of_call(trace, operator_tree(trace.events), int(call)) is None
+    assert _location(trace, int(call)) is None
 
 
 def test_a_python_call_that_was_over_says_nothing(tmp_path: Path) -> None:
@@ -71,7 +76,7 @@ def test_a_python_call_that_was_over_says_nothing(tmp_path: Path) -> None:
         .trace(tmp_path)
     )
     (call,) = trace.events.rows(Kind.RUNTIME)
-    assert location_of_call(trace, operator_tree(trace.events), int(call)) == RUNNING
+    assert _location(trace, int(call)) == RUNNING
 
 
 def test_each_event_gets_its_own_place(tmp_path: Path) -> None:
@@ -88,7 +93,7 @@ def test_a_users_file_is_named_though_a_library_is_called_so(generation: Generat
     stack = ["timm/layers/norm.py(3): forward", f"{file}(7): step", "runpy.py(86): _run_code"]
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    found = location_of_call(trace, operator_tree(trace.events), int(call))
+    found = _location(trace, int(call))
     assert found is not None
     assert (found.file, found.line) == (file, 7)
 
@@ -99,7 +104,7 @@ def test_the_capture_overrules_names(generation: Generation, tmp_path: Path) -> 
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
     captured = replace(trace, own_code=frozenset({"queue.py", "train.py"}))
     (call,) = trace.events.rows(Kind.RUNTIME)
-    found = [location_of_call(each, operator_tree(each.events), int(call)) for each in (trace, captured)]
+    found = [_location(each, int(call)) for each in (trace, captured)]
     assert [each and each.file for each in found] == ["newlib/layers.py", "queue.py"]
 
 

@@ -129,7 +129,7 @@ def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
     plain, recorded = _steps(*[100] * 40), _steps(*[160] * 8, state=RECORDED, first=41)
     found = run_timing([*plain, *recorded], 1).distortion(gpu_work_ns=20.0)
     assert found is not None
-    assert (found.added_ns, found.added_in_loader_ns) == (60, 30)
+    assert (found.added_ns, found.recorded_loader_ns - found.undisturbed_loader_ns) == (60, 30)
     assert (found.undisturbed_rest_ns, found.undisturbed_loader_share, found.gpu_work_ns) == (50, 0.5, 20.0)
     assert found.doubt == "recorded steps took 1.6 times as long as undisturbed ones, and which parts grew is unknown"
 

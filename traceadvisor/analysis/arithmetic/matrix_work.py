@@ -77,10 +77,6 @@ class MatrixWork:
         """For each call, whether it is one of the kinds."""
         return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
 
-    def is_precision(self, *precisions: Precision) -> NDArray[np.bool_]:
-        """For each call, whether its factors are stored in one of the types."""
-        return np.isin(self.precision, [PRECISIONS.index(precision) for precision in precisions])
-
 
 def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixWork:
     """Return every call with its work, as far as its inputs were recorded."""

@@ -83,9 +83,6 @@ class MemoryHistory:
     unmatched: int
     """Blocks in use at the end, and allocations that were not freed, that do not fit together; 0 in a sound file."""
 
-    is_size_known: bool = True
-    """Whether the requested size of each block was recorded; else the size of the whole block counts."""
-
     @property
     def instants(self) -> int:
         """Number of instants; allocations that end here are in use at the end."""
@@ -124,7 +121,6 @@ def memory_history(snapshot: MemorySnapshot, device: int) -> MemoryHistory:
     events, blocks, segments = snapshot.events, snapshot.blocks, snapshot.segments
     rows = np.flatnonzero(events.device == device)
     live = blocks.live(device)
-    known = bool((blocks.requested_bytes[live] != NONE).all())
     sizes = np.where(blocks.requested_bytes == NONE, blocks.size_bytes, blocks.requested_bytes)
     allocations, unmatched = _allocations(snapshot, rows, live, sizes)
     action = events.action[rows]
@@ -142,7 +138,6 @@ def memory_history(snapshot: MemorySnapshot, device: int) -> MemoryHistory:
         reserved + int(segments.size_bytes[segments.device == device].sum()) - reserved[-1],
         int(sizes[live].sum()),
         unmatched,
-        known,
     )
 
 

@@ -174,11 +174,6 @@ def locations_of(trace: Trace, tree: OperatorTree, rows: Int64) -> list[Location
     return Stacks(trace, tree).locations(rows)
 
 
-def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
-    """Return the user's line behind one event; None without stacks."""
-    return locations_of(trace, tree, np.array([row]))[0]
-
-
 _LOADER_FRAME = "torch/utils/data/"
 
 
