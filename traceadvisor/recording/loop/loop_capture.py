@@ -59,6 +59,13 @@ _LACKS_STACKS = Note(
     degrades=False,
 )
 
+_IS_PROFILED = Note(
+    "own-profile",
+    "The script has a profile function of its own, such as that of cProfile, so operators were recorded without Python "
+    "stacks. Samples still show the lines.",
+    degrades=False,
+)
+
 
 class _Recorder(TorchRecorder):
     """Loses a recording that cannot be written, such as on a full disk; steps are still timed."""
@@ -328,6 +335,7 @@ class LoopCapture:
         for is_lacking, note in (
             (self._recorder.lacks_devices, _LACKS_DEVICES),
             (self._recorder.lacks_stacks, _LACKS_STACKS),
+            (self._recorder.is_profiled, _IS_PROFILED),
         ):
             if is_lacking and note not in self._notes:
                 self._notes.append(note)

@@ -96,6 +96,8 @@ class TorchRecorder:
         """Those that the profiler records, or that no profiler has to."""
         self.lacks_stacks = False
         """Whether the latest recording has no Python stacks because the training uses ``torch.compile``."""
+        self.is_profiled = False
+        """Whether the latest recording has no Python stacks because the script has a profile function of its own."""
         self._bounds = Bounds()
         self.overdue: Callable[[], None] = lambda: None
         """Called in another thread while the recording must end at once."""
@@ -169,11 +171,12 @@ class TorchRecorder:
     def _prepare(self) -> None:
         self._devices = frozenset(devices_in_use())
         self.lacks_stacks = self._options.stacks is None and has_compiled()
+        self.is_profiled = self._options.stacks is not False and sys.getprofile() is not None  # torch would remove it
         profiler = _KinetoProfile(
             activities=activities(self._devices),
             record_shapes=self._options.shapes,
             profile_memory=self._options.memory,
-            with_stack=self._options.stacks is not False and not self.lacks_stacks,
+            with_stack=self._options.stacks is not False and not (self.lacks_stacks or self.is_profiled),
         )
         with _quiet():
             profiler.prepare_trace()
@@ -272,10 +275,13 @@ def _stop_without_waiting(profiler: _KinetoProfile) -> None:
     """
     inner: Any = profiler.profiler
     device, inner.use_device = inner.use_device, None
+    function: Any = sys.getprofile()  # that of torch, which is not callable, or what the script has set meanwhile
     try:
         profiler.stop_trace()
     finally:
         inner.use_device = device
+        if callable(function):
+            sys.setprofile(function)
 
 
 @contextmanager
