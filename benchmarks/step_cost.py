@@ -2,10 +2,12 @@
 
     python -m benchmarks.step_cost [--step-ms 1.7] [--rounds 12] [--seconds 2] [--into docs/performance.md]
 
-Each round runs a block of steps of every arm in random order, all in this process: plain, plain again, captured with
-the hooks alone, with one more part, and in full. CPU time counts, of the training thread and of all other threads of
-the process: wall times mean nothing on a machine with other programs. The cost is the median over the rounds of the
-difference from the plain block of the same round.
+Each round runs a block of steps of every arm in random order, all in this process: plain again, captured with the
+hooks alone, with one more part, and in full; and a plain block before and after each. CPU time counts, of the training
+thread and of all other threads of the process: wall times mean nothing on a machine with other programs. The cost is
+the median over the rounds of the difference from the mean of the two plain blocks around it. The standard error is that
+of the mean.
+A block is measured after its first steps: a capture looks closer at those.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 from unittest import mock
 
 import click
@@ -46,11 +48,13 @@ LEFT_OUT: dict[str, tuple[tuple[type, str], ...] | None] = {
 }
 """Parts of the capture that each arm leaves out; None without a capture."""
 
-LEAD = ALL_BATCHES + 10
-"""Steps before the measured ones of a block: a capture looks closer at the first ones."""
+LEAD_S = 0.6
+"""A capture looks closer at the first batches, and samples more often until it knows that steps are short."""
 
 
-def block_us(training: LayerTraining, steps: int, left_out: tuple[tuple[type, str], ...] | None) -> tuple[float, float]:
+def block_us(
+    training: LayerTraining, steps: int, lead: int, left_out: tuple[tuple[type, str], ...] | None
+) -> tuple[float, float]:
     """CPU time per step in microseconds, of this thread and of the others."""
     gc.collect()
     with ExitStack() as stack:
@@ -59,8 +63,8 @@ def block_us(training: LayerTraining, steps: int, left_out: tuple[tuple[type, st
                 stack.enter_context(mock.patch.object(owner, name, return_value=None))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "bundle")
             stack.enter_context(Capture(CaptureOptions(NEVER, folder=folder)))
-        ends_s = training.ends_s(LEAD + steps)
-        for _ in range(LEAD):
+        ends_s = training.ends_s(lead + steps)
+        for _ in range(lead):
             next(ends_s)
         before_s = time.thread_time(), time.process_time()
         for _ in ends_s:
@@ -72,13 +76,23 @@ def block_us(training: LayerTraining, steps: int, left_out: tuple[tuple[type, st
 def measure(
     step_ms: float, rounds: int, seconds: float, progress: Callable[[str], None]
 ) -> dict[str, list[tuple[float, float]]]:
-    """The blocks of each arm, one for each round."""
+    """The blocks of each arm, one for each round; of a plain one as often as of all others."""
     training = LayerTraining(Case(1, 0, has_device=False))
     training.approach(step_ms / 1000)
     found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in LEFT_OUT}
+    lead = max(ALL_BATCHES + 10, round(1000 * LEAD_S / step_ms))
+
+    def block(arm: str) -> tuple[float, float]:
+        return block_us(training, round(1000 * seconds / step_ms), lead, LEFT_OUT[arm])
+
+    before = block(PLAIN)
     for number in range(rounds):
-        for arm in random.sample(list(LEFT_OUT), len(LEFT_OUT)):
-            found[arm].append(block_us(training, round(1000 * seconds / step_ms), LEFT_OUT[arm]))
+        for arm in random.sample([one for one in LEFT_OUT if one != PLAIN], len(LEFT_OUT) - 1):
+            measured, after = block(arm), block(PLAIN)
+            own, others = (measured[part] - (before[part] + after[part]) / 2 for part in (0, 1))
+            found[arm].append((own, others))
+            found[PLAIN].append(after)
+            before = after
         progress(f"round {number + 1}")
     return found
 
@@ -87,13 +101,13 @@ def text(found: dict[str, list[tuple[float, float]]], load: float) -> str:
     """The table with what it was measured on."""
     rows = []
     for arm, blocks in found.items():
-        pairs = list(zip(blocks, found[PLAIN], strict=True))
-        own, others = (median(one[part] - plain[part] for one, plain in pairs) for part in (0, 1))
-        step_us = median(sum(block) for block in blocks)
-        costs = ("", "", "") if arm == PLAIN else (f"{own:.0f}", f"{others:.0f}", f"{own + others:.0f}")
-        rows.append((arm, f"{step_us:.0f}", *costs))
-    header = ("arm", "CPU time per step, us", "added in the training thread", "added in other threads", "added")
-    lines = [*described(load), f"Torch {torch.__version__} with one thread, {len(found[PLAIN])} rounds"]
+        own, others = ([block[part] for block in blocks] for part in (0, 1))
+        error = f"{stdev(own) / len(own) ** 0.5:.0f}" if len(own) > 1 else ""
+        rows.append((arm, f"{median(own):.0f}", error, f"{median(others):.0f}"))
+    header = ("added to a step, us of CPU time", "training thread", "standard error", "other threads")
+    rows[0] = (f"(a {PLAIN} step has)", *rows[0][1:])
+    rounds = len(found["full capture"])
+    lines = [*described(load), f"Torch {torch.__version__} with one thread, {rounds} rounds"]
     return "\n".join(f"- {line}" for line in lines) + "\n\n" + table(header, rows)
 
 
