@@ -12,6 +12,7 @@ version = release = traceadvisor.__version__
 html_title = f"TraceAdvisor {version}"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 6
 suppress_warnings = ["myst.header"]  # pages of rules begin with the sections that matter
 autodoc_preserve_defaults = True

@@ -118,8 +118,14 @@ class Site:
         if target == ROOT / "README.md":
             anchor = ""  # the home page stands for it, with other sections
         if found["bang"]:
-            self.files[where] = target
-            return f"{found['bang']}[{found['text']}]({_relative(where, here)})"
+            dark = target.with_name(target.name.replace("-desktop", "-dark"))
+            looks = {target: "light", dark: "dark"} if dark != target and dark.exists() else {target: ""}
+            self.files |= {place(one): one for one in looks}
+            shown = (
+                f"![{found['text']}]({_relative(place(one), here)}){look and f'{{.only-{look}}}'}"
+                for one, look in looks.items()
+            )
+            return " ".join(shown)
         if target.suffix == ".md" or target.name.endswith(SCHEMA) or (target.is_dir() and DOCS in target.parents):
             linked.append(target)
             return f"[{found['text']}]({_relative(self._page(where, target), here)}{anchor})"

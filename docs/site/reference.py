@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import traceadvisor
-from docs.site.pages import SCHEMA
+from docs.site.pages import DOCS, SCHEMA
+
+PAGE = DOCS / "python.md"
 
 
 def functions() -> str:
-    """Directives of autodoc for the public names."""
-    names = sorted((name for name in traceadvisor.__all__ if not name.startswith("_")), key=_is_class)
+    """Directives of autodoc for the public names: those of the page's example first, in its order, and classes last."""
+    example = PAGE.read_text(encoding="utf-8").partition("```python\n")[2]
+    first = list(dict.fromkeys(re.findall(r"traceadvisor\.(\w+)\(", example)))
+    public = (name for name in traceadvisor.__all__ if not name.startswith("_"))
+    names = sorted(public, key=lambda name: (_is_class(name), first.index(name) if name in first else len(first)))
     lines = (f".. {_directive(name)}:: traceadvisor.{name}\n" for name in names)
     return "```{eval-rst}\n" + "\n".join(lines) + "```\n"
 

@@ -21,10 +21,11 @@ def test_the_commands_of_a_tutorial_print_what_it_shows(page: Path, tmp_path: Pa
     run_page(page, tmp_path)
 
 
-@pytest.mark.parametrize("batch", tutorials.BATCHES)
-def test_a_snapshot_of_a_tutorial_is_what_its_script_writes(batch: int) -> None:
-    written = (tutorials.FOLDER / f"batch-{batch}.pickle.gz").read_bytes()
-    assert _content(written) == _content(tutorials.snapshot(batch))
+@pytest.mark.parametrize("name", tutorials.NAMES)
+def test_a_snapshot_of_a_tutorial_is_what_its_script_writes(name: str) -> None:
+    written = (tutorials.FOLDER / f"{name}.pickle.gz").read_bytes()
+    batch, fused = tutorials.NAMES[name]
+    assert _content(written) == _content(tutorials.snapshot(batch, fused=fused))
 
 
 def _content(snapshot: bytes) -> object:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.page_tables import Row, rows, section
 from tests.recordings.advice import PAGE, with_block
 
-NONE = "-"
+NONE = "not yet measured"
 
 
 def test_the_summary_counts_what_the_tables_hold(golden: Callable[[Path, str], None]) -> None:

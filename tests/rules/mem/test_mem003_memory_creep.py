@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Clear, Confidence, Skipped
+from traceadvisor.model.run import StepState
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.rules.mem.mem003_memory_creep import MemoryCreep
 
@@ -95,14 +97,18 @@ def test_growth_over_the_run_counts_from_five_percent_of_the_memory(
     assert _sampled(tmp_path, 2, 2.1, 2.3, last).is_found(MemoryCreep()) is found
 
 
-def _process(folder: Path, *held_mib: float, counts: Sequence[float] | None = None) -> Captured:
+def _process(
+    folder: Path, *held_mib: float, counts: Sequence[float] | None = None, recorded: int | None = None
+) -> Captured:
     """Undisturbed steps without a GPU, with one sample of the process in each."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90)
     captured = Captured(builder, folder).with_steps([0.0] * (len(held_mib) + 1))
     at_ns = np.array([10**18 + 100_000 * (number + 1) for number in range(len(held_mib))], dtype=np.int64)
     figures = {"rss_bytes": np.array(held_mib) * MIB, "process_count": np.array(counts or [1.0] * len(held_mib))}
     telemetry = Telemetry("host", (), Series(at_ns, {}), Series(at_ns, figures), None, None)
-    return captured.with_run(telemetry=telemetry)
+    steps = captured.facts().run.steps
+    steps = tuple(replace(one, state=StepState.RECORDED) if one.index == recorded else one for one in steps)
+    return captured.with_run(telemetry=telemetry, steps=steps)
 
 
 def test_without_a_gpu_a_process_that_grows_steadily_is_found(tmp_path: Path) -> None:
@@ -124,6 +130,14 @@ def test_without_a_gpu_a_process_that_grows_steadily_is_found(tmp_path: Path) ->
 )
 def test_without_a_gpu_memory_that_levels_off_or_varies_is_clear(held_mib: list[float], tmp_path: Path) -> None:
     assert isinstance(_process(tmp_path, *held_mib).outcome(MemoryCreep()), Clear)
+
+
+@pytest.mark.parametrize(("recorded", "found"), [(None, True), (7, False)])
+def test_without_a_gpu_memory_that_recording_took_is_no_growth(
+    recorded: int | None, tmp_path: Path, *, found: bool
+) -> None:
+    captured = _process(tmp_path, 323, 334, 336, 338, 339, 340, 436, 445, 455, 465, 475, 485, recorded=recorded)
+    assert captured.is_found(MemoryCreep()) is found
 
 
 def test_without_a_gpu_seven_samples_are_too_few(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from traceadvisor.frozen import frozen
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.units import NOT_MEASURED
+from traceadvisor.rendering.units import NOT_MEASURED, number_of
 
 
 @frozen
@@ -108,7 +108,7 @@ class Table:
     @property
     def folded_title(self) -> str:
         """The label of the folded part."""
-        return f"{len(self.folded)} more"
+        return number_of(len(self.folded), f"more {self.noun}")
 
     @property
     def folded_note(self) -> str:

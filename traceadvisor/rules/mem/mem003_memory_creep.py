@@ -25,7 +25,8 @@ class MemoryCreep(Rule):
     What it finds: The memory that tensors hold at the end of each step, from allocator events. It grows in nearly every
         step, by more than a list of numbers would take. Without allocator events, the sampled memory counts: it grows
         from each quarter of the run to the next, by several percent of the GPU memory in total. Without a GPU, the
-        sampled memory of the training process counts if it grows steadily by a fifth.
+        sampled memory of the training process counts if it grows steadily by a fifth. Memory that the profiler took
+        does not count.
     Why it costs time: The run ends with an out-of-memory error when the GPU memory is full. Even before that, the
         allocator returns memory to the driver and allocates it again, which stops the GPU. Without a GPU, the run ends
         when the memory of the machine is full.
@@ -124,7 +125,7 @@ class MemoryCreep(Rule):
             return Skipped(NOT_SAMPLED)
         if np.unique(counts[known]).size > 1:
             return Skipped("The number of processes changes, so their memory does too.")
-        quarters = growth_over_run(series, when, ProcessColumn.RSS_BYTES)
+        quarters = growth_over_run(series, when, ProcessColumn.RSS_BYTES, facts.run.steps)
         is_growing = quarters is not None and is_steady(quarters, self.min_last_growth_share)
         share = quarters[-1] / quarters[0] - 1 if quarters and is_growing and quarters[0] > 0 else 0.0
         if quarters is None or share < self.min_host_growth_share:
@@ -135,7 +136,7 @@ class MemoryCreep(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence("CPU memory of the process, mean of the first quarter of the run", quarters[0], Unit.BYTES),
-                Evidence("CPU memory of the process, mean of the last quarter of the run", quarters[-1], Unit.BYTES),
+                Evidence("the same of the last quarter, without what recording added", quarters[-1], Unit.BYTES),
                 Evidence("memory growth", (quarters[-1] - quarters[0]) / max(steps, 1.0), Unit.BYTES_PER_STEP),
             ),
             confidence=Confidence.LOW,

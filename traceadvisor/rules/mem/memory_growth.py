@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import DeviceColumn, Series
@@ -55,19 +56,27 @@ def growth_by_step(trace: Trace, device: int, steps: Sequence[Step]) -> StepGrow
 
 
 def growth_over_run(
-    series: Series, when: SpanSet, column: str = DeviceColumn.MEMORY_USED_BYTES
+    series: Series,
+    when: SpanSet,
+    column: str = DeviceColumn.MEMORY_USED_BYTES,
+    steps: Sequence[TimedStep] = (),
 ) -> tuple[float, ...] | None:
     """Return the mean held memory in each quarter of some time, from samples of the GPU or of processes.
 
-    None if it does not grow from each quarter to the next, or if a quarter has no samples.
+    None if it does not grow from each quarter to the next, or if a quarter has no samples. What the profiler takes in
+    those of the steps that it disturbs, and keeps afterwards, is no growth.
     """
     figures = series.figures.get(column)
     if figures is None:
         return None
-    known = figures[when.contains(series.time_ns) & np.isfinite(figures)]
-    if known.size < PARTS:
+    is_known = when.contains(series.time_ns) & np.isfinite(figures)
+    held, times_ns = figures[is_known], series.time_ns[is_known]
+    if held.size < PARTS:
         return None
-    means = [float(part.mean()) for part in np.array_split(known, PARTS)]
+    disturbed_ns = np.array([step.start_ns for step in steps if step.state is not StepState.PLAIN], dtype=np.int64)
+    rises = np.where(np.diff(np.searchsorted(np.sort(disturbed_ns), times_ns)) > 0, 0.0, np.diff(held))
+    own = held[0] + np.concatenate(([0.0], np.cumsum(rises)))
+    means = [float(part.mean()) for part in np.array_split(own, PARTS)]
     return tuple(means) if all(before < after for before, after in pairwise(means)) else None
 
 

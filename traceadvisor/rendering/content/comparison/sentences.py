@@ -239,7 +239,8 @@ def settings_sentence(run: ComparedRun) -> str | None:
         for one in named[:MOST_NAMED]
     )
     more = len(named) - MOST_NAMED
-    return f"Different: {listed}{f' and {more} more' if more > 0 else ''}."
+    others = f" and {number_of(more, 'more difference')}" if more > 0 else ""
+    return f"Different: {listed}{others}."
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:

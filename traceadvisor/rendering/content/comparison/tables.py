@@ -32,7 +32,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.origins import OTHER, location_words
 from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
-from traceadvisor.rendering.units import NOT_MEASURED, duration, size
+from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, size
 from traceadvisor.rendering.words import CATEGORY, SEVERITY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped
 
@@ -235,7 +235,8 @@ def _where(change: FindingChange) -> str:
     state = change.head or change.base
     places = change.places_added or (state.locations if state else ())
     more = len(places) - 1
-    return f"{location_words(places[0])}{f' and {more} more' if more > 0 else ''}" if places else ""
+    others = f" and {number_of(more, 'more place')}" if more > 0 else ""
+    return f"{location_words(places[0])}{others}" if places else ""
 
 
 def memory_table(memory: ComparedMemory) -> Table:

@@ -242,7 +242,7 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
             yield Code(change, SUMMARY, too_long=LONG_CHANGE)
     if finding.locations:
         more = len(finding.locations) - 1
-        others = (f", and {more} more",) if more else ()
+        others = (f", and {number_of(more, 'more place')}",) if more else ()
         lead = Span("Costs time at" if edit else "At", Mark.LEAD)
         yield Prose((lead, *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
     if phrase := origin_phrase(finding.origins):
