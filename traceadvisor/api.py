@@ -463,7 +463,6 @@ def _unreadable(error: InputError) -> HealthNote:
 
 
 def _health(files: Iterable[JudgedFile], notes: Iterable[HealthNote]) -> Health:
-    """The health of the whole input."""
     parts = [file.health for file in files]
     return Health(
         sum(part.events_read for part in parts),

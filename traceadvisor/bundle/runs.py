@@ -243,7 +243,6 @@ def _ended(ending: RankEnding) -> str:
 
 
 def _is_running(process: RankProcess) -> bool:
-    """Whether a process of this machine is running."""
     return process.start_ticks is not None and start_ticks(process.pid) == process.start_ticks
 
 
@@ -279,7 +278,6 @@ def _secret_notes(name: str, members: Mapping[str, Any]) -> _Notes:
 
 
 def _secrets_of_manifest(manifest: Manifest, ending: RankEnding | None, notes: Iterable[Note]) -> _Notes:
-    """A note if the texts of a rank in the manifest look like secrets."""
     texts: dict[str, Any] = {
         "command": list(manifest.command),
         "message": ending and ending.message,
@@ -290,12 +288,10 @@ def _secrets_of_manifest(manifest: Manifest, ending: RankEnding | None, notes: I
 
 
 def _secrets_of_stacks(name: str, samples: StackSamples) -> _Notes:
-    """A note if files' names in samples of stacks look like secrets."""
     return _secret_notes(name, {"file": list({frame.file: None for frame in samples.frames})})
 
 
 def _secrets_of_telemetry(name: str, telemetry: Telemetry) -> _Notes:
-    """A note if the texts of telemetry look like secrets."""
     named = [device.name for device in telemetry.devices] + [worker.name for worker in telemetry.workers]
     return _secret_notes(name, {"host": telemetry.host, "name": named, "nvml_unavailable": telemetry.devices_missing})
 

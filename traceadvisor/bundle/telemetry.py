@@ -119,7 +119,7 @@ class _Lines:
     def _objects(self, file: BinaryIO) -> Iterator[Object]:
         while line := file.readline(LONGEST_LINE_BYTES):
             whole = line.endswith(b"\n")
-            found = _decode(line) if whole or len(line) < LONGEST_LINE_BYTES else None
+            found = decoded_line(line) if whole or len(line) < LONGEST_LINE_BYTES else None
             if found is not None:
                 yield found
             elif whole or len(line) == LONGEST_LINE_BYTES:
@@ -132,7 +132,7 @@ class _Lines:
                 return
 
 
-def _decode(line: bytes) -> Object | None:
+def decoded_line(line: bytes) -> Object | None:
     """The object in a line, with null for bare ``NaN`` and ``Infinity``; None without one."""
     try:
         found = msgspec.json.decode(line)

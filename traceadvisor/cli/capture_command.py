@@ -38,7 +38,6 @@ LAUNCHER_MODULES = (
 
 
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Define an option that takes a number of steps."""
     return click.option(
         f"--{name.replace('_', '-')}",
         type=click.IntRange(min=least),

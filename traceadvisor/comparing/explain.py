@@ -267,7 +267,6 @@ def _lines_change(
 
 
 def _mean_of(tables: Sequence[_Listed]) -> _Listed:
-    """The mean of some captures' tables."""
     rows: defaultdict[str | None, float] = defaultdict(float)
     for table in tables:
         for name, ns in table.rows.items():
@@ -276,7 +275,6 @@ def _mean_of(tables: Sequence[_Listed]) -> _Listed:
 
 
 def _mean_of_places(tables: Sequence[_ListedPlaces]) -> _ListedPlaces:
-    """The mean of some captures' tables of places."""
     rows: defaultdict[CodePlace, float] = defaultdict(float)
     errors: defaultdict[CodePlace, float] = defaultdict(float)
     for table in tables:

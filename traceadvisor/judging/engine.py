@@ -178,7 +178,6 @@ def _step_ns(recording: Recording) -> float | None:
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
-    """The health of the input, with the notes of its recordings."""
     notes = (*health.notes, *(note for one in judgements for note in one.notes))
     return replace(
         health,
@@ -198,7 +197,6 @@ _MILLION = 1_000_000
 
 
 def _with_cost(recording: Recording, price: Price | None) -> Recording:
-    """The recording with the cost of its run, if a price is set."""
     return replace(recording, cost=_cost(recording, price)) if price else recording
 
 

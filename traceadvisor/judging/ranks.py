@@ -116,7 +116,7 @@ def _compared(rule: RankRule, ranks: Sequence[RankRecording], size: int | None) 
 
 
 def _alike(ranks: Sequence[RankRecording]) -> Sequence[RankRecording]:
-    """Those that recorded the same steps as most; all, if these are fewer than two."""
+    """The ranks that recorded the same steps as most; all ranks, if fewer than two did."""
     left_out = set(other_steps([one.figures.calls for one in ranks]))
     alike = [one for place, one in enumerate(ranks) if place not in left_out]
     return alike if len(alike) > 1 else ranks

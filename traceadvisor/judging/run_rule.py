@@ -54,7 +54,7 @@ class Judged:
 
 @lru_cache(1 << 12)
 def _one(part: T) -> T:
-    """The same object for equal ones."""
+    """Return one shared object for equal ones."""
     return part
 
 

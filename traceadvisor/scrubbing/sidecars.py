@@ -6,7 +6,6 @@ Lines that a report cannot read stay unreadable, so that a report on the copy co
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
@@ -28,7 +27,7 @@ from traceadvisor.bundle.stacks import (
     is_frame,
 )
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
-from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES
+from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
 from traceadvisor.model.run import StepState, TimedBatch, TimedStep
 from traceadvisor.model.telemetry import (
     DeviceColumn,
@@ -91,7 +90,7 @@ def _scrubbed(record: StackRecord, texts: Texts) -> StackRecord:
 def scrub_telemetry(path: Path, file: Writable, texts: Texts) -> None:
     """Write samples: the known figures, with other names for the host and its devices."""
     for line in _lines(path, LONGEST_LINE_BYTES, LARGEST_FILE_BYTES):
-        found = _decoded(line)
+        found = decoded_line(line)
         match found and found.get("record"):
             case "header":
                 record = _telemetry_header(found or {}, texts)
@@ -189,18 +188,6 @@ def _lines(path: Path, longest: int, most_bytes: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         while file.tell() <= most_bytes and (line := file.readline(longest)):
             yield line
-
-
-def _decoded(line: bytes) -> dict[str, Any] | None:
-    """The object in a line, with null for bare ``NaN`` and ``Infinity``; None without one."""
-    try:
-        found = msgspec.json.decode(line)
-    except (ValueError, RecursionError):
-        try:
-            found = json.loads(line.decode(errors="replace"), parse_constant=lambda _: None)
-        except (ValueError, RecursionError):
-            return None
-    return found if isinstance(found, dict) else None
 
 
 def _telemetry_header(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:

@@ -152,7 +152,6 @@ def _kind(message: Message | None, asked: str, range_name: str, name: str) -> Co
 
 
 def _messages(trace: Trace, rows: Int64) -> list[Message | None]:
-    """Return the message that each event carries; None if it carries none."""
     numbers = trace.details.message_id.at(np.where(rows == NONE, NONE, rows), np.int32(NONE))
     return [None if number == NONE else trace.messages[number] for number in numbers.tolist()]
 

@@ -142,7 +142,7 @@ class WorkerCurve:
         return Point(workers, step_ns - loop.rest_ns, step_ns, ahead)
 
     def _least_step_ns(self) -> float:
-        """The step in which all cores do nothing but the work of the training process and of its batches."""
+        """The shortest step: all cores only train and make batches."""
         loop = self.loop
         if loop.cores is None:
             return 0.0
@@ -211,7 +211,7 @@ class WorkerCurve:
         return best
 
     def _least_workers(self) -> int:
-        """Fewer workers cannot make batches as fast as the loop uses them."""
+        """The fewest workers that make batches as fast as the loop uses them."""
         made_ns = self._made_cpu_ns + self.cost.mean_wait_ns + self.cost.delay_ns
         needed = made_ns * self.loop.fetches * (1 - HIDDEN_SHARE) / max(self.loop.rest_ns, 1.0)
         return min(max(int(needed), 1), MOST_WORKERS)

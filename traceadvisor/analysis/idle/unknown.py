@@ -299,7 +299,6 @@ def _longest_latency_ns(observation: Observation, gaps: Gaps) -> float:
 
 
 def _is_first_on_stream(observation: Observation, gaps: Gaps) -> Mask:
-    """Return whether the operation behind each gap is the first recorded one on its stream."""
     rows = observation.launches.work_rows
     is_first = np.zeros(rows.size + 1, dtype=np.bool_)
     is_first[np.unique(observation.trace.events.stream[rows], return_index=True)[1]] = True

@@ -98,7 +98,7 @@ class _Classifier:
         self._is(module & ~self._at_end, Kind.TEMPORARIES, Evidence.FREED_IN_ITS_PHASE)
 
     def _in_backward(self) -> None:
-        """Gradients outlive the backward pass, everything else in it does not."""
+        """Classify memory of the backward pass: gradients outlive it, everything else does not."""
         mine = self._in_phase(Phase.BACKWARD)
         new = mine & ~self._is_old
         self._is(new & (self._rows.end <= self._leaves_backward) & ~self._at_end, Kind.TEMPORARIES, _FREED)
@@ -152,7 +152,7 @@ class _Classifier:
         self._is(self._in_phase(Phase.OPTIMIZER), Kind.OPTIMIZER_STATE, Evidence.KEPT_AFTER_STEP)
 
     def _by_size(self) -> None:
-        """Parameters are as many and as large as the gradients; optimizers keep one or two copies of each."""
+        """Find parameters, as many and as large as the gradients, and optimizer state, one or two copies of each."""
         gradients, sizes = self._most_gradients(), self._rows.size_bytes
         first = self._rows.start[self._known & self._is_backward].min(initial=self._instants)
         kept = self._at_end & (self._is_old | (self._rows.start < first))

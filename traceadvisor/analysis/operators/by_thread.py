@@ -55,27 +55,29 @@ class ThreadSpans:
 
         The parts of one span are disjoint; those of overlapping spans may overlap.
         """
-        axis = Axis(self, others)
         joined = others.joined
-        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
-        other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
-        first = np.searchsorted(other_ends, starts, side="right")
-        last = np.searchsorted(other_starts, ends, side="left")
-        mine, theirs = _pairs(first, np.where(ends > starts, last, first))
+        first, last = self._met(others)
+        mine, theirs = _pairs(first, np.where(self.end_ns > self.start_ns, last, first))
         return ThreadSpans(
             self.thread[mine],
             np.maximum(self.start_ns[mine], joined.start_ns[theirs]),
             np.minimum(self.end_ns[mine], joined.end_ns[theirs]),
         )
 
+    def _met(self, others: ThreadSpans) -> tuple[Int64, Int64]:
+        """The first of the joined others that ends after each span begins, and the first that begins at its end."""
+        axis, joined = Axis(self, others), others.joined
+        first = np.searchsorted(
+            axis.at(joined.thread, joined.end_ns), axis.at(self.thread, self.start_ns), side="right"
+        )
+        last = np.searchsorted(axis.at(joined.thread, joined.start_ns), axis.at(self.thread, self.end_ns), side="left")
+        return first, last
+
     def outside(self, others: ThreadSpans) -> ThreadSpans:
         """Return the parts that lie in none of the others on the same thread."""
-        axis = Axis(self, others)
         joined = others.joined
-        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
-        other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
-        first = np.searchsorted(other_ends, starts, side="right")
-        last = np.maximum(np.searchsorted(other_starts, ends, side="left"), first)
+        first, last = self._met(others)
+        last = np.maximum(last, first)
         mine, before = _pairs(first, last + 1)  # the part before each of the others, and the one after the last
         is_first, is_last = before == first[mine], before == last[mine]
         begins = np.where(is_first, self.start_ns[mine], np.append(joined.end_ns, 0)[before - 1])

@@ -135,7 +135,6 @@ def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
 
 
 def _overlaps(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:
-    """Return whether each call overlaps the spans."""
     meets: Mask = spans.measure_until(ends_ns) > spans.measure_until(starts_ns)
     return meets
 

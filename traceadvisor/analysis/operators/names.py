@@ -30,7 +30,6 @@ def rows_named(trace: Trace, kind: Kind, matches: Callable[[str], bool]) -> Int6
 
 @once
 def _names_of(trace: Trace, kind: Kind) -> list[int]:
-    """Return the names that events of a kind have."""
     return numbers_in(trace.events.name_id[trace.events.rows(kind)])
 
 

@@ -208,7 +208,6 @@ def _table(
 
 
 def _distinct_items(item: Int32 | Int64, group: Int64, group_count: int) -> Int64:
-    """Return the number of distinct items of each group."""
     count = np.zeros(group_count, dtype=np.int64)
     last = np.empty(int(item.max(initial=0)) + 1, dtype=np.int64)
     while item.size:

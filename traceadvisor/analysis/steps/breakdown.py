@@ -77,7 +77,6 @@ def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) ->
 
 
 def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
-    """Partition by what the host does."""
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))

@@ -164,7 +164,6 @@ def _cpu_collective_rows(observation: Observation) -> Int64:
 
 
 def _thread_title(trace: Trace, number: int, training_thread: int) -> str:
-    """Return the title of a thread's lane."""
     if number == training_thread:
         return "training thread"
     thread = trace.threads[number]

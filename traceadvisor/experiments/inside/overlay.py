@@ -215,7 +215,7 @@ class Overlay:
                 real.remove(place)
 
     def _hide(self, key: str) -> None:
-        """Let nothing be at a path, where something real may be."""
+        """Hide what the disk has at a path."""
         if self.is_of_before(key) or key in self._moved.values():  # a second name of it goes on
             self._gone.add(key)
         elif os.path.lexists(key):
@@ -246,7 +246,7 @@ class Overlay:
             self._move(source, moved, target)
 
     def _move(self, source: str, place: str, target: str) -> None:
-        """Let the content of one path be at another, of which at least one is not as the system has it."""
+        """Move a path in the view, where source or target differs from the disk."""
         if source in self._moved:
             del self._moved[source]
             self._hide(source)
@@ -348,7 +348,6 @@ class Overlay:
     # -- what the script sees ----------------------------------------------------------------------------------------
 
     def _names(self, place: str) -> list[str]:
-        """The names in a folder."""
         names = dict.fromkeys(real.listdir(place))
         for path in self._gone:
             if os.path.dirname(path) == place:

@@ -91,7 +91,7 @@ class Tab(base_plugin.TBPlugin):
         return _answer(request, state, "application/json")
 
     def _leave(self, request: Request) -> Response:
-        """Whoever waited waits no longer."""
+        """Cancel the wait for a report; it is not made if nobody else waits."""
         self._reports().leave(request.args.get("client", ""))
         return _answer(request, {}, "application/json")
 

@@ -149,7 +149,6 @@ def _rows(table: Table, kept: Mask, **less: int) -> Table:
 
 
 def _details(details: Details, rows: Int64) -> Details:
-    """Return the details of some rows of the event table, renumbered."""
 
     def of(sparse: Sparse[Any]) -> Sparse[Any]:
         kept = np.isin(sparse.rows, rows)

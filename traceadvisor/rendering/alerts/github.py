@@ -46,10 +46,8 @@ def _annotation(command: str, alert: Alert) -> str:
 
 
 def _data(text: str) -> str:
-    """Escape the message of a command."""
     return one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """Escape the value of a property."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

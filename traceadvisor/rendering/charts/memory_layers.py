@@ -101,7 +101,7 @@ def _layers(over: ClassesOverTime, x: Float64, top: float, names: Mapping[Memory
 
 
 def _stairs(x: Float64, y: Float64) -> str:
-    """A level that holds from each instant to the next, as an SVG path."""
+    """SVG path of a level that is constant from each instant to the next."""
     return f"M{number(x[0])} {number(y[0])}{_moves(np.diff(x), np.diff(y))}"
 
 
