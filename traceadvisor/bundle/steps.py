@@ -43,7 +43,7 @@ _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
 
 SHORT_STEP_NS = 3_000_000
 """Mean step below which samplers of this process take turns with it less often. To hand over the interpreter for a
-sample takes the training thread up to 0.1 ms of CPU time."""
+sample takes the training thread 0.1 to 0.2 ms of CPU time."""
 
 RECENT_STEPS = 50
 """Steps whose mean counts."""
