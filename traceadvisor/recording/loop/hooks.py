@@ -209,13 +209,11 @@ def _hooked_making(original: Callable[..., None], made: Callable[[Any], None]) -
 
 
 def _hooked_step(original: Callable[..., Any], listener: LoopListener) -> Callable[..., Any]:
-    is_compiling = torch.compiler.is_compiling
-
     @functools.wraps(original)
     @unseen
     def step(*args: Any, **kwargs: Any) -> Any:
         # A step inside a larger compiled region cannot be hooked.
-        if is_compiling():
+        if torch.compiler.is_compiling():
             return original(*args, **kwargs)
         if not listener.enter():
             result = original(*args, **kwargs)
