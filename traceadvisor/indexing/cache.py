@@ -104,7 +104,7 @@ class Cache:
 
     def put(self, key: str, page: bytes, told: dict[str, Any]) -> None:
         """Keep a page, and drop the oldest ones."""
-        self._write(key, "page", gzip.compress(page, 6))
+        self._write(key, "page", gzip.compress(page, 1))
         self._write(key, "told", msgspec.json.encode(told))
         if self._unchecked_bytes > self._most_bytes // 16:  # looking at all entries takes time
             self._shrink(keep=key)

@@ -36,7 +36,7 @@ def cleaned(result: T) -> T:
     return cast("T", _mapped(result, _cleaned))
 
 
-_NUMBERS = {NoneType, int, float}
+_NUMBERS = {NoneType, bool, int, float}
 
 EXACT = 2**53
 """From here on, each float is a whole number."""
@@ -75,10 +75,16 @@ def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
     if isinstance(value, Run) and value.summary is None:
         value = replace(value, summary=RunSummary(value.step_count, steps_by_state(value)))
     if names := _field_names(type(value)):  # type: ignore[arg-type]  # a class is hashable
-        parts = {name: _mapped(part, changed) for name in names if (part := getattr(value, name)) is not None}
-        parts |= {name: _rounded(parts[name]) for name in _times_in(value) if name in parts}
-        is_changed = any(part is not getattr(value, name) for name, part in parts.items())
-        return replace(cast("Any", value), **parts) if is_changed else value
+        parts: dict[str, object] = {}
+        for name in names:
+            part = getattr(value, name)
+            if type(part) not in _NUMBERS and (mapped := _mapped(part, changed)) is not part:
+                parts[name] = mapped
+        for name in _times_in(value):
+            part = parts.get(name, getattr(value, name))
+            if (rounded := _rounded(part)) is not part:
+                parts[name] = rounded
+        return replace(cast("Any", value), **parts) if parts else value
     if isinstance(value, Mapping):
         if not any(type(key) is str for key in value) and _NUMBERS.issuperset(map(type, value.values())):
             return value  # times by category, of each step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
-from functools import cache, partial
+from functools import lru_cache, partial
 
 from markupsafe import Markup, escape
 
@@ -34,16 +34,12 @@ def _text(children: Iterable[Child], sign: str = "") -> str:
 
 
 def _attributes(attributes: dict[str, str | int | None]) -> str:
-    return "".join(
-        _attribute(name) if value == "" else f'{_attribute(name)}="{escape(value)}"'
-        for name, value in attributes.items()
-        if value is not None
-    )
+    return "".join([_attribute(name, value) for name, value in attributes.items() if value is not None])
 
 
-@cache
-def _attribute(name: str) -> str:
-    return f" {name.rstrip('_').replace('_', '-')}"
+@lru_cache(1 << 12, typed=True)
+def _attribute(name: str, value: str | int) -> str:
+    return f" {name.rstrip('_').replace('_', '-')}" + ("" if value == "" else f'="{escape(value)}"')
 
 
 _CODE = re.compile(r"`((?:[\w .:,=()\[\]*/+-]|&#3[49];|&[lg]t;){1,200})`")
