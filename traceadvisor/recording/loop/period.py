@@ -90,7 +90,10 @@ _FEWEST_LONG = 4
 """Such long steps. Fewer may be chance."""
 
 _REGULAR_SHARE = 0.75
-"""Share of equal distances between them. A busy machine delays steps at random."""
+"""Share of equal distances between them, or of the steps at such a distance that are long."""
+
+_MOST_DELAYED_SHARE = 1 / 3
+"""Share of long steps between those. A busy machine delays steps at random, and each changes two distances."""
 
 
 class _LongSteps(NamedTuple):
@@ -123,5 +126,9 @@ def long_steps(times_ns: Mapping[int, int]) -> _LongSteps | None:
         return None
     distances = [after - before for before, after in pairwise(long)]
     every, count = Counter(distances).most_common(1)[0]
-    is_regular = every > 1 and count >= _REGULAR_SHARE * len(distances)
+    in_time = max(Counter(number % every for number in long).values())
+    is_regular = every > 1 and (
+        count >= _REGULAR_SHARE * len(distances)
+        or (in_time >= _REGULAR_SHARE * len(later) // every and in_time >= (1 - _MOST_DELAYED_SHARE) * len(long))
+    )
     return _LongSteps(every, fmean(longest_first), median_ns) if is_regular else None
