@@ -382,3 +382,12 @@ def test_steps_that_all_lie_in_one_phase_have_no_others_to_be_compared_with() ->
     found = periodic_outliers(lengths | {3: 900.0}, sorted([3, *slow]), 1.5)
     assert found is not None
     assert found.period == 12
+
+
+def test_without_a_loader_regular_slow_steps_may_be_the_rest_of_an_iteration(tmp_path: Path) -> None:
+    captured = _captured([900.0 if number % 8 == 7 else 100.0 for number in range(80)], tmp_path)
+    assert any("an iteration holds 8 optimizer steps" in one for one in captured.finding(StepOutliers()).caveats)
+    fed = captured.loader().finding(StepOutliers())
+    assert not any("iteration" in one for one in fed.caveats)
+    alone = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
+    assert not any("iteration" in one for one in alone.caveats)

@@ -22,6 +22,12 @@ from traceadvisor.rules.idle.step_outliers import (
 LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
 
+_ITERATIONS = (
+    "If an iteration holds {} optimizer steps, as in reinforcement learning, this time is the rest of the iteration, "
+    "such as its rollout. Mark iterations with traceadvisor.capture() and its step()."
+)
+"""A caveat where no data loader feeds the loop, so that each optimizer step counts as a step."""
+
 
 @frozen
 class StepOutliers(Rule):
@@ -40,8 +46,9 @@ class StepOutliers(Rule):
         few fixed input shapes, or keep allocated memory.
     How the saving is estimated: The saving is an upper limit: the time of these steps beyond the median. It is a share
         of the training time, applied to the step.
-    When it may be wrong: Other programs on the machine slow down random steps. The profiler itself may slow down a
-        recorded step.
+    When it may be wrong: Other programs on the machine slow down random steps. Without a data loader, each optimizer
+        step counts as a step: if an iteration holds several, its rollout looks like a slow step. The
+        profiler itself may slow down a recorded step.
     """
 
     meta = RuleMeta("IDLE006", "step-outliers", "Some steps take far longer than most")
@@ -96,6 +103,7 @@ class StepOutliers(Rule):
             return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
         fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
         content = slow_content(facts, odd, fast) if odd else SlowContent()
+        is_unfed = bool(facts.run.steps) and facts.settings.loader is None
         is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         if not is_explained and not facts.observation.has_device:
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
@@ -120,6 +128,7 @@ class StepOutliers(Rule):
             locations=content.locations or line_of_slow_steps(facts, share),
             caveats=(
                 "Other programs on the machine slow down random steps.",
+                *((_ITERATIONS.format(found.every),) if found.every and is_unfed else ()),
                 *(() if odd else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
             ),
         )
