@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from tests.rules.judging import clear, evidence, facts_of, finding, is_found, sk
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
+from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import WAIT_LESS, PythonOverhead
@@ -424,6 +426,21 @@ def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> 
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert found.fix.summary == WAIT_LESS
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.4)
+
+
+def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(
+    tmp_path: Path,
+) -> None:
+    builder = _with_average()
+    for start in range(0, 4000, 1000):
+        builder.python("<built-in method tensor of type object at 0x7f00>", start + 500, start + 800)
+    call = OnlyCall("train.py", "update", 60, 70, "tensor", 64)
+    stack = (user("<module>", 80), user("update", 64))
+    samples = Samples().add(2, *stack).add(1, *stack, SampledFrame("tensor")).build()
+    captured = Captured(builder, tmp_path)
+    found = captured.with_run(stacks=replace(samples, only_calls=(call,))).finding(PythonOverhead())
+    assert [(each.line, each.kind, each.samples) for each in found.locations] == [(64, PlaceKind.ONLY_CALL, 3)]
+    assert not any(each.is_line for each in captured.with_run(stacks=samples).finding(PythonOverhead()).locations)
 
 
 def test_operators_may_update_the_model_if_no_step_of_an_optimizer_was_recorded(tmp_path: Path) -> None:
