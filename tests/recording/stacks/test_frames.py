@@ -164,6 +164,12 @@ def test_a_name_that_is_called_at_one_place_is_known_with_its_line() -> None:
     assert calls(LOOP) == {"tensor": (3, False), "append": (4, False), "mean": (5, False)}
 
 
+def test_the_name_of_a_call_is_known_where_its_expression_has_several_lines() -> None:
+    found = calls("for one in data:\n    x = (\n        torch\n        .tensor(one)\n    )\n")
+    assert found.keys() == {"tensor"}
+    assert found["tensor"][0] in (4, 5), "as Python tells the line: that of the expression, or of the attribute"
+
+
 def test_a_name_that_is_called_at_two_places_is_not() -> None:
     assert calls(f"{LOOP}    torch.tensor(0)\n").keys() == {"append", "mean"}
 

@@ -6,7 +6,7 @@ import dis
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -88,7 +88,7 @@ def called_at(code: CodeType, instruction: int) -> str | None:
     before = [one for one in dis.get_instructions(code) if one.offset <= instruction]
     if not before or not before[-1].opname.startswith(_CALLS):
         return None
-    load = _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE])
+    load = _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE], _attributes(before))
     return _text(load.argval) if load else None
 
 
@@ -128,10 +128,11 @@ class _Uses:
         at = defaultdict[object, list[dis.Instruction]](list)
         for one in loads:
             at[_start(one)].append(one)
+        attributes = _attributes(instructions)
         jumps = [(one.argval, one.offset) for one in instructions if "BACKWARD" in one.opname]
         called = dict[object, tuple[str, int, bool]]()
         for one in instructions:
-            if one.opname.startswith("CALL") and one.positions and (load := _callee(one, at[_start(one)])):
+            if one.opname.startswith("CALL") and one.positions and (load := _callee(one, at[_start(one)], attributes)):
                 repeats = any(start <= one.offset <= end for start, end in jumps)
                 place = load.argval, one.positions.lineno or 0, repeats
                 called[load.positions] = max(place, called.get(load.positions, place))  # Python may compile code twice
@@ -149,8 +150,15 @@ def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
     return (one.positions.lineno, one.positions.col_offset) if one.positions else None
 
 
-def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> dis.Instruction | None:
-    """The instruction that loads what another one calls."""
+def _attributes(instructions: Sequence[dis.Instruction]) -> dict[int, dis.Instruction]:
+    """The instructions that load an attribute of what the one before has loaded, by the offset of that one."""
+    return {one.offset: after for one, after in pairwise(instructions) if after.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+
+
+def _callee(
+    call: dis.Instruction, before: Sequence[dis.Instruction], attributes: Mapping[int, dis.Instruction]
+) -> dis.Instruction | None:
+    """The instruction that loads what another one calls; in an expression of several lines, by its last attribute."""
     where = call.positions
     if where is None or where.lineno is None or where.col_offset is None:  # python -X no_debug_ranges
         return None
@@ -163,7 +171,10 @@ def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> dis.Instruc
         its_end = (at.end_lineno or 0, at.end_col_offset or 0)
         if its_end < end and (found is None or its_end > found[0]) and isinstance(one.argval, str):
             found = (its_end, one)
-    return found[1] if found else None
+    load = found and found[1]
+    while load and load.offset in attributes:
+        load = attributes[load.offset]
+    return load
 
 
 @lru_cache(maxsize=_MOST_FILES)
