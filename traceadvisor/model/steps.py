@@ -9,6 +9,7 @@ from functools import cached_property
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.text.ranges import between
 
 
 class StepSource(Enum):
@@ -127,5 +128,5 @@ def not_shown(dropped: Iterable[tuple[int, str]], shown: int) -> Iterator[str]:
         indices.setdefault(reason, []).append(index)
     count = shown + sum(map(len, indices.values()))
     for reason, some in indices.items():
-        named = f"{some[0]} to {some[-1]}" if len(some) > MOST_NAMED else ", ".join(map(str, some))
+        named = between(f"{some[0]}", f"{some[-1]}") if len(some) > MOST_NAMED else ", ".join(map(str, some))
         yield f"Left out of all figures: {len(some)} of {count} steps ({named}), because {reason}"
