@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tests.build_report import one_recording
 from tests.rendering.formatted import comment as markdown
 from tests.rendering.formatted import render as page
 from tests.rendering.formatted import summary
+from traceadvisor.errors import InputError
 from traceadvisor.judging.experiments import with_experiments
 from traceadvisor.model.experiment import (
     FILE,
@@ -21,7 +23,7 @@ from traceadvisor.model.experiment import (
     Section,
 )
 from traceadvisor.model.report import Report
-from traceadvisor.results.experiment_json import render
+from traceadvisor.results.experiment_json import read_experiment, render
 from traceadvisor.results.report_json import read as read_report
 from traceadvisor.results.report_json import render as report_json
 
@@ -172,3 +174,12 @@ def test_a_rate_of_nothing_is_refused(tmp_path: Path) -> None:
     folder = _written(tmp_path / "runs" / "one", experiment(judged(), replace(RATIO, ratio=0.0)))
     (note,) = with_experiments(judged(), [folder]).health_notes
     assert "not positive" in note.note.message
+
+
+@pytest.mark.parametrize("missing", ["knee", "knee_low", "knee_high"])
+def test_the_result_of_an_axis_is_known_with_both_its_ends_or_not_at_all(tmp_path: Path, missing: str) -> None:
+    document = json.loads(render(experiment(one_recording())))
+    document["sections"][0]["axis"][missing] = None
+    (tmp_path / FILE).write_text(json.dumps(document))
+    with pytest.raises(InputError, match="a knee and its two ends are known together"):
+        read_experiment(tmp_path / FILE)

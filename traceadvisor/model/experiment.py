@@ -109,6 +109,10 @@ class AxisResult:
     good_memory_at: int | None
     """Batch size at which 80% of the memory are in use, by the line through the measured peaks."""
 
+    def __post_init__(self) -> None:
+        if len({one is None for one in (self.knee, self.knee_low, self.knee_high)}) > 1:
+            raise ValueError("a knee and its two ends are known together")
+
 
 @frozen(kw_only=True)
 class Section:
