@@ -66,6 +66,19 @@ def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_
     )
 
 
+def test_nothing_is_likely_on_a_machine_most_of_whose_cores_others_used_on_both_sides() -> None:
+    crowded = api.load(CHECKOUT / "sample_traces" / "one-core", processes=1)
+    slower = replace(
+        crowded,
+        recordings=tuple(
+            replace(one, undisturbed_median_step_ns=5 * (one.undisturbed_median_step_ns or 0.0), samples_per_s=None)
+            for one in crowded.recordings
+        ),
+    )
+    change = _change(compare([crowded], [slower]))
+    assert (round(change.ratio), change.certainty) == (5, VerdictCertainty.NOT_SHOWN)
+
+
 def test_captures_that_were_not_taken_in_turn_are_named() -> None:
     for hours, said in (((1, 2, 3, 4), True), ((1, 3, 2, 4), False)):
         taken = [

@@ -106,6 +106,8 @@ def test_the_captures_that_would_settle_a_difference_are_counted() -> None:
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.captures_needed is not None
     assert 4 <= found.captures_needed <= 20
+    uneven = compare_runs([30.0, 30.1, 30.2], [10.0, 12.0, 20.0])
+    assert (uneven.verdict, uneven.captures_needed) == (Verdict.INCONCLUSIVE, 4)  # more than there are
     assert compare_runs([100.0, 110.0, 95.0], [100.1, 110.0, 95.0]).captures_needed is None
 
 

@@ -33,7 +33,7 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
     found = compare_runs(sides[0], sides[1], history=earlier, within=within)
-    if found.certainty is VerdictCertainty.LIKELY and _load_differs(run):
+    if found.certainty is VerdictCertainty.LIKELY and _load_explains(run):
         found = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
     base_ns = exp(fmean(map(log, sides[0])))
     return StepChange(
@@ -146,6 +146,9 @@ def _device(recording: Recording) -> str | None:
 _BUSY_SHARE = 0.2
 """Share of a machine's cores from which other programs may change the step."""
 
+_CROWDED_SHARE = 0.5
+"""Share from which identical runs, minutes apart, differed by factors of 4 to 7."""
+
 
 @frozen
 class _OtherLoad:
@@ -184,10 +187,11 @@ def order_caution(run: PairedRun) -> str | None:
     )
 
 
-def _load_differs(run: PairedRun) -> bool:
-    """Whether other programs took more cores from one side: that alone may change the step."""
+def _load_explains(run: PairedRun) -> bool:
+    """Whether other programs took most cores from a side, or more from one: that alone may change the step."""
     loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]
-    return len(loads) == 2 and abs(loads[0] - loads[1]) >= _BUSY_SHARE
+    differs = len(loads) == 2 and abs(loads[0] - loads[1]) >= _BUSY_SHARE
+    return differs or max(loads, default=0.0) >= _CROWDED_SHARE
 
 
 def _other_load(captures: Iterable[Capture]) -> _OtherLoad | None:

@@ -99,6 +99,7 @@ def compare_runs(
     half, spread = error
     low, high = difference - half, difference + half
     verdict = verdict_of(difference, low, high)
+    more_than = max(len(base), len(head)) if verdict is Verdict.INCONCLUSIVE else 0
     return RunComparison(
         ratio=exp(difference),
         low=exp(low),
@@ -106,7 +107,7 @@ def compare_runs(
         verdict=verdict,
         certainty=VerdictCertainty.NOT_SHOWN if verdict is Verdict.INCONCLUSIVE else VerdictCertainty.SHOWN,
         smallest_visible=expm1(max(half, log1p(NO_DIFFERENCE))),
-        captures_needed=_captures_needed(difference, spread),
+        captures_needed=_captures_needed(difference, spread, more_than),
     )
 
 
@@ -148,9 +149,9 @@ def _without_spread(difference: float, logs: Sequence[Sequence[float]], within: 
     )
 
 
-def _captures_needed(difference: float, spread: float) -> int | None:
+def _captures_needed(difference: float, spread: float, more_than: int) -> int | None:
     """Captures of each side whose interval would leave out no difference."""
-    for count in range(FEWEST_CAPTURES, MOST_CAPTURES + 1):
+    for count in range(max(FEWEST_CAPTURES, more_than + 1), MOST_CAPTURES + 1):
         if student_t(1 - FALSE_ALARMS / 2, 2 * count - 2) * spread * (2 / count) ** 0.5 < abs(difference):
             return count
     return None

@@ -65,7 +65,7 @@ class AttentionScores(SnapshotRule):
             change=change,
             fix=Fix(
                 "Use torch's fused attention, which does not store the score matrix",
-                change="torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+                change="torch.nn.functional.scaled_dot_product_attention(q, k, v)  # and the mask of this code, if any",
             ),
             effort=Effort.LINE,
             evidence=(

@@ -157,7 +157,9 @@ def _without_interval(change: StepChange) -> str:
     if change.certainty is VerdictCertainty.LIKELY:
         return f"Likely: {chance}."
     if times - 1 > least:
-        return "Not shown, although large: other programs took more cores from one side."
+        return (
+            "Not shown, although large: other programs took cores from a side, which alone may change the step so much."
+        )
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: {chance}."
