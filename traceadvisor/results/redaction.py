@@ -60,9 +60,9 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
     if value is None or isinstance(value, (int, float)):  # most values
         return value
     if isinstance(value, str):
-        return changed(value)
+        return value if (text := changed(value)) == value else text
     if isinstance(value, Path):
-        return path_of(changed(str(value)))
+        return value if (text := changed(str(value))) == str(value) else path_of(text)
     if isinstance(value, tuple):
         items = without_announced([_mapped(item, changed) for item in value])
         return tuple(items) if any(map(is_not, items, value)) else value
