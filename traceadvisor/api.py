@@ -299,7 +299,7 @@ def save_steps(
     for step in saved_steps(result.recordings, limits):
         path = Path(folder) / step.file_name if isinstance(step, SavedStep) else None
         if path is not None and isinstance(step, SavedStep):
-            write_file(path, step.content)
+            write_file(path, (step.content,))
         done.append((step, path))
     return tuple(done)
 
@@ -366,7 +366,7 @@ def _scrubbed_experiment(folder: Path, copy: Path, limits: Limits) -> Scrubbed:
 
     read_experiment(folder)  # raises what is wrong with it
     with new_folder(copy) as part:
-        write_file(part / FILE, scrubbed_experiment(folder, limits))
+        write_file(part / FILE, (scrubbed_experiment(folder, limits),))
         names = [name for name, one in EXPERIMENT_FORMATS.items() if (folder / one.file_name).is_file()]
         written = write_formats(read_experiment(part), part, names, EXPERIMENT_FORMATS)
         remarks = (*(str(error) for error in written.failures.values()), *left_out(folder, part))

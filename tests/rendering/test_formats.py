@@ -1,12 +1,12 @@
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build_report import one_recording
 from traceadvisor.errors import OutputError
-from traceadvisor.rendering import formats
 from traceadvisor.rendering.formats import FORMATS, write_report
 
 
@@ -36,13 +36,13 @@ def _replace(name: str, folder: Path) -> None:
     path = folder / FORMATS[name].file_name
     path.write_bytes(FORMATS[name].render(one_recording()))
 
-    write_report(path, b"newer")
+    write_report(path, (b"newer",))
 
     assert path.read_bytes() == b"newer"
 
 
 def test_the_folder_is_made(tmp_path: Path) -> None:
-    write_report(tmp_path / "a" / "b" / "report.html", b"x")
+    write_report(tmp_path / "a" / "b" / "report.html", (b"x",))
 
     assert (tmp_path / "a" / "b" / "report.html").read_bytes() == b"x"
 
@@ -52,7 +52,7 @@ def test_a_file_that_is_not_a_report_is_left_alone(tmp_path: Path) -> None:
     path.write_text("my thesis")
 
     with pytest.raises(OutputError, match=r"is not a TraceAdvisor report\. Move the file, or choose another folder"):
-        write_report(path, b"x")
+        write_report(path, (b"x",))
 
     assert path.read_text() == "my thesis"
     assert list(tmp_path.iterdir()) == [path]
@@ -62,7 +62,7 @@ def test_an_empty_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.touch()
 
-    write_report(path, b"x")
+    write_report(path, (b"x",))
 
     assert path.read_bytes() == b"x"
 
@@ -71,50 +71,40 @@ def test_a_folder_of_that_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
 
     with pytest.raises(OutputError, match="exists and is not"):
-        write_report(tmp_path / "report.html", b"x")
+        write_report(tmp_path / "report.html", (b"x",))
 
 
 def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "report.html")
 
     with pytest.raises(OutputError, match="exists and is not"):
-        write_report(tmp_path / "report.html", b"x")
+        write_report(tmp_path / "report.html", (b"x",))
 
 
-def test_a_write_that_fails_leaves_the_old_report_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("stop", "seen"), [(OSError(28, "No space left on device"), OutputError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_a_write_that_ends_halfway_leaves_the_old_report_and_no_part(
+    tmp_path: Path, stop: BaseException, seen: type[BaseException]
+) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(b'{"schema": "traceadvisor.report/2"}')
 
-    def half(part: Path, content: bytes) -> None:
-        part.write_bytes(content[:1])
-        raise OSError(28, "No space left on device")
+    def half() -> Iterator[bytes]:
+        yield b"newer"
+        raise stop
 
-    monkeypatch.setattr(formats, "_write_new", half)
-
-    with pytest.raises(OutputError, match="No space left on device"):
-        write_report(path, b"newer")
+    with pytest.raises(seen):
+        write_report(path, half())
 
     assert path.read_bytes() == b'{"schema": "traceadvisor.report/2"}'
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_interrupted_write_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(part: Path, content: bytes) -> None:
-        part.write_bytes(content)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(formats, "_write_new", interrupted)
-
-    with pytest.raises(KeyboardInterrupt):
-        write_report(tmp_path / "report.html", b"x")
-
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_report_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
 
-    write_report(tmp_path / "report.html", b"x")
+    write_report(tmp_path / "report.html", (b"x",))
 
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert len(modes) == 1

@@ -31,9 +31,9 @@ USERS_FILES = (
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "pdf"])
 def test_a_report_in_every_format_is_an_own_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / FORMATS[name].file_name
-    write_report(path, FORMATS[name].render(three_recordings()))
+    write_report(path, FORMATS[name].pieces(three_recordings()))
     assert is_own_file(path)
-    write_report(path, b"replaced")
+    write_report(path, (b"replaced",))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_other_results_are_own_files(content: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("pango")
 def test_a_pdf_report_is_an_own_file(tmp_path: Path) -> None:
-    write_report(tmp_path / "report.pdf", FORMATS["pdf"].render(three_recordings()))
+    write_report(tmp_path / "report.pdf", FORMATS["pdf"].pieces(three_recordings()))
     assert is_own_file(tmp_path / "report.pdf")
 
 
@@ -64,13 +64,13 @@ def test_a_users_file_that_mentions_the_marker_is_not_replaced(content: str, tmp
     path = tmp_path / "report.html"
     path.write_text(content)
     with pytest.raises(OutputError, match="is not a TraceAdvisor report"):
-        write_report(path, b"new")
+        write_report(path, (b"new",))
     assert path.read_text() == content
 
 
 def test_an_empty_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "report.md").touch()
-    write_report(tmp_path / "report.md", b"new")
+    write_report(tmp_path / "report.md", (b"new",))
     assert (tmp_path / "report.md").read_bytes() == b"new"
 
 
@@ -79,14 +79,14 @@ def test_a_huge_sparse_file_in_the_way_is_refused_in_no_time(tmp_path: Path) -> 
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(OutputError, match="is not a TraceAdvisor report"):
-        write_report(path, b"new")
+        write_report(path, (b"new",))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
 def test_what_is_no_file_is_refused(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "report.html")
     with pytest.raises(OutputError, match="is not a TraceAdvisor report"):
-        write_report(tmp_path / "report.html", b"new")
+        write_report(tmp_path / "report.html", (b"new",))
 
 
 def test_only_old_unfinished_files_of_the_same_report_are_removed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_only_old_unfinished_files_of_the_same_report_are_removed(tmp_path: Path
     (tmp_path / ".report.html.aaaaaaaa.part").mkdir()
     os.utime(tmp_path / ".report.html.aaaaaaaa.part", (1000, 1000))
 
-    write_report(tmp_path / "report.html", b"new")
+    write_report(tmp_path / "report.html", (b"new",))
 
     assert {path.name for path in tmp_path.iterdir()} == {
         *names[1:],
@@ -121,7 +121,7 @@ def test_an_unfinished_file_is_old_after_an_hour(tmp_path: Path) -> None:
 def test_a_report_has_the_rights_that_the_user_gives_new_files(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write_report(tmp_path / "report.md", b"new")
+        write_report(tmp_path / "report.md", (b"new",))
     finally:
         os.umask(before)
     assert (tmp_path / "report.md").stat().st_mode & 0o777 == 0o640

@@ -180,7 +180,7 @@ def _row(run: Run, made: _Made, reader: RunReader, folder: Path | None) -> Index
         page = reader.page(made)
         if page is None:
             return None
-        write_file(folder / name, page)
+        write_file(folder / name, (page,))
     figures = made.figures
     program = figures.script or _program(run)
     time_ns = figures.recorded_ns or run.time_ns

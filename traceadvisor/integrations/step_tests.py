@@ -154,7 +154,7 @@ def _update(path: Path, known: _Baseline, test: _Test) -> None:
     """Measure the baseline of this machine anew, and write it beside those of others."""
     runs, _ = test.measured(path, PROCESSES_OF_BASELINE, None)
     others = tuple(one for one in known.runs if one.machine != runs.machine)
-    write_file(path, msgspec.json.format(msgspec.json.encode(_Baseline(runs=(*others, runs)))) + b"\n")
+    write_file(path, (msgspec.json.format(msgspec.json.encode(_Baseline(runs=(*others, runs)))), b"\n"))
     test.remark(f"{path} has the times of {len(runs.timings)} processes.")
 
 

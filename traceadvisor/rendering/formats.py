@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from traceadvisor.errors import OutputError, PdfUnavailableError
 from traceadvisor.frozen import frozen
@@ -46,16 +46,21 @@ class Format:
         Raises:
             TraceAdvisorError: this machine cannot render the format.
         """
-        render = partial(_rendered, self.function, self.writer)
-        return rendered_apart(render, item) if self.writer == "pdf" else render(item)
+        return b"".join(self.pieces(item))
+
+    def pieces(self, item: object) -> Iterable[bytes]:
+        """The same in pieces: the JSON of thousands of recordings is not held as a whole."""
+        if self.writer == "pdf":
+            return (rendered_apart(partial(_rendered, self.function, self.writer), item),)
+        made = _rendered(self.function, self.writer, item)
+        return (made,) if isinstance(made, bytes) else made
 
 
-def _rendered(function: str, writer: str | None, item: object, _tell: object = None) -> bytes:
-    """Import on first use what a format needs."""
+def _rendered(function: str, writer: str | None, item: object, _tell: object = None) -> Any:
+    """Bytes, or pieces of them. Imports on first use what a format needs."""
     module, _, name = function.partition(":")
     made = getattr(import_module(f"traceadvisor.{module}"), name)(item)
-    content: bytes = import_module(f"traceadvisor.rendering.writers.{writer}").write(made) if writer else made
-    return content
+    return import_module(f"traceadvisor.rendering.writers.{writer}").write(made) if writer else made
 
 
 _CRASHED = (
@@ -109,7 +114,7 @@ FORMATS = _by_name(
     Format("html", "report.html", _REPORT, "html"),
     Format("pdf", "report.pdf", _REPORT, "pdf"),
     Format("md", "report.md", _REPORT, "markdown"),
-    Format("json", "report.json", "results.report_json:render"),
+    Format("json", "report.json", "results.report_json:pieces"),
     Format("sarif", "report.sarif", "rendering.alerts.sarif:render"),
     Format("github", "annotations.txt", "rendering.alerts.github:render", is_printed=True),
     Format("gitlab", "gl-code-quality-report.json", "rendering.alerts.gitlab:render"),
@@ -175,7 +180,7 @@ def write_formats(item: object, folder: Path, names: Iterable[str], formats: Map
     for name in dict.fromkeys(names):
         path = folder / formats[name].file_name
         try:
-            write_report(path, formats[name].render(item))
+            write_report(path, formats[name].pieces(item))
         except Exception as error:  # noqa: BLE001  # a bug in one format must not cost the others
             written.failures[name] = error
         else:
@@ -183,7 +188,7 @@ def write_formats(item: object, folder: Path, names: Iterable[str], formats: Map
     return written
 
 
-def write_report(path: Path, content: bytes) -> None:
+def write_report(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a rendered report; an earlier report is replaced.
 
     Creates the folder if it is missing. Writes to a temporary file in the same
@@ -193,10 +198,10 @@ def write_report(path: Path, content: bytes) -> None:
         OutputError: the path holds another kind of file, or writing failed.
     """
     _check_replaceable(path)
-    write_file(path, content)
+    write_file(path, pieces)
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file as a whole or not at all; an earlier one is replaced. Creates the folder if it is missing.
 
     Raises:
@@ -205,7 +210,7 @@ def write_file(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_new(part, content)
+        _write_new(part, pieces)
         part.replace(path)
         remove_stale_parts(path)
     except OSError as error:
@@ -241,10 +246,10 @@ def _refused(path: Path, done: str, error: OSError) -> OutputError:
     return OutputError(shown, f"could not be {done} ({reason})", remedy="Choose another folder with -o.")
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def _write_new(path: Path, pieces: Iterable[bytes]) -> None:
     """Write and flush to disk, so that the rename cannot happen before the content is stored."""
     with path.open("xb") as file:
-        file.write(content)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
 

@@ -125,11 +125,16 @@ def _longest(spans: SpanSet) -> list[list[int]]:
 
 def encoded(value: object, **first: str) -> bytes:
     """A value of the model as JSON; further keys stand before its own."""
-    named = {name: part if _is_long(part) else written(part) for name, part in _parts(value)}
     document = BytesIO()  # whose value is no copy
-    document.writelines(piece.encode() for piece in _laid_out(first | named, ""))
-    document.write(b"\n")
+    document.writelines(encoded_pieces(value, **first))
     return document.getvalue()
+
+
+def encoded_pieces(value: object, **first: str) -> Iterator[bytes]:
+    """The same in pieces: a long one need not be held as a whole."""
+    named = {name: part if _is_long(part) else written(part) for name, part in _parts(value)}
+    yield from (piece.encode() for piece in _laid_out(first | named, ""))
+    yield b"\n"
 
 
 def decoded(kind: type[T], document: object) -> T:

@@ -6,13 +6,14 @@ The JSON has the whole model except what only pictures show: the timeline, the s
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report
-from traceadvisor.results.json_encoding import decoded, encoded
+from traceadvisor.results.json_encoding import decoded, encoded_pieces
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.system.remote import location
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -31,7 +32,12 @@ _WRITE_ONE = "Write one with `traceadvisor report PATH --format json`."
 
 def render(report: Report) -> bytes:
     """The report as UTF-8 JSON, without control characters and secrets."""
-    return encoded(shortened(redacted(report), LONGEST_TEXT), schema=SCHEMA)
+    return b"".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[bytes]:
+    """The same in pieces."""
+    return encoded_pieces(shortened(redacted(report), LONGEST_TEXT), schema=SCHEMA)
 
 
 def read(path: Path | str) -> Report:
