@@ -84,8 +84,23 @@ def _same(value: Any) -> Any:
 @singledispatch
 def written(value: Any) -> Any:
     """A value of the model as objects, lists, texts and numbers."""
+    return _object(value, written)
+
+
+def _object(value: object, part_of: Callable[[Any], Any]) -> dict[str, Any]:
     tag = {TAG: TAGS[type(value)]} if type(value) in TAGS else {}
-    return tag | {name: written(part) for name, part in _parts(value)}
+    return tag | {name: part_of(part) for name, part in _parts(value)}
+
+
+def _begun(value: Any) -> Any:
+    """The same, but for long tuples of objects, which are still to be written."""
+    if _is_long(value):
+        return value
+    return (
+        _object(value, _begun)
+        if is_dataclass(value) and any(_is_long(part) for _, part in _parts(value))
+        else written(value)
+    )
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
@@ -132,8 +147,7 @@ def encoded(value: object, **first: str) -> bytes:
 
 def encoded_pieces(value: object, **first: str) -> Iterator[bytes]:
     """The same in pieces: a long one need not be held as a whole."""
-    named = {name: part if _is_long(part) else written(part) for name, part in _parts(value)}
-    yield from (piece.encode() for piece in _laid_out(first | named, ""))
+    yield from (piece.encode() for piece in _laid_out(first | _object(value, _begun), ""))
     yield b"\n"
 
 
@@ -253,15 +267,20 @@ def _key(key: object) -> str:
 
 
 def _is_long(part: object) -> bool:
-    """Whether it holds so many objects that they are better written one at a time: the recordings of a large folder."""
-    return isinstance(part, tuple) and len(part) >= LINE_WIDTH and is_dataclass(part[0])
+    """Whether it, or an object in it, holds so many objects that they are better written one at a time.
+
+    Such are the recordings of a large folder, and findings with a row for each of them.
+    """
+    if not isinstance(part, tuple) or not part or not is_dataclass(part[0]):
+        return False
+    return len(part) >= LINE_WIDTH or any(_is_long(inner) for one in part for _, inner in _parts(one))
 
 
 def _laid_out(value: Any, indent: str) -> Iterator[str]:
     """The JSON in lines: what is short, or holds no objects, stands on one line. A tuple is still to be written."""
     named = isinstance(value, dict)
     if type(value) is tuple:
-        parts: Iterable[Any] = map(written, value)
+        parts: Iterable[Any] = map(_begun, value)
     else:
         inner = value.values() if named else value if isinstance(value, list) else ()
         is_flat = not any(isinstance(part, dict | list | tuple) for part in inner)
