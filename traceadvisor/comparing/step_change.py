@@ -147,7 +147,7 @@ _BUSY_SHARE = 0.2
 """Share of a machine's cores from which other programs may change the step."""
 
 _CROWDED_SHARE = 0.5
-"""Share from which identical runs, minutes apart, differed by factors of 4 to 7."""
+"""Share of which a step is not trusted: with 0.6 to 0.75 of two cores taken, identical runs differed 4 to 7 times."""
 
 
 @frozen

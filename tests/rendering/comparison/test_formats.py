@@ -143,6 +143,8 @@ def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
         ("/home/somebody/monday/train", "/home/somebody/tuesday/train", ("monday/train", "tuesday/train")),
         ("runs/train", "runs/train", ("BASE", "HEAD")),
         ("runs/" + "x" * 25, "runs/b", ("BASE", "HEAD")),
+        ("a\nrm x", "b", ("BASE", "HEAD")),
+        ("a\u202eb", "b", ("BASE", "HEAD")),
     ],
 )
 def test_a_side_has_the_name_that_was_typed(base: str, head: str, names: tuple[str, str]) -> None:

@@ -49,6 +49,13 @@ AGREEMENT = {
     Agreement.NOT_SHORTER: "the step is not shorter",
 }
 
+WITH_LIMIT = AGREEMENT | {
+    Agreement.WITHIN: "within the limit",
+    Agreement.LESS: "saves less than the limit",
+    Agreement.MORE: "saves more than the limit",
+}
+"""The same where the predicted saving is an upper limit."""
+
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
@@ -80,11 +87,15 @@ LONGEST_SIDE = 24
 
 
 def side_names(comparison: Comparison) -> tuple[str, str]:
-    """The paths of both sides as they were given, or the ends of long ones; BASE and HEAD if a side has several."""
+    """The paths of both sides as they were given, or the ends of long ones.
+
+    BASE and HEAD if a side has several, or if a name does not stand in one line: names are also put into commands.
+    """
     sides = comparison.base_paths, comparison.head_paths
     for parts in (0, 1, 2):
         names = [str(Path(*path.parts[-parts:])) for side in sides for path in side]
-        if len(set(names)) == len(SIDES) == len(names) and max(map(len, names)) <= LONGEST_SIDE:
+        is_short = all(len(name) <= LONGEST_SIDE and name.isprintable() for name in names)
+        if len(set(names)) == len(SIDES) == len(names) and is_short:
             return names[0], names[1]
     return SIDES
 
@@ -157,9 +168,7 @@ def _without_interval(change: StepChange) -> str:
     if change.certainty is VerdictCertainty.LIKELY:
         return f"Likely: {chance}."
     if times - 1 > least:
-        return (
-            "Not shown, although large: other programs took cores from a side, which alone may change the step so much."
-        )
+        return "Not shown, although large: other programs used the CPU, which alone can change a step as much."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: {chance}."
@@ -178,12 +187,8 @@ def prediction_sentence(run: ComparedRun) -> str | None:
     (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
     low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
-    step, agrees = around(expected, low, high), AGREEMENT[check.agreement]
-    if check.is_limit:
-        step, agrees = (
-            f"at least {low}",
-            agrees.replace("predicted range", "limit").replace("than predicted", "than the limit"),
-        )
+    step = f"at least {low}" if check.is_limit else around(expected, low, high)
+    agrees = (WITH_LIMIT if check.is_limit else AGREEMENT)[check.agreement]
     measured = f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
     return " ".join((measured, *_reasons(run, check)))
 
