@@ -21,7 +21,7 @@ SAMPLES = StackSamples(
     late_ns=20,
     late_by_ns=3,
     cpu_ns=7,
-    only_calls=(OnlyCall("train.py", "train", 10, 20, "item", 12, is_in_loop=True),),
+    only_calls=(OnlyCall("train.py", "train", 10, 20, "item", 12, has_calls_outside_loops=True),),
 )
 
 

@@ -83,7 +83,7 @@ class _Call(msgspec.Struct, frozen=True, tag_field="record", tag="call"):
     last_line: int
     name: Annotated[str, Private.NAME]
     line: int
-    is_in_loop: bool = False
+    has_calls_outside_loops: bool = False
 
 
 StackRecord = _Header | _Frame | _Stack | _Other | _Call

@@ -59,6 +59,7 @@ class Demo:
     @property
     def arguments(self) -> tuple[str, ...]:
         """The arguments of the script."""
+        # one for each core but the training's, and at least two: a single worker falls behind at any delay
         workers = min(max(usable_cores() - 1, 2), MOST_WORKERS) if Fault.WORKERS in self.fixed else 0
         options = {
             Fault.WORKERS: ("--workers", str(workers)),

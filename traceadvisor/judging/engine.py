@@ -182,12 +182,13 @@ def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
     return replace(
         health,
         notes=tuple(dict.fromkeys(notes)),
-        unusable=bool(judgements)
-        and all(
-            (one.recording.mean_step_ns is None and one.recording.undisturbed_median_step_ns is None)
-            for one in judgements
-        ),
+        unusable=bool(judgements) and all(_is_unusable(one.recording) for one in judgements),
     )
+
+
+def _is_unusable(recording: Recording) -> bool:
+    """Whether no step time is known."""
+    return recording.mean_step_ns is None and recording.undisturbed_median_step_ns is None
 
 
 _Row = TypeVar("_Row", bound=RecordedFinding)

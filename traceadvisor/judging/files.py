@@ -273,7 +273,7 @@ def _judged(
     for place, outcome in zip(again, repeated, strict=True):
         outcomes[place] = outcome
     return [
-        (died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome)
+        died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome
         for outcome, file in zip(outcomes, files, strict=True)
     ]
 

@@ -54,7 +54,7 @@ class OnlyCall:
     last_line: int
     name: str
     line: int
-    is_in_loop: bool = False
+    has_calls_outside_loops: bool = False
     """Whether the function also calls it outside of its loops."""
 
 

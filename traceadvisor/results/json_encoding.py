@@ -96,11 +96,8 @@ def _begun(value: Any) -> Any:
     """The same, but for long tuples of objects, which are still to be written."""
     if _is_long(value):
         return value
-    return (
-        _object(value, _begun)
-        if is_dataclass(value) and any(_is_long(part) for _, part in _parts(value))
-        else written(value)
-    )
+    holds_long = is_dataclass(value) and any(_is_long(part) for _, part in _parts(value))
+    return _object(value, _begun) if holds_long else written(value)
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:

@@ -155,9 +155,7 @@ def _manifest(manifest: Manifest, files: list[BundleFile], texts: Texts) -> Mani
         endings=tuple(map(_ending, manifest.endings)),
         files=tuple(files),
         notes=tuple(_note(note, texts) for note in manifest.notes),
-        job=blake2b(manifest.job.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-        if manifest.job and is_part
-        else None,
+        job=_job(manifest.job) if manifest.job and is_part else None,
         processes=tuple(
             msgspec.structs.replace(process, host=texts.host(process.host), start_ticks=None)
             for process in manifest.processes
@@ -185,6 +183,11 @@ def _ending(ending: RankEnding) -> RankEnding:
 def _note(note: Note, texts: Texts) -> Note:
     code = note.code if _CODE.fullmatch(note.code) else "note"
     return msgspec.structs.replace(note, code=code, message=texts.free(note.message))
+
+
+def _job(job: str) -> str:
+    """The same for all parts of a job, so that reports join them."""
+    return blake2b(job.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 @frozen

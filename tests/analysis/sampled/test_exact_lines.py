@@ -168,12 +168,12 @@ def test_the_only_call_of_a_function_written_in_python_is_unknown_as_it_may_run_
 
 
 def test_the_only_call_in_the_loops_of_a_function_needs_enough_samples() -> None:
-    in_loop = replace(ONLY, is_in_loop=True)
+    in_loop = replace(ONLY, has_calls_outside_loops=True)
     assert only(LATE, calls=(in_loop,)).exact(ITEM) == ITEM
     assert only((5, LATE[1]), calls=(in_loop,)).exact(ITEM).line == 25
 
 
 def test_code_outside_of_functions_runs_once_so_that_the_only_call_in_its_loops_is_known() -> None:
     place = replace(Location.of_function("train.py", 28, "<module>"), owner=Frame("tensor"))
-    call = OnlyCall("train.py", "<module>", 1, 90, "tensor", 25, is_in_loop=True)
+    call = OnlyCall("train.py", "<module>", 1, 90, "tensor", 25, has_calls_outside_loops=True)
     assert only((2, (user("<module>", 25),)), calls=(call,)).exact(place).line == 25

@@ -154,7 +154,7 @@ def test_a_file_name_with_a_secret_is_not_recorded() -> None:
 def calls(body: str, more: str = "") -> dict[str, tuple[int, bool]]:
     """The calls at one place in a function ``f`` of these lines, with the line and whether others are outside loops."""
     module = compile(f"def f(data, out):\n{indent(dedent(body), '    ')}\n{dedent(more)}", "/project/train.py", "exec")
-    return {one.name: (one.line, one.is_in_loop) for one in only_calls([module]) if one.function == "f"}
+    return {one.name: (one.line, one.has_calls_outside_loops) for one in only_calls([module]) if one.function == "f"}
 
 
 LOOP = "for one in data:\n    x = torch.tensor(one)\n    out.append(\n        x.mean())\n"

@@ -56,7 +56,7 @@ def named_kernels(trace: Trace, launches: Launches) -> NamedKernels:
     kind, precision = np.full(count, NONE, np.int8), np.full(count, NONE, np.int8)
     alignment = np.full(count, NONE, np.int64)
     off_tensor_cores, is_generated, is_fusable = (np.zeros(count, np.bool_) for _ in range(3))
-    kind[numbers] = [(KINDS.index(each.kind) if each.kind else PLAIN if each.is_plain else NONE) for each in found]
+    kind[numbers] = [KINDS.index(each.kind) if each.kind else PLAIN if each.is_plain else NONE for each in found]
     precision[numbers] = [PRECISIONS.index(each.precision) if each.precision else NONE for each in found]
     alignment[numbers] = [each.alignment or NONE for each in found]
     off_tensor_cores[numbers] = [each.tensor_cores is False for each in found]

@@ -1,4 +1,4 @@
-"""Which ranks the others wait for, and what makes them late."""
+"""The ranks that the others wait for, and what makes them late."""
 
 from __future__ import annotations
 

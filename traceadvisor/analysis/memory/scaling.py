@@ -92,9 +92,7 @@ def growth_law(snapshots: Sequence[SnapshotFacts]) -> GrowthLaw | None:
         return None
     base = ordered[-1]
     uses_autocast = [bool(one.is_autocast.any()) for one in ordered]
-    alike = next(
-        (pair for pair in pairs if (bool(pair.first.is_autocast.any()) == bool(pair.second.is_autocast.any()))), None
-    )
+    alike = next((pair for pair in pairs if pair.first.is_autocast.any() == pair.second.is_autocast.any()), None)
     if alike is None:  # a wider type looks like a larger batch
         return None
     exponent, guessed, paired = _exponents(base, alike, pairs[-1])

@@ -104,7 +104,7 @@ class ExactLines:
         line = found[0].line if len(found) == 1 and owner.file is None else 0
         if 2 * lines[line] <= sum(lines.values()) or not named <= {line}:
             return None
-        if found[0].is_in_loop and function != MODULE and sure(lines.items()) != line:
+        if found[0].has_calls_outside_loops and function != MODULE and sure(lines.items()) != line:
             return None
         return replace(location, line=line, kind=PlaceKind.ONLY_CALL, samples=lines[line])
 

@@ -149,7 +149,6 @@ def _rows(table: Table, kept: Mask, **less: int) -> Table:
 
 
 def _details(details: Details, rows: Int64) -> Details:
-
     def of(sparse: Sparse[Any]) -> Sparse[Any]:
         kept = np.isin(sparse.rows, rows)
         return Sparse(np.searchsorted(rows, sparse.rows[kept]), sparse.values[kept])

@@ -116,7 +116,9 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
             in_loop = [line for line, repeats in calls if repeats]
             is_single = len(calls) == 1
             if name not in elsewhere and (is_single or len(in_loop) == 1):
-                yield OnlyCall(*names, _text(name), calls[0][0] if is_single else in_loop[0], is_in_loop=not is_single)
+                yield OnlyCall(
+                    *names, _text(name), calls[0][0] if is_single else in_loop[0], has_calls_outside_loops=not is_single
+                )
 
 
 class _Uses:

@@ -115,15 +115,18 @@ def _fewest(turns: LoaderTurns, share: float) -> Mask:
 def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
-    if not (
-        is_fast or found.are_rare or (turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS))
-    ):
+    if not (is_fast or found.are_rare or _seems_fast(turns, limits)):
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
         return "the data loader is always too slow"
     if found.mean_ns * turns.wait_ns.size < limits.min_concentration_share * float(turns.wait_ns.sum()):
         return "much of the waiting time is in short waits"
     return "long waits take little time" if found.share < limits.min_share else None
+
+
+def _seems_fast(turns: LoaderTurns, limits: BurstLimits) -> bool:
+    """Whether the queue usually holds a batch: taking it takes little time."""
+    return turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
 
 
 def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from weakref import WeakKeyDictionary
 
-from traceadvisor.analysis.data.batch_cost import CostSource
+from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import (
     MOST_WAITING_WORKERS,
@@ -129,10 +129,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     is_timed = curve.cost.source is CostSource.CLOCKS
     if workers and is_timed and curve.at(workers, crowding=Crowding.NONE).is_hidden:
         # With a core each they would be fast enough: either they have none, or it takes long to receive a batch.
-        lacks_cores = computes and (
-            ((curve.cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * curve.cost.mean_ns)
-            or not curve.at(workers).is_hidden
-        )
+        lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
     if not workers and _batch_ns(facts, loading) <= TAKING_NS:
         return LoadingLimit(Limit.NOTHING)
@@ -183,6 +180,11 @@ def usually_fast(facts: Facts) -> bool | None:
     if loading is None or not loading.workers or curve is None or curve.cost.source is not CostSource.CLOCKS:
         return None
     return WorkerCurve(curve.cost.usual(), curve.loop).at(loading.workers).is_hidden
+
+
+def _waits_for_cores(cost: BatchCost) -> bool:
+    """Whether loading threads wait for a core about as long as they take for a batch."""
+    return (cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * cost.mean_ns
 
 
 def storage_share(facts: Facts) -> float:

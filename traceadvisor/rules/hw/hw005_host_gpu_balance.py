@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.replay.fixes.kernels import FasterDevice, FasterHost, FasterLoader
+from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 
@@ -54,10 +55,7 @@ class HostGpuBalance(Rule):
         parts: dict[str, Edit] = {"GPU": FasterDevice(self.times), "CPU": FasterHost(self.times)}
         if facts.observation.loader:
             parts["data loader"] = FasterLoader(self.times)
-        gains_ns = {
-            name: (None if replay.doubt(edit) else max(replay.saving_share((edit,), Scenario.EXPECTED), 0.0) * step_ns)
-            for name, edit in parts.items()
-        }
+        gains_ns = {name: _gain_ns(replay, edit, step_ns) for name, edit in parts.items()}
         largest = max(gains_ns, key=lambda name: -1.0 if (gain_ns := gains_ns[name]) is None else gain_ns)
         most_ns = gains_ns[largest] or 0.0
         if most_ns < self.min_gain_share * step_ns:
@@ -87,3 +85,8 @@ def _comparison(largest: str, gains_ns: Mapping[str, float | None]) -> str:
     unknown = " or ".join(name for name, gain_ns in gains_ns.items() if gain_ns is None)
     beside = f"; the effect of a faster {unknown} is unknown" if unknown else ""
     return f"With unchanged code, a faster {largest} would save {more}{beside}"
+
+
+def _gain_ns(replay: Replay, edit: Edit, step_ns: float) -> float | None:
+    """Return the saving by a faster part, in nanoseconds per step; None if the simulation is not trusted for it."""
+    return None if replay.doubt(edit) else max(replay.saving_share((edit,), Scenario.EXPECTED), 0.0) * step_ns
