@@ -14,6 +14,7 @@ from traceadvisor import load
 from traceadvisor.comparing.findings import finding_changes
 from traceadvisor.comparing.pairing import Capture, PairedRun, captures_of, pair
 from traceadvisor.comparing.predictions import prediction_checks
+from traceadvisor.comparing.step_change import step_change
 from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
@@ -287,7 +288,7 @@ def test_a_finding_of_two_captures_in_three_is_new() -> None:
 
 def _checks(base: Sequence[Report], head: Sequence[Report]) -> tuple[PredictionCheck, ...]:
     (run,), _ = pair(captures_of(base), captures_of(head))
-    return prediction_checks(run, finding_changes(run))
+    return prediction_checks(run, finding_changes(run), step_change(run, ()))
 
 
 def _timed(step_ms: float, *findings: RankedFinding) -> list[Report]:
@@ -304,7 +305,8 @@ def test_a_prediction_stands_beside_what_was_measured(measured_ms: float, agreem
     assert (check.predicted.low_ns, check.predicted.expected_ns, check.predicted.high_ns) == pytest.approx(
         (76e6, 80e6, 84e6)
     )
-    assert (check.measured_step_ns, check.agreement) == (measured_ms * 1e6, agreement)
+    assert check.measured_step_ns == pytest.approx(measured_ms * 1e6)
+    assert check.agreement is agreement
 
 
 def test_a_finding_that_is_still_there_has_no_prediction_to_check() -> None:
@@ -340,6 +342,16 @@ def test_of_a_wide_range_only_the_limit_was_predicted() -> None:
     wide = replace(row, finding=replace(row.finding, saving=Estimate(1e6, 30e6, 60e6, Method.REPLAY)))
     (check,) = _checks(_timed(100.0, wide), _timed(80.0))
     assert check.is_limit
+
+
+def test_of_several_captures_the_step_is_that_of_the_verdict() -> None:
+    base = [one for ms in (90.0, 100.0, 400.0) for one in _timed(ms, finding(saves_ms=20.0, step_ms=ms))]
+    (check,) = _checks(base, [one for ms in (40.0, 50.0, 300.0) for one in _timed(ms)])
+    (run,), _ = pair(captures_of(base), captures_of([one for ms in (40.0, 50.0, 300.0) for one in _timed(ms)]))
+    step = step_change(run, ())
+    assert step is not None
+    assert (check.base_step_ns, check.measured_step_ns) == (step.base_ns, step.head_ns)
+    assert check.base_step_ns < 200e6, "one capture of a busy machine does not decide"
 
 
 def test_a_recorded_step_is_no_measure_of_an_undisturbed_one() -> None:

@@ -123,14 +123,13 @@ def _notes(base: Iterable[Report], head: Iterable[Report]) -> Iterator[str]:
 def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
     change, findings, differs = step_change(run, history), finding_changes(run), _differences(run)
     ranks = tuple(_rank(run, key) for key in run.lanes)
-    per_sample = change is not None and change.measure is Measure.UNDISTURBED_SAMPLE
     return ComparedRun(
         name=run.name,
         change=change,
         ranks=ranks,
         differences=differs,
         findings=findings,
-        predictions=() if per_sample else prediction_checks(run, findings),
+        predictions=prediction_checks(run, findings, change),
         cautions=tuple(filter(None, (*_cautions(change, ranks, differs), order_caution(run), load_caution(run)))),
         job=_job(run),
     )

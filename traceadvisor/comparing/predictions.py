@@ -7,7 +7,7 @@ from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.frozen import frozen
-from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
+from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, Measure, PredictionCheck, StepChange
 from traceadvisor.model.findings import WIDE_RATIO, Estimate, Fix, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
 from traceadvisor.model.verdict import NO_DIFFERENCE
@@ -35,18 +35,24 @@ class _Prediction:
     is_limit: bool
 
 
-def prediction_checks(run: PairedRun, changes: Iterable[FindingChange]) -> tuple[PredictionCheck, ...]:
+def prediction_checks(
+    run: PairedRun, changes: Iterable[FindingChange], step: StepChange | None
+) -> tuple[PredictionCheck, ...]:
     """The step that was predicted for the findings that HEAD does not have any more, beside the measured one.
+
+    Both are those of ``step``: predicted savings are shares of the step of BASE.
 
     Several fixes at once are checked together: the measured step shows no single one of them, and their savings do not
     add up. A saving that is too small to be measured is left out.
     """
-    changes, measured = list(changes), _measured(run)
+    if step is None or step.measure is Measure.UNDISTURBED_SAMPLE or not _is_one_kind(run):
+        return ()
+    changes = list(changes)
     fixed = dict.fromkeys(change.rule.id for change in changes if _is_fixed(change))
     fixed |= dict.fromkeys([change.rule.id for change in changes if _is_alternative(change, fixed)])
     known = _predictions(fixed, run.base)
     found = [one for one in known if one.high_ns >= NO_DIFFERENCE * one.step_ns]
-    if not found or measured is None:
+    if not found:
         return ()
     found.sort(key=lambda one: -one.expected_ns)
     if len(found) == 1:
@@ -54,7 +60,7 @@ def prediction_checks(run: PairedRun, changes: Iterable[FindingChange]) -> tuple
     else:
         expected_ns = max(sum(one.further_ns for one in found), found[0].expected_ns)
     low_ns = max(one.low_ns for one in found)
-    return (_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), measured),)
+    return (_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), step),)
 
 
 def _is_fixed(change: FindingChange) -> bool:
@@ -108,36 +114,29 @@ def _with_parts(case: RecordedFinding) -> Iterator[tuple[RuleMeta, Fix, Estimate
     yield from ((part.rule, part.fix, part.saving, part.saving) for part in case.folded)
 
 
-def _measured(run: PairedRun) -> float | None:
-    """The step of HEAD of the kind that savings of BASE refer to; None if the kinds or the samples per step differ."""
-    before, after = list(_steps(run.base)), list(_steps(run.head))
-    kinds = {is_undisturbed for is_undisturbed, _ in (*before, *after)}
-    return fmean(ns for _, ns in after) if len(kinds) == 1 and before and after else None
-
-
-def _steps(captures: Iterable[Capture]) -> Iterator[tuple[bool, float]]:
-    for capture in captures:
-        for recording in capture.recordings:
-            undisturbed_ns = recording.undisturbed_median_step_ns
-            ns = undisturbed_ns or recording.step_ns
-            if ns:
-                yield bool(undisturbed_ns), ns
+def _is_one_kind(run: PairedRun) -> bool:
+    """Whether both sides have the kind of step that savings of BASE refer to: all undisturbed, or all recorded."""
+    recordings = [one for capture in (*run.base, *run.head) for one in capture.recordings]
+    timed = [one for one in recordings if one.undisturbed_median_step_ns or one.step_ns]
+    return len({bool(one.undisturbed_median_step_ns) for one in timed}) == 1
 
 
 def _check(
-    found: tuple[_Prediction, ...], low_ns: float, expected_ns: float, high_ns: float, measured_ns: float
+    found: tuple[_Prediction, ...], low_ns: float, expected_ns: float, high_ns: float, step: StepChange
 ) -> PredictionCheck:
     step_ns = fmean(one.step_ns for one in found)
     is_limit = all(one.is_limit for one in found) or high_ns > WIDE_RATIO * low_ns
-    low, expected, high = (max(step_ns - saved_ns, 0.0) for saved_ns in (high_ns, expected_ns, low_ns))
+    low, expected, high = (
+        step.base_ns * max(1 - saved_ns / step_ns, 0.0) for saved_ns in (high_ns, expected_ns, low_ns)
+    )
     return PredictionCheck(
         rules=tuple(one.rule for one in found),
         fixes=tuple(one.fix for one in found),
         predicted=PredictedStep(low, expected, high),
-        base_step_ns=step_ns,
-        measured_step_ns=measured_ns,
+        base_step_ns=step.base_ns,
+        measured_step_ns=step.head_ns,
         is_limit=is_limit,
-        agreement=_agreement(step_ns, low, high, measured_ns),
+        agreement=_agreement(step.base_ns, low, high, step.head_ns),
     )
 
 

@@ -48,9 +48,9 @@ class LoaderLineCost(Rule):
         its caller in which Python frees what it made. With workers,
         without a GPU, and where the simulation is not trusted, the saving is that part of the undisturbed time in the
         loader, or of the whole step if the loop waits for workers. It is at most the wait. Only the high estimate
-        without a GPU may exceed it: workers that compute less leave more of the cores to the training, and loading that
-        does less leaves it more of the CPU's caches. The rest of the step then takes 0.4 of the time that it takes in
-        its least disturbed steps.
+        without a GPU may exceed it: workers that compute less leave more of the cores to the training, at most the CPU
+        time that this line takes in them, and loading that does less leaves it more of the CPU's caches. The rest of
+        the step then takes at least 0.4 of the time that it takes in its least disturbed steps.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -139,7 +139,16 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
     most_ns = min(line.high * pace_ns, loading.wait_ns)
     if not facts.observation.has_device:
         left_ns = loading.step_ns - KEPT_REST * loading.least_rest_ns
-        most_ns = min(line.high * (loading.step_ns if loading.workers else left_ns), left_ns)
+        limit_ns = min(loading.wait_ns + _freed_ns(facts, line), left_ns)
+        most_ns = min(line.high * pace_ns, limit_ns) if loading.workers else line.high * left_ns
     high_ns = max(most_ns, expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)
+
+
+def _freed_ns(facts: Facts, line: LoaderLine) -> float:
+    """CPU time per step of workers without the line, at most: so much longer the training has their cores."""
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or curve is None or not curve.cost.is_split:
+        return float("inf")
+    return min(line.high * line.cpu_share / line.share, 1.0) * curve.cost.mean_cpu_ns * loading.fetches
