@@ -45,3 +45,20 @@ def test_traces_with_allocations_are_compared_by_class(tmp_path: Path) -> None:
     ]
     (memory,) = compare_paths(*paths).memory
     assert memory.base.peak_bytes < memory.head.peak_bytes
+
+
+def test_the_peak_that_was_predicted_for_a_fix_stands_beside_the_measured_one() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "tutorials" / "snapshots"
+    comparison = compare_paths(folder / "batch-16.pickle.gz", folder / "batch-16-fused.pickle.gz")
+    (memory,) = comparison.memory
+    assert memory.fixed is not None
+    assert memory.fixed.rule.id == "MEM009"
+    text = COMPARISON_FORMATS["md"].render(comparison).decode()
+    assert "Predicted with MEM009 fixed: a peak of 2.3 GiB. Measured: 2.4 GiB." in text
+
+
+def test_without_one_fix_that_was_made_no_peak_was_predicted(tmp_path: Path) -> None:
+    paths = [transformer(tokens=one).build().steps(2).dump(tmp_path / f"{one}.pickle") for one in (256, 512)]
+    (memory,) = compare_paths(*paths).memory
+    assert memory.fixed is None
+    assert "Predicted" not in COMPARISON_FORMATS["md"].render(compare_paths(*paths)).decode()

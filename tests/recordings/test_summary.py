@@ -50,7 +50,7 @@ def _causes(text: str) -> str:
     if counted := _fractions(cases, "cause in first finding"):
         return counted
     verdicts = [row.get("verdict", row.get("rank and line named", "")) for row in cases if "fix" not in row]
-    return _of([bool(re.search(r"\bright\b", verdict)) for verdict in verdicts if verdict], bool(cases))
+    return _of([bool(re.search(r"\bright\b", verdict)) for verdict in verdicts if verdict], cases)
 
 
 def _ranges(cases: Sequence[Row]) -> str:
@@ -58,7 +58,7 @@ def _ranges(cases: Sequence[Row]) -> str:
     if counted := _fractions(cases, "measured inside"):
         return counted
     cells = [row.get("in range", "").strip("*") for row in cases]
-    return _of([cell.startswith("yes") for cell in cells if cell.startswith(("yes", "no"))], bool(cases))
+    return _of([cell.startswith("yes") for cell in cells if cell.startswith(("yes", "no"))], cases)
 
 
 def _fractions(cases: Iterable[Row], column: str) -> str:
@@ -67,7 +67,7 @@ def _fractions(cases: Iterable[Row], column: str) -> str:
     return f"{sum(int(some) for some, _ in found)} of {sum(int(all_) for _, all_ in found)}" if found else ""
 
 
-def _of(right: Sequence[bool], has_cases: bool) -> str:
+def _of(right: Sequence[bool], cases: Sequence[Row]) -> str:
     if right:
         return f"{sum(right)} of {len(right)}"
-    return "not judged" if has_cases else NONE
+    return "not judged" if cases else NONE

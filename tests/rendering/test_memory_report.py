@@ -36,7 +36,7 @@ def test_a_snapshot_alone_is_a_report_of_its_own(tmp_path: Path) -> None:
     (device,) = report.memory[0].devices
     shown = page(report)
     assert "Memory peaks at" in shown
-    for title in ("Memory over time by class", "What fills the peak", "Whose memory it is", "Largest blocks"):
+    for title in ("Memory by class", "What fills the peak", "Whose memory it is", "Largest blocks"):
         assert title in shown
     held = sum(one.allocations * one.requested_bytes for one in device.blocks)
     assert held == device.peak_bytes or (held < device.peak_bytes and len(device.blocks) == 10)

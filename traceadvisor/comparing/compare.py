@@ -26,6 +26,7 @@ from traceadvisor.model.comparison import (
     Measure,
     StepChange,
 )
+from traceadvisor.model.memory_advice import MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
@@ -71,19 +72,23 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
     )
 
 
-def _devices(reports: Iterable[Report]) -> list[tuple[str, DeviceMemoryFigures]]:
-    """The devices of all snapshots, with the name of the file."""
+def _devices(reports: Iterable[Report]) -> list[tuple[str, DeviceMemoryFigures, Sequence[MemoryAdvice]]]:
+    """The devices of all snapshots, with the name of the file, and what would lower their peak."""
     snapshots = [one for report in reports for one in report.memory]
-    return [(one.path.name, device) for one in snapshots for device in one.devices]
+    found = ((one.path.name, device, one.advice_on(device.device)) for one in snapshots for device in one.devices)
+    return [(name, device, advice.advice if advice else ()) for name, device, advice in found]
 
 
 def _snapshots(base: Sequence[Report], head: Sequence[Report]) -> Iterator[ComparedMemory]:
     """Pair the devices of snapshots in their order; of sides with different numbers, none has a known partner."""
     sides = _devices(base), _devices(head)
     if len(sides[0]) == len(sides[1]):
-        for (before, one), (after, other) in zip(*sides, strict=True):
+        for (before, one, proposed), (after, other, left) in zip(*sides, strict=True):
             several = f", GPU {other.device}" if one.device or other.device else ""
-            yield ComparedMemory(f"{before} -> {after}{several}", one, other)
+            rest = {advice.rule.id for advice in left}
+            gone = [advice for advice in proposed if advice.saved_bytes and advice.rule.id not in rest]
+            fixed = gone[0] if len(gone) == 1 else None
+            yield ComparedMemory(f"{before} -> {after}{several}", one, other, fixed)
 
 
 def _lonely(base: Sequence[Report], head: Sequence[Report]) -> Iterator[str]:
@@ -183,7 +188,7 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs:
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
             f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
-            f"{change.change_share:+.1%}. The explanation covers the recorded steps."
+            f"{change.change_share:+.1%}. The tables below are about the recorded steps."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."

@@ -183,7 +183,7 @@ def order_caution(run: PairedRun) -> str | None:
     first, then = ("BASE", "HEAD") if max(base) < min(head) else ("HEAD", "BASE")
     return (
         f"All captures of {first} came before those of {then}: a machine that became slower or faster meanwhile looks "
-        "like a change. Capture both in turn."
+        "like a change. Captures in turn exclude that; if the code differs, keep both versions of it."
     )
 
 

@@ -15,6 +15,7 @@ from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
 from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location
+from traceadvisor.model.memory_advice import MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
@@ -270,6 +271,8 @@ class ComparedMemory:
 
     base: DeviceMemoryFigures
     head: DeviceMemoryFigures
+    fixed: MemoryAdvice | None = None
+    """The only fix that the report on BASE proposes and that on HEAD does not; None if there are several, or none."""
 
 
 @frozen(eq=False)

@@ -36,7 +36,7 @@ def test_the_page_of_a_trace_shows_what_fills_the_peak() -> None:
     text = _page(_report())
     assert "Memory peaks at 1.6 GiB: 69% saved activations, 17% optimizer state" in text
     assert "Memory of the GPU 80 GiB 2% reserved at most" in text
-    for title in ("Memory over time by class", "Whose memory it is", "Largest blocks at the peak"):
+    for title in ("Memory by class", "Whose memory it is", "Largest blocks at the peak"):
         assert title in text
     assert "softmax" in text
 

@@ -85,7 +85,8 @@ def test_beside_the_wait_a_line_of_workers_saves_at_most_its_own_cpu_time(tmp_pa
     captured = _captured(tmp_path, 2, _loading(99, ITEM, C_SLEEP, rest=1, is_waiting=True)).made(wait_us=200_000)
     assert captured.finding(LoaderLineCost()).saving.high_ns == pytest.approx(60_000_000), "a line that sleeps"
     captured = _captured(tmp_path, 2, _loading(99, ITEM, rest=1)).made(cpu_us=15_000, wait_us=185_000)
-    assert captured.finding(LoaderLineCost()).saving.high_ns == pytest.approx(75_000_000, rel=1e-3), "15 ms of each batch compute"
+    saving = captured.finding(LoaderLineCost()).saving
+    assert saving.high_ns == pytest.approx(75_000_000, rel=1e-3), "15 ms of each batch compute"
 
 
 def _steps(least_ms: int, usual_ms: int) -> tuple[TimedStep, ...]:

@@ -55,7 +55,7 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
     peak = int(np.searchsorted(over.instant, device.peak_instant))
     return Chart(
         id=chart_id,
-        title="Memory over time by class",
+        title="Memory by class",
         caption="Memory in use by tensors. The figures of the classes are those at the peak.",
         description=_sentence(device, names),
         height=BOTTOM + AXIS_HEIGHT,

@@ -48,7 +48,7 @@ class UnusableReserve(SnapshotRule):
             change=MemoryChange(np.zeros(0, np.int64)),
             reserved_bytes=pieces,
             fix=Fix(
-                "Let segments grow, so that free memory stays in one piece",
+                "Turn on expandable segments, so that free memory stays in one piece",
                 change="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             effort=Effort.SETTING,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
-from traceadvisor.model.comparison import ComparedRank, ComparedRun, Comparison, StepChange
+from traceadvisor.model.comparison import ComparedMemory, ComparedRank, ComparedRun, Comparison, StepChange
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
@@ -24,6 +24,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     deciding_run,
     headline,
     hidden_sentence,
+    predicted_peak,
     prediction_sentence,
     settings_sentence,
     side_names,
@@ -94,8 +95,8 @@ def comparison_document(comparison: Comparison) -> Document:
     several = len(runs) > 1
     name = first.name if first else "Comparison"
     shown = (_run(run, place, several=several) for place, run in enumerate(runs[:MOST_RUNS], start=1))
-    tables = tuple(map(memory_table, comparison.memory[:MOST_RUNS]))
-    memory = (Section("GPU memory", tables, "memory"),) if tables else ()
+    blocks = tuple(block for one in comparison.memory[:MOST_RUNS] for block in _memory(one))
+    memory = (Section("GPU memory", blocks, "memory"),) if blocks else ()
     table = Section("Runs compared", (runs_table(comparison),), "runs")
     document = Document(
         noun="comparison",
@@ -120,6 +121,12 @@ def comparison_document(comparison: Comparison) -> Document:
     called = dict(zip(SIDES, side_names(comparison), strict=True))
     named: Document = reworded(document, lambda text: _SIDE.sub(lambda found: called[found[0]], text))
     return named
+
+
+def _memory(memory: ComparedMemory) -> Iterator[Block]:
+    if sentence := predicted_peak(memory):
+        yield Prose(sentence, Tone.ACTION, SUMMARY)
+    yield memory_table(memory)
 
 
 def _left_out(comparison: Comparison) -> Iterator[Block]:

@@ -59,12 +59,12 @@ WITH_LIMIT = AGREEMENT | {
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
-TO_SETTLE = "Capture each side three times, in turn, or pass earlier captures with --history."
+TO_SETTLE = "Capture each side three times, best in turn, or pass earlier captures with --history."
 
 WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
 """Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
 
-TO_BE_SURE = "To be sure, capture each side three times, in turn, or pass earlier captures with --history."
+TO_BE_SURE = "To be sure, capture each side three times, best in turn, or pass earlier captures with --history."
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
@@ -191,6 +191,15 @@ def prediction_sentence(run: ComparedRun) -> str | None:
     agrees = (WITH_LIMIT if check.is_limit else AGREEMENT)[check.agreement]
     measured = f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
     return " ".join((measured, *_reasons(run, check)))
+
+
+def predicted_peak(memory: ComparedMemory) -> str | None:
+    """The peak that the report on BASE predicted for the fix that was made, beside the measured one; None without."""
+    fixed, base, head = memory.fixed, memory.base, memory.head
+    if fixed is None:
+        return None
+    predicted = size(base.peak_bytes - fixed.saved_bytes)
+    return f"Predicted with {fixed.rule.id} fixed: a peak of {predicted}. Measured: {size(head.peak_bytes)}."
 
 
 def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:

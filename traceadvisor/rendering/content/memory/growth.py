@@ -48,7 +48,7 @@ def _factor(one: MemoryForecast, *, is_law: bool) -> str:
         return "does not fit"
     if is_law:
         return around(f"{one.factor:.2f}", f"{one.low_factor:.2f}", f"{one.high_factor:.2f}")
-    return f"about {one.factor:.{int(one.factor < 10)}f}"
+    return f"about {one.factor:.{int(one.factor < 10)}f} times as large"
 
 
 def _laws(growth: MemoryGrowth, name: str) -> Iterator[Block]:
