@@ -26,7 +26,7 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # a child process that crashes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--golden", action="store_true", help="write golden files anew instead of comparing with them")
+    parser.addoption("--golden", action="store_true", help="only write golden files anew, instead of comparing")
     parser.addoption("--changed-since", metavar="COMMIT", help="nightly tests whose files changed since then are due")
 
 
@@ -39,6 +39,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that a machine may have to skip as ``needs``, and nightly ones to run as ``due``."""
+    if config.getoption("--golden"):
+        items[:] = [item for item in items if "golden" in _fixture_names(item)]
     commit = config.getoption("--changed-since")
     for item in items:
         if not needed.NEEDS.keys().isdisjoint(_fixture_names(item)):

@@ -52,8 +52,8 @@ def _begins(card: Card, beginning: str) -> list[str]:
             "up to 4.00 ms per step",
             "up to 40.0% of the step",
         ),
-        (Estimate(0, 0, 0, Method.MODEL), "prevents errors", "no speed-up"),
-        (Estimate.bound(0, "nobody asked"), "prevents errors", "no speed-up"),
+        (Estimate(0, 0, 0, Method.MODEL), "no time", "no speed-up"),
+        (Estimate.bound(0, "nobody asked"), "no time", "no speed-up"),
     ],
 )
 def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str) -> None:

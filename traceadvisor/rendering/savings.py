@@ -47,14 +47,14 @@ def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
 
 
 def saving_words(saving: Estimate, *, adds: bool = False) -> str:
-    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``prevents errors``.
+    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no time``.
 
     Args:
         saving: the saving.
         adds: whether it comes in addition to those above.
     """
     if saves_nothing(saving):
-        return "nothing more" if adds else "prevents errors"
+        return "nothing more" if adds else "no time"
     return f"{_amount(saving)}{' more' if adds else ''} per step"
 
 
@@ -79,7 +79,7 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: int = 0, 
         of_run: whether it is a share of the training time of the whole run.
     """
     if saves_nothing(saving):
-        return f"{_after(after)}: nothing more" if after else "Prevents errors; no speed-up"
+        return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     lead = f"{_after(after)}:" if after else "Saves"
     if of_run:
         return f"{lead} up to {saved_share(saving, expected_share)}{' more' if after else ''} of the training time"
@@ -94,7 +94,7 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
     """The effect of the fix, for a headline: ``saves about 55.6 ms of each step (31.4%)``."""
     saving = row.finding.saving
     if saves_nothing(saving):
-        return "prevents errors and saves no time"
+        return "frees memory or prevents errors, and saves no time"
     if row.finding.of_run:
         return f"may save up to {saved_share(saving, row.saving_share)} of the training time"
     verb = "may save" if saving.is_limit else "saves"

@@ -143,7 +143,7 @@ def test_a_finding_without_a_saving_has_no_range_bar() -> None:
     free = replace(report.findings[0].finding, saving=Estimate(0.0, 0.0, 0.0, Method.MODEL))
     saving_nothing = replace(report, findings=(replace(report.findings[0], finding=free, saving_share=0.0),))
     text = read(saving_nothing).text
-    assert "Prevents errors" in text
+    assert "Frees memory or prevents errors" in text
     assert "no speed-up, no speed-up" not in text
     assert "documented formula" not in text
     assert 'class="range"' not in render(saving_nothing).decode()

@@ -43,7 +43,7 @@ class WorkerCount(Rule):
         same cores.
     """
 
-    meta = RuleMeta("DATA003", "worker-count", "The number of loader workers is too low or too high")
+    meta = RuleMeta("DATA003", "worker-count", "The data loader needs another number of workers")
     needs = frozenset({Input.STEPS, Input.LOADER, Input.SETTINGS})
     refines = frozenset({"DATA001"})
     claims = frozenset({Category.DATA_WAIT})
