@@ -227,6 +227,26 @@ def test_a_library_without_user_code_owns_its_time(tmp_path: Path) -> None:
     assert found["scipy/ndimage/zoom.py:7 (zoom)"] == (80, 1)
 
 
+OF_CAPTURE = "/venv/lib/python3.12/site-packages/traceadvisor/recording/loop/worker_clocks.py(7): fetch"
+
+
+def test_the_capture_between_a_line_and_what_it_calls_owns_nothing(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(0, 5, kernel=(5, 10))
+    in_frames(builder, 10, 50, "train.py(3): main", OF_CAPTURE)
+    in_frames(builder, 50, 90, "train.py(3): main", CONV, OF_CAPTURE)
+    builder.launch(90, 95, kernel=(95, 100))
+    found = stacks(origins_of(builder, tmp_path, Category.IDLE_HOST))
+    assert found["train.py:3 (function main)"] == (40, 1)
+    assert found["train.py:3 (function main), in torch/nn/modules/conv.py:440 (forward)"] == (40, 1)
+
+
+def test_the_stack_of_an_operator_has_no_frames_of_the_capture(tmp_path: Path) -> None:
+    stack = (OF_CAPTURE, "train.py(3): main")
+    builder = TraceBuilder(Generation.Y2021).step(0, 0, 100).op("aten::mm", 0, 50, stack=stack)
+    builder.launch(3, 5, kernel=(5, 100))
+    assert stacks(origins_of(builder, tmp_path, Category.KERNEL)) == {"train.py:3": (95, 1)}
+
+
 def test_the_capture_tells_a_new_library_from_user_code(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 5, kernel=(5, 10))
     in_frames(builder, 10, 90, "train.py(3): main", "newlib/images.py(7): preprocess")

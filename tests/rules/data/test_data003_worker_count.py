@@ -56,7 +56,9 @@ def test_batches_that_wait_long_get_no_more_than_16_workers(tmp_path: Path) -> N
     captured = Captured(_step(90), tmp_path).loader(workers=2).cores(2).made(5, 315, workers=[0, 1])
     found = captured.finding(WorkerCount())
     assert _proposed(found) == 16
-    assert found.fix.summary.startswith("Use 16 workers, which still leave a wait. To remove it, fetch many samples at once")
+    assert found.fix.summary.startswith(
+        "Use 16 workers, which still leave a wait. To remove it, fetch many samples at once"
+    )
 
 
 @pytest.mark.parametrize(("busy", "cores"), [(0.05, 1), (0.1, 4), (0.2, 64)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, positions_by
 from traceadvisor.analysis.operators.numbering import numbered
-from traceadvisor.analysis.operators.source_files import FRAME, is_library
+from traceadvisor.analysis.operators.source_files import FRAME, is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
@@ -139,6 +139,8 @@ class PythonFrames:
         inner, outer, module = (part.at(*at) for part in (self._users, self._outer_users, self._modules))
         innermost = np.arange(self._name.size)
         file = self._file_around(innermost)
+        of_capture = self._named(lambda _, frame: frame.file is not None and is_of_capture(frame.file))
+        innermost[of_capture] = file[of_capture]
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
         names = np.append(self._name, np.int32(NONE)).astype(np.int64)
         columns = (
@@ -172,7 +174,7 @@ class PythonFrames:
     def _file_around(self, calls: Int64) -> Int64:
         """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
         is_file = np.zeros(self._name.size, dtype=np.bool_)
-        is_file[self._named(lambda _, frame: frame.file is not None and frame.file != _DISPATCHER)] = True
+        is_file[self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file))] = True
         top = self._name.size
         around = self.calls.around()
         above = np.where(is_file, np.arange(top), np.where(around == NONE, top, around))
@@ -221,3 +223,7 @@ class PythonFrames:
     def _some(self, rows: Int64, *, outermost: bool = False) -> _Chosen:
         calls = ThreadCalls(self._start_ns[rows], self._end_ns[rows], self._thread[rows], outermost)
         return _Chosen(rows, calls)
+
+
+def _owns_time(file: str) -> bool:
+    return file != _DISPATCHER and not is_of_capture(file)

@@ -19,6 +19,7 @@ _INSTALLED = re.compile(
     r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]"
     r"|[/\\]torchinductor_\w+[/\\]"
 )
+_OF_CAPTURES = re.compile(r"(^|[/\\])traceadvisor[/\\]recording[/\\]")
 _NO_FILE = re.compile(r"<|\.\.\.|.*\.pyx$")
 
 _PACKAGES = _words("""
@@ -78,6 +79,11 @@ def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
     if own_code is not None and ".." not in parts:
         return parts[0] not in own_code
     return _is_library_by_name(parts)
+
+
+def is_of_capture(file: str) -> bool:
+    """Whether a file is of the package that records: it runs between the script and what it calls, and owns no time."""
+    return _OF_CAPTURES.search(file) is not None
 
 
 def _is_library_by_name(parts: list[str]) -> bool:

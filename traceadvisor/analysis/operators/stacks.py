@@ -22,7 +22,7 @@ from traceadvisor.analysis.operators.python_frames import (
     frame_of,
     module_class,
 )
-from traceadvisor.analysis.operators.source_files import is_library
+from traceadvisor.analysis.operators.source_files import is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
@@ -393,8 +393,9 @@ def _stacks_in(texts: Int32 | Int64) -> list[int]:
 
 
 def _frames_in(text: str) -> list[Frame]:
-    """Return the frames of a stack's text, innermost first."""
-    return [frame_of(frame) for frame in text.split(";") if frame.strip()]
+    """Return the frames of a stack's text, innermost first, without those of the capture."""
+    frames = [frame_of(frame) for frame in text.split(";") if frame.strip()]
+    return [frame for frame in frames if not (frame.file and is_of_capture(frame.file))]
 
 
 def _shared_start(one: Iterable[Frame], other: Iterable[Frame]) -> list[Frame]:

@@ -285,8 +285,11 @@ def cause_sentence(run: ComparedRun) -> str | None:
     line = main_line(explained)
     if line is not None:
         where = line_words(line)
-        if line.head is None and any(one.name == "num_workers" and one.base == "0" for one in run.differences):
+        workers = next((one for one in run.differences if one.name == "num_workers"), None)
+        if workers and workers.base == "0":
             where = where.replace("only in BASE", "in HEAD not in the training process")
+        if workers and workers.head == "0":
+            where = where.replace("only in HEAD", "in BASE not in the training process")
         parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
     return f"{'; '.join(parts)}."
 
