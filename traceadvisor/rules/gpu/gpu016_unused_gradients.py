@@ -1,5 +1,3 @@
-"""GPU016: the backward pass computes gradients that no optimizer uses."""
-
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit

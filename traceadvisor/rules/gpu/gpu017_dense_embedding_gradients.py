@@ -1,5 +1,3 @@
-"""GPU017: gradients and updates of embedding tables treat all rows, though a batch uses few."""
-
 from __future__ import annotations
 
 from math import prod

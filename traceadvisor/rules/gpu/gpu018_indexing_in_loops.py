@@ -1,5 +1,3 @@
-"""GPU018: many small parts of a tensor are taken one by one, and each has a gradient as large as the tensor."""
-
 from __future__ import annotations
 
 import re

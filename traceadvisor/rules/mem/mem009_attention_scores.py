@@ -1,5 +1,3 @@
-"""MEM009: attention keeps its scores, which grow with the square of the length."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""MEM010: activations of a repeated block could be recomputed."""
-
 from __future__ import annotations
 
 from collections import Counter

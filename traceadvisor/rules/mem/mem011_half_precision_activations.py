@@ -1,5 +1,3 @@
-"""MEM011: activations in 32 bits, where 16 would do."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""MEM012: a smaller batch, accumulated, would need less memory."""
-
 from __future__ import annotations
 
 import numpy as np

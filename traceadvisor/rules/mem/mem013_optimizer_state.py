@@ -1,5 +1,3 @@
-"""MEM013: the optimizer's state in 32 bits takes more memory than the model."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""MEM014: the foreach optimizer makes temporary tensors of all weights at once."""
-
 from __future__ import annotations
 
 import numpy as np

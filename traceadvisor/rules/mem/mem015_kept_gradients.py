@@ -1,5 +1,3 @@
-"""MEM015: gradients stay in memory during the forward pass."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""MEM016: the loss keeps several tensors of the size of all logits."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""MEM017: workspaces of convolutions are part of the peak."""
-
 from __future__ import annotations
 
 import numpy as np

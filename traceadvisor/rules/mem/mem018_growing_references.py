@@ -1,5 +1,3 @@
-"""MEM018: each step leaves tensors behind."""
-
 from __future__ import annotations
 
 import numpy as np

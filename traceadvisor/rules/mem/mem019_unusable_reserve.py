@@ -1,5 +1,3 @@
-"""MEM019: memory that the allocator holds in pieces that nothing fits into."""
-
 from __future__ import annotations
 
 import numpy as np

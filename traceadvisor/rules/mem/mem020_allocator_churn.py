@@ -1,5 +1,3 @@
-"""MEM020: the allocator asks the driver for memory, and gives it back, within steps."""
-
 from __future__ import annotations
 
 import numpy as np
