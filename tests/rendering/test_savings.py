@@ -19,12 +19,15 @@ from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.savings import (
     NO_PREDICTION,
     joint_sentences,
+    saving_sentence,
     saving_words,
     scale_sentence,
     share_words,
 )
 
 MS = 1_000_000
+
+REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
@@ -61,6 +64,14 @@ def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str
     assert share_words(saving, saving.expected_ns / (10 * MS)) == share
 
 
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [((1,), "fix 1"), ((1, 2), "fixes 1 and 2"), ((1, 2, 3), "fixes 1 to 3"), ((1, 3, 4), "fixes 1, 3 and 4")],
+)
+def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, ...], words: str) -> None:
+    assert saving_sentence(REPLAYED, 0.3, after=above) == f"After {words}: about 30.0 ms more per step (30.0%)"
+
+
 def test_a_wide_range_is_no_prediction_in_any_sentence() -> None:
     wide = Estimate(15 * MS, 44 * MS, 132 * MS, Method.REPLAY)
     report = _with_saving(wide, step_ms=200, headed_ms=200)
@@ -83,9 +94,6 @@ def _with_saving(saving: Estimate, *, step_ms: float, headed_ms: float, undistur
     )
     ranked = replace(report.findings[0], finding=replace(loader_finding(), saving=saving), step_ns=step_ms * MS)
     return replace(report, recordings=(recording,), findings=(ranked,))
-
-
-REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RecordedFinding, Report
@@ -69,13 +69,13 @@ def share_words(saving: Estimate, expected_share: float) -> str:
     return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 
-def saving_sentence(saving: Estimate, expected_share: float, *, after: int = 0, of_run: bool = False) -> str:
+def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), of_run: bool = False) -> str:
     """The saving as a sentence without a full stop.
 
     Args:
         saving: the saving.
         expected_share: its expected share of the step.
-        after: number of fixes above it, to which it adds.
+        after: the numbers of the fixes above it to which it adds, ascending.
         of_run: whether it is a share of the training time of the whole run.
     """
     if saves_nothing(saving):
@@ -86,8 +86,13 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: int = 0, 
     return f"{lead} {saving_words(saving, adds=bool(after))} ({saved_share(saving, expected_share)})"
 
 
-def _after(count: int) -> str:
-    return "After fix 1" if count == 1 else f"After fixes 1 to {count}"
+def _after(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"After fix {numbers[0]}"
+    first, *_, last = numbers
+    if len(numbers) > 2 and last - first == len(numbers) - 1:
+        return f"After fixes {first} to {last}"
+    return f"After fixes {', '.join(map(str, numbers[:-1]))} and {last}"
 
 
 def effect_words(row: RecordedFinding, whole: str) -> str:

@@ -171,7 +171,10 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield replace(chart, detail=SUMMARY)
 
 
-ORDER = "The first saving is for its fix alone. Each other saving is what a fix adds after those above it."
+ORDER = (
+    "The first saving is for its fix alone. Each other saving is what a fix adds after those above it in the same "
+    "recording."
+)
 
 
 def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from traceadvisor.frozen import frozen
@@ -64,8 +65,8 @@ class Shown:
 
     rank: int
     recordings: tuple[Recording, ...]
-    adds: bool
-    """Whether findings above it are about the same recording, so that it has a saving after those."""
+    above: tuple[int, ...]
+    """The ranks of findings above it about the same recording: it has a saving after these."""
 
     several: bool
     provider: str | None
@@ -92,20 +93,21 @@ def finding_cards(report: Report, traced: Sequence[Recording] = ()) -> Cards:
     """
     recordings = {recording.id: recording for recording in report.recordings}
     cards: list[Card] = []
-    seen: set[str] = set()
+    above: defaultdict[str, list[int]] = defaultdict(list)
     repeated = _repeated_changes(report)
     for rank, ranked in enumerate(report.findings, start=1):
         shown = Shown(
             rank=rank,
             recordings=tuple(recordings[id_] for id_ in ranked.recording_ids if id_ in recordings),
-            adds=ranked.recording_ids[0] in seen,
+            above=tuple(above[ranked.recording_ids[0]]),
             several=len(report.recordings) > 1,
             provider=report.settings.providers.get(ranked.finding.rule.id),
             same_as=repeated.get(rank),
             measured_at=_measured_at(report, ranked),
         )
         cards.append(_card(ranked, shown, traced))
-        seen.update(ranked.recording_ids)
+        for id_ in ranked.recording_ids:
+            above[id_].append(rank)
     return Cards(tuple(cards), "finding")
 
 
@@ -162,14 +164,14 @@ class _Saving:
     def __init__(self, ranked: RankedFinding, shown: Shown) -> None:
         alone = ranked.finding.saving
         self.ranked, self.shown = ranked, shown
-        self.adds = shown.adds and alone.high_ns > 0 and ranked.further_saving is not None
+        self.adds = bool(shown.above) and alone.high_ns > 0 and ranked.further_saving is not None
         self.saving = further(ranked) if self.adds else alone
 
     @property
     def sentence(self) -> str:
         """``Saves about 51.0 ms per step (28.7%)`` or ``After fix 1: up to 13.8 ms more per step (7.4%)``."""
         share = share_of_step(self.saving, self.ranked)
-        after = self.shown.rank - 1 if self.adds else 0
+        after = self.shown.above if self.adds else ()
         return saving_sentence(self.saving, share, after=after, of_run=self.ranked.finding.of_run)
 
     @property
