@@ -83,12 +83,13 @@ def check(name: str, request: pytest.FixtureRequest, folder: Path) -> None:
     assert picture == hashed((IMAGES / name).read_bytes()), f"docs/images/{name} is another picture than the one drawn"
 
 
+@pytest.mark.usefixtures("golden")
 @pytest.mark.parametrize("name", [name for name, (source, *_) in PICTURES.items() if source == SAMPLE])
 def test_a_picture_shows_the_page_of_today(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     check(name, request, tmp_path)
 
 
-@pytest.mark.usefixtures("shared_traces")
+@pytest.mark.usefixtures("golden", "shared_traces")
 @pytest.mark.parametrize("name", [name for name, (source, *_) in PICTURES.items() if source == PUBLIC])
 def test_a_picture_of_a_public_recording_shows_the_page_of_today(
     name: str, request: pytest.FixtureRequest, tmp_path: Path

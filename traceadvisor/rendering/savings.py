@@ -91,7 +91,7 @@ def _after(numbers: Sequence[int]) -> str:
         return f"After fix {numbers[0]}"
     first, *_, last = numbers
     if len(numbers) > 2 and last - first == len(numbers) - 1:
-        return f"After fixes {first} to {last}"
+        return f"After fixes {between(str(first), str(last))}"
     return f"After fixes {', '.join(map(str, numbers[:-1]))} and {last}"
 
 

@@ -294,10 +294,8 @@ def test_the_json_follows_its_schema(build: Build) -> None:
     Draft202012Validator(json.loads(schema_text(Comparison, SCHEMA))).validate(document)
 
 
-def test_the_committed_schema_of_comparisons_is_that_of_the_document(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--golden"):
-        SCHEMA_FILE.write_text(schema_text(Comparison, SCHEMA))
-    assert SCHEMA_FILE.read_text() == schema_text(Comparison, SCHEMA)
+def test_the_committed_schema_of_comparisons_is_that_of_the_document(golden: Callable[[Path, str], None]) -> None:
+    golden(SCHEMA_FILE, schema_text(Comparison, SCHEMA))
 
 
 def test_hostile_texts_are_clean_in_json() -> None:
