@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.memory.as_trace import trace_of
 from tests.memory.programs import transformer
 from tests.rendering.reading import Page
+from traceadvisor import api
+from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.formats import COMPARISON_FORMATS
 
-MIB = 1 << 20
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials" / "snapshots"
+SNAPSHOTS = ("batch-16.pickle.gz", "batch-16-fused.pickle.gz")
 
 
 def test_two_snapshots_are_compared_by_class(tmp_path: Path) -> None:
@@ -48,17 +53,35 @@ def test_traces_with_allocations_are_compared_by_class(tmp_path: Path) -> None:
 
 
 def test_the_peak_that_was_predicted_for_a_fix_stands_beside_the_measured_one() -> None:
-    folder = Path(__file__).parents[2] / "docs" / "tutorials" / "snapshots"
-    comparison = compare_paths(folder / "batch-16.pickle.gz", folder / "batch-16-fused.pickle.gz")
+    comparison = compare_paths(*(FOLDER / name for name in SNAPSHOTS))
     (memory,) = comparison.memory
-    assert memory.fixed is not None
-    assert memory.fixed.rule.id == "MEM009"
+    assert memory.gone is not None
+    assert memory.gone.rule.id == "MEM009"
     text = COMPARISON_FORMATS["md"].render(comparison).decode()
-    assert "Predicted with MEM009 fixed: a peak of 2.3 GiB. Measured: 2.4 GiB." in text
+    assert "MEM009 is gone. Its fix was predicted to give a peak of 2.3 GiB; measured: 2.4 GiB." in text
+
+
+def test_a_rule_that_could_not_check_head_is_not_gone() -> None:
+    base, head = (api.load(FOLDER / name) for name in SNAPSHOTS)
+    (memory,) = compare([base], [head]).memory
+    assert memory.gone is not None
+    (snapshot,) = head.memory
+    (advice,) = snapshot.advice
+    checks = tuple(replace(one, outcome=Skipped("No stacks.")) for one in advice.checks)
+    skipped = replace(head, memory=(replace(snapshot, advice=(replace(advice, checks=checks),)),))
+    (memory,) = compare([base], [skipped]).memory
+    assert memory.gone is None
+
+
+def test_of_another_model_no_peak_was_predicted(tmp_path: Path) -> None:
+    for blocks in ((1, 4), (1, 8), (8, 1)):
+        paths = [transformer(blocks=one).build().steps(2).dump(tmp_path / f"{one}.pickle") for one in blocks]
+        (memory,) = compare_paths(*paths).memory
+        assert memory.gone is None
 
 
 def test_without_one_fix_that_was_made_no_peak_was_predicted(tmp_path: Path) -> None:
     paths = [transformer(tokens=one).build().steps(2).dump(tmp_path / f"{one}.pickle") for one in (256, 512)]
     (memory,) = compare_paths(*paths).memory
-    assert memory.fixed is None
-    assert "Predicted" not in COMPARISON_FORMATS["md"].render(compare_paths(*paths)).decode()
+    assert memory.gone is None
+    assert "predicted" not in COMPARISON_FORMATS["md"].render(compare_paths(*paths)).decode()

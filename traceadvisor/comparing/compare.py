@@ -26,8 +26,9 @@ from traceadvisor.model.comparison import (
     Measure,
     StepChange,
 )
-from traceadvisor.model.memory_advice import MemoryAdvice
-from traceadvisor.model.memory_figures import DeviceMemoryFigures
+from traceadvisor.model.findings import Clear
+from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
+from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.results.redaction import redacted
@@ -72,11 +73,10 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
     )
 
 
-def _devices(reports: Iterable[Report]) -> list[tuple[str, DeviceMemoryFigures, Sequence[MemoryAdvice]]]:
+def _devices(reports: Iterable[Report]) -> list[tuple[str, DeviceMemoryFigures, DeviceAdvice | None]]:
     """The devices of all snapshots, with the name of the file, and what would lower their peak."""
     snapshots = [one for report in reports for one in report.memory]
-    found = ((one.path.name, device, one.advice_on(device.device)) for one in snapshots for device in one.devices)
-    return [(name, device, advice.advice if advice else ()) for name, device, advice in found]
+    return [(one.path.name, device, one.advice_on(device.device)) for one in snapshots for device in one.devices]
 
 
 def _snapshots(base: Sequence[Report], head: Sequence[Report]) -> Iterator[ComparedMemory]:
@@ -85,10 +85,24 @@ def _snapshots(base: Sequence[Report], head: Sequence[Report]) -> Iterator[Compa
     if len(sides[0]) == len(sides[1]):
         for (before, one, proposed), (after, other, left) in zip(*sides, strict=True):
             several = f", GPU {other.device}" if one.device or other.device else ""
-            rest = {advice.rule.id for advice in left}
-            gone = [advice for advice in proposed if advice.saved_bytes and advice.rule.id not in rest]
-            fixed = gone[0] if len(gone) == 1 else None
-            yield ComparedMemory(f"{before} -> {after}{several}", one, other, fixed)
+            gone = _gone(proposed, left) if _same_model(one, other) and other.peak_bytes < one.peak_bytes else None
+            yield ComparedMemory(f"{before} -> {after}{several}", one, other, gone)
+
+
+_MODEL = (MemoryClass.PARAMETERS, MemoryClass.INPUTS)
+
+
+def _same_model(base: DeviceMemoryFigures, head: DeviceMemoryFigures) -> bool:
+    """Whether both peaks hold as many bytes of parameters and inputs: otherwise more changed than a fix."""
+    sides = [{row.kind: row.requested_bytes for row in device.classes} for device in (base, head)]
+    return all(len({side.get(kind) for side in sides}) == 1 for kind in _MODEL)
+
+
+def _gone(base: DeviceAdvice | None, head: DeviceAdvice | None) -> MemoryAdvice | None:
+    """The only advice whose rule finds nothing in HEAD. A rule that could not check HEAD says nothing."""
+    clear = {one.rule.id for one in (head.checks if head else ()) if isinstance(one.outcome, Clear)}
+    gone = [one for one in (base.advice if base else ()) if one.saved_bytes and one.rule.id in clear]
+    return gone[0] if len(gone) == 1 else None
 
 
 def _lonely(base: Sequence[Report], head: Sequence[Report]) -> Iterator[str]:
@@ -188,7 +202,7 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs:
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
             f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
-            f"{change.change_share:+.1%}. The tables below are about the recorded steps."
+            f"{change.change_share:+.1%}. Tables of the recorded step show the first of these changes."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."

@@ -271,8 +271,9 @@ class ComparedMemory:
 
     base: DeviceMemoryFigures
     head: DeviceMemoryFigures
-    fixed: MemoryAdvice | None = None
-    """The only fix that the report on BASE proposes and that on HEAD does not; None if there are several, or none."""
+    gone: MemoryAdvice | None = None
+    """The only advice for BASE whose rule finds nothing in HEAD; None if there are several or none, if the peak is not
+    lower, or if the model or its inputs changed."""
 
 
 @frozen(eq=False)

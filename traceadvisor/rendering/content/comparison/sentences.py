@@ -59,12 +59,12 @@ WITH_LIMIT = AGREEMENT | {
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
-TO_SETTLE = "Capture each side three times, best in turn, or pass earlier captures with --history."
+TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier captures with --history."
 
 WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
 """Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
 
-TO_BE_SURE = "To be sure, capture each side three times, best in turn, or pass earlier captures with --history."
+TO_BE_SURE = "To be sure, capture each side three times, in turn if possible, or pass earlier captures with --history."
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
@@ -194,12 +194,11 @@ def prediction_sentence(run: ComparedRun) -> str | None:
 
 
 def predicted_peak(memory: ComparedMemory) -> str | None:
-    """The peak that the report on BASE predicted for the fix that was made, beside the measured one; None without."""
-    fixed, base, head = memory.fixed, memory.base, memory.head
-    if fixed is None:
+    """The peak that the report on BASE predicted for a fix, beside the measured one; None without."""
+    if memory.gone is None:
         return None
-    predicted = size(base.peak_bytes - fixed.saved_bytes)
-    return f"Predicted with {fixed.rule.id} fixed: a peak of {predicted}. Measured: {size(head.peak_bytes)}."
+    predicted, measured = size(memory.base.peak_bytes - memory.gone.saved_bytes), size(memory.head.peak_bytes)
+    return f"{memory.gone.rule.id} is gone. Its fix was predicted to give a peak of {predicted}; measured: {measured}."
 
 
 def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
@@ -284,13 +283,10 @@ def cause_sentence(run: ComparedRun) -> str | None:
     parts = [f"Most of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"]
     line = main_line(explained)
     if line is not None:
-        where = line_words(line)
-        workers = next((one for one in run.differences if one.name == "num_workers"), None)
-        if workers and workers.base == "0":
-            where = where.replace("only in BASE", "in HEAD not in the training process")
-        if workers and workers.head == "0":
-            where = where.replace("only in HEAD", "in BASE not in the training process")
-        parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
+        in_process = any(one.name == "num_workers" for one in run.differences)
+        parts.append(
+            f"the line with the largest change is {line_words(line, in_process=in_process)}: {signed(line.delta_ns)}"
+        )
     return f"{'; '.join(parts)}."
 
 
@@ -313,13 +309,17 @@ def _is_shown(row: LineChange, sign: int) -> bool:
     return has_line and sign * row.delta_ns > max(row.error_ns or 0.0, row.hidden_ns)
 
 
-def line_words(row: LineChange) -> str:
-    """The place in HEAD, and in BASE where its line moved."""
+def line_words(row: LineChange, *, in_process: bool = False) -> str:
+    """The place in HEAD, and in BASE where its line moved.
+
+    ``in_process``: whether the other side may run the line in its loader workers, which samples do not see.
+    """
     now, before = _place(row.head), _place(row.base)
+    where = ", in the training process" if in_process else ""
     if row.head is None:
-        return f"{before} (only in BASE)"
+        return f"{before} (only in BASE{where})"
     if row.base is None:
-        return f"{now} (only in HEAD)" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
+        return f"{now} (only in HEAD{where})" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
     return now if now == before else f"{now} (before {before})"
 
 
