@@ -27,6 +27,7 @@ def test_without_stacks_the_rule_is_skipped() -> None:
 def test_the_proposed_code_has_the_gradients_of_the_whole_loss() -> None:
     torch.manual_seed(0)
     inputs, labels = torch.randn(3, 7, 5), torch.randint(11, (3, 7))
+    labels[0, :3] = -100  # left out of the loss
     first, last_layer = nn.Linear(5, 4), nn.Linear(4, 11)
     torch.autograd.backward(functional.cross_entropy(last_layer(first(inputs)).flatten(0, 1), labels.flatten()))
     parameters = [*first.parameters(), *last_layer.parameters()]

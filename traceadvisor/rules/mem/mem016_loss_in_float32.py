@@ -16,10 +16,10 @@ _LOSS = re.compile(r"cross_entropy|log_softmax|nll_loss|\w*loss(_fn|_function)?"
 CHUNKS = 8
 
 IN_PIECES = f"""\
-kept = hidden.detach().requires_grad_()
+kept, count = hidden.detach().requires_grad_(), (labels != -100).sum()
 pieces = zip(kept.flatten(0, -2).chunk({CHUNKS}), labels.flatten().chunk({CHUNKS}))
 for some, targets in pieces:
-    (F.cross_entropy(last_layer(some), targets, reduction="sum") / labels.numel()).backward()
+    (F.cross_entropy(last_layer(some), targets, reduction="sum") / count).backward()
 hidden.backward(kept.grad)"""
 """``hidden``: the input of the last layer. This takes the place of the loss and its backward pass."""
 
@@ -67,4 +67,5 @@ class LossInFloat32(SnapshotRule):
                 Evidence("such tensors at the peak", at_peak.size, Unit.COUNT),
             ),
             locations=memory.locations(np.flatnonzero(is_large & of_loss)),
+            caveats=("With a gradient scaler, scale the loss of each piece.",),
         )
