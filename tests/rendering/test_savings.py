@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.build_report import loader_finding, one_recording
+from tests.build_report import loader_finding, one_recording, three_recordings
 from tests.rendering.formatted import every, sentences
 from tests.rendering.reading import Page
 from traceadvisor.model.distortion import Distortion
@@ -55,11 +55,11 @@ def _begins(card: Card, beginning: str) -> list[str]:
             "up to 4.00 ms per step",
             "up to 40.0% of the step",
         ),
-        (Estimate(0, 0, 0, Method.MODEL), "no time", "no speed-up"),
-        (Estimate.bound(0, "nobody asked"), "no time", "no speed-up"),
+        (Estimate(0, 0, 0, Method.MODEL), "no speed-up", None),
+        (Estimate.bound(0, "nobody asked"), "no speed-up", None),
     ],
 )
-def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str) -> None:
+def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str | None) -> None:
     assert saving_words(saving) == time
     assert share_words(saving, saving.expected_ns / (10 * MS)) == share
 
@@ -134,6 +134,17 @@ def test_the_json_report_has_the_step_and_the_saving_in_nanoseconds() -> None:
     (row,) = json.loads(FORMATS["json"].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)))["findings"]
     times = {"low_ns": 20_000_000, "expected_ns": 30_000_000, "high_ns": 40_000_000}
     assert (row["step_ns"], row["finding"]["saving"]) == (100_000_000, {**times, "method": "replay"})
+
+
+def test_a_saving_comes_after_the_findings_of_its_recording_only() -> None:
+    report = three_recordings()
+    first, second = (
+        replace(report.findings[0], recording_ids=(one.id,), saving_share=0.3, further_saving=REPLAYED)
+        for one in report.recordings[:2]
+    )
+    cards = _cards(replace(report, findings=(first, second, first, first, second)))
+    after = [card.effect.partition(":")[0] for card in cards[2:]]
+    assert after == ["After fix 1", "After fixes 1 and 3", "After fix 2"]
 
 
 def _many(count: int) -> Report:

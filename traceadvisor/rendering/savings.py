@@ -47,14 +47,14 @@ def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
 
 
 def saving_words(saving: Estimate, *, adds: bool = False) -> str:
-    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no time``.
+    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no speed-up``.
 
     Args:
         saving: the saving.
         adds: whether it comes in addition to those above.
     """
     if saves_nothing(saving):
-        return "nothing more" if adds else "no time"
+        return "nothing more" if adds else "no speed-up"
     return f"{_amount(saving)}{' more' if adds else ''} per step"
 
 
@@ -62,10 +62,10 @@ def _amount(saving: Estimate) -> str:
     return f"up to {duration(saving.high_ns)}" if saving.is_limit else f"about {duration(saving.expected_ns)}"
 
 
-def share_words(saving: Estimate, expected_share: float) -> str:
-    """The saving as a share of the step: the expected share, or the highest of an upper limit."""
+def share_words(saving: Estimate, expected_share: float) -> str | None:
+    """The saving as a share of the step: the expected share, or the highest of an upper limit; None without one."""
     if saves_nothing(saving):
-        return "no speed-up"
+        return None
     return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 

@@ -225,10 +225,9 @@ def _state(change: FindingChange, side: str) -> str:
     state = change.base if side == "base" else change.head
     if state is None:
         return "unknown" if change.status is FindingStatus.UNKNOWN else "none"
-    saving = "no speed-up" if saves_nothing(state.saving) else f"{saving_words(state.saving)}"
     share = "" if saves_nothing(state.saving) else f" ({saved_share(state.saving, state.saving_share)})"
     severity = f"{SEVERITY[state.severity]}: " if state.severity else f"Part of {state.part_of}: "
-    return f"{severity}{saving}{share}"
+    return f"{severity}{saving_words(state.saving)}{share}"
 
 
 def _where(change: FindingChange) -> str:

@@ -381,7 +381,8 @@ def _also(ranked: RankedFinding) -> tuple[str, ...]:
 
 def _alone_words(ranked: RankedFinding) -> str:
     saving = ranked.finding.saving
-    return f"{saving_words(saving)} ({share_words(saving, ranked.saving_share)})"
+    share = share_words(saving, ranked.saving_share)
+    return f"{saving_words(saving)} ({share})" if share else saving_words(saving)
 
 
 def _method(saving: Estimate) -> str:
