@@ -15,10 +15,7 @@ def _words(text: str) -> frozenset[str]:
 
 _PART = re.compile(r"[/\\]+")
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
-_INSTALLED = re.compile(
-    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]"
-    r"|[/\\]torchinductor_\w+[/\\]"
-)
+_INSTALLED = re.compile(r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|[/\\]torchinductor_\w+[/\\]")
 _OF_CAPTURES = re.compile(r"(^|[/\\])traceadvisor[/\\]recording[/\\]")
 _NO_FILE = re.compile(r"<|\.\.\.|.*\.pyx$")
 
@@ -71,7 +68,7 @@ def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
     ``file``: a path from a stack; profilers may remove the folder of ``sys.path`` in front. ``own_code``: first path
     parts of the user's modules, as a capture recorded them; None without a capture, then only names decide.
     """
-    if _NO_FILE.match(file) or _INSTALLED.search(file):
+    if _NO_FILE.match(file) or _INSTALLED.search(file) or is_of_capture(file):
         return True
     if _ABSOLUTE.match(file):
         return False
