@@ -19,11 +19,13 @@ from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
+from traceadvisor.model.explanation import LineChange
+from traceadvisor.model.location import CodePlace, Location
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import headline, prediction_sentence, side_names
+from traceadvisor.rendering.content.comparison.sentences import headline, line_words, prediction_sentence, side_names
 from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
@@ -152,6 +154,14 @@ def test_a_side_has_the_name_that_was_typed(base: str, head: str, names: tuple[s
     assert side_names(compared) == names
     shown = "\n".join(line.text for line in lines(comparison_document(compared)))
     assert f"Step, {names[0]} 100.0 ms" in shown
+
+
+def test_a_line_that_the_other_side_may_run_in_workers_is_missing_in_the_training_process_only() -> None:
+    place = CodePlace(Location("train.py", 7), None, None, None)
+    gone, new = LineChange(place, None, 5e6, None, -5e6), LineChange(None, place, None, 5e6, 5e6)
+    assert line_words(gone) == "train.py:7 (only in BASE)"
+    assert line_words(gone, in_process=True) == "train.py:7 (only in BASE, in the training process)"
+    assert line_words(new, in_process=True) == "train.py:7 (only in HEAD, in the training process)"
 
 
 def test_a_function_of_the_user_keeps_its_name_beside_named_sides() -> None:
