@@ -36,6 +36,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if are_files or config.getoption("--golden") else usable_cores()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their number: compressed ones hold the time, and all processes must give a test the same name."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that a machine may have to skip as ``needs``, and nightly ones to run as ``due``."""
