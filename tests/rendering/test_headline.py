@@ -163,7 +163,7 @@ def test_a_first_finding_without_a_saving_leaves_room_for_where_the_time_goes() 
     first = report.findings[0]
     free = replace(first, finding=replace(first.finding, saving=Estimate.nothing()), saving_share=0.0)
     assert verdict(replace(report, findings=(free,))) == (
-        "The device waits for the data loader: the fix frees memory or prevents errors, and saves no time. "
+        "The device waits for the data loader: the fix frees memory or prevents errors; no speed-up. "
         "The GPU waits 33% of each step for the data loader."
     )
 

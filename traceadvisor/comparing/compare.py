@@ -85,17 +85,16 @@ def _snapshots(base: Sequence[Report], head: Sequence[Report]) -> Iterator[Compa
     if len(sides[0]) == len(sides[1]):
         for (before, one, proposed), (after, other, left) in zip(*sides, strict=True):
             several = f", GPU {other.device}" if one.device or other.device else ""
-            gone = _gone(proposed, left) if _same_model(one, other) and other.peak_bytes < one.peak_bytes else None
+            is_like = _same_parameters_and_inputs(one, other) and other.peak_bytes < one.peak_bytes
+            gone = _gone(proposed, left) if is_like else None
             yield ComparedMemory(f"{before} -> {after}{several}", one, other, gone)
 
 
-_MODEL = (MemoryClass.PARAMETERS, MemoryClass.INPUTS)
-
-
-def _same_model(base: DeviceMemoryFigures, head: DeviceMemoryFigures) -> bool:
-    """Whether both peaks hold as many bytes of parameters and inputs: otherwise more changed than a fix."""
+def _same_parameters_and_inputs(base: DeviceMemoryFigures, head: DeviceMemoryFigures) -> bool:
+    """Whether both peaks hold the same bytes of parameters, and of inputs, which many snapshots do not show."""
     sides = [{row.kind: row.requested_bytes for row in device.classes} for device in (base, head)]
-    return all(len({side.get(kind) for side in sides}) == 1 for kind in _MODEL)
+    kinds = (MemoryClass.PARAMETERS, MemoryClass.INPUTS)
+    return all(len({side.get(kind) for side in sides}) == 1 for kind in kinds)
 
 
 def _gone(base: DeviceAdvice | None, head: DeviceAdvice | None) -> MemoryAdvice | None:
@@ -202,7 +201,7 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs:
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
             f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
-            f"{change.change_share:+.1%}. Tables of the recorded step show the first of these changes."
+            f"{change.change_share:+.1%}. Tables of the recorded step explain the change of recorded steps."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."

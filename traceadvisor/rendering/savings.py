@@ -99,7 +99,7 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
     """The effect of the fix, for a headline: ``saves about 55.6 ms of each step (31.4%)``."""
     saving = row.finding.saving
     if saves_nothing(saving):
-        return "frees memory or prevents errors, and saves no time"
+        return "frees memory or prevents errors; no speed-up"
     if row.finding.of_run:
         return f"may save up to {saved_share(saving, row.saving_share)} of the training time"
     verb = "may save" if saving.is_limit else "saves"

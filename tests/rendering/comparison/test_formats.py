@@ -160,8 +160,8 @@ def test_a_line_that_the_other_side_may_run_in_workers_is_missing_in_the_trainin
     place = CodePlace(Location("train.py", 7), None, None, None)
     gone, new = LineChange(place, None, 5e6, None, -5e6), LineChange(None, place, None, 5e6, 5e6)
     assert line_words(gone) == "train.py:7 (only in BASE)"
-    assert line_words(gone, in_process=True) == "train.py:7 (only in BASE, in the training process)"
-    assert line_words(new, in_process=True) == "train.py:7 (only in HEAD, in the training process)"
+    assert line_words(gone, workers_differ=True) == "train.py:7 (in the training process only in BASE)"
+    assert line_words(new, workers_differ=True) == "train.py:7 (in the training process only in HEAD)"
 
 
 def test_a_function_of_the_user_keeps_its_name_beside_named_sides() -> None:

@@ -16,7 +16,8 @@ _LOSS = re.compile(r"cross_entropy|log_softmax|nll_loss|\w*loss(_fn|_function)?"
 CHUNKS = 8
 
 IN_PIECES = f"""\
-kept, count = hidden.detach().requires_grad_(), (labels != -100).sum()
+kept = hidden.detach().requires_grad_()
+count = (labels != -100).sum()  # labels of -100 are ignored
 pieces = zip(kept.flatten(0, -2).chunk({CHUNKS}), labels.flatten().chunk({CHUNKS}))
 for some, targets in pieces:
     (F.cross_entropy(last_layer(some), targets, reduction="sum") / count).backward()
@@ -67,5 +68,8 @@ class LossInFloat32(SnapshotRule):
                 Evidence("such tensors at the peak", at_peak.size, Unit.COUNT),
             ),
             locations=memory.locations(np.flatnonzero(is_large & of_loss)),
-            caveats=("With a gradient scaler, scale the loss of each piece.",),
+            caveats=(
+                "If your loss has another ignore_index, put it in place of -100, and pass it to each call.",
+                "With a gradient scaler, scale the loss of each piece.",
+            ),
         )

@@ -30,6 +30,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     side_names,
     signed_percent,
     verdict_sentence,
+    workers_differ,
 )
 from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.content.comparison.tables import (
@@ -187,6 +188,8 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
         (rank for rank in run.ranks if rank.explanation),
         key=lambda rank: -abs(rank.explanation.delta_ns) if rank.explanation else 0.0,
     )
+    if explained and workers_differ(run):
+        blocks.append(Prose(BY_WORKERS, Tone.QUIET))
     for number, rank in enumerate(explained[:MOST_RANKS], start=1):
         if rank.explanation:
             blocks.append(_rank(rank, rank.explanation, f"run-{place}-{number}", is_only=len(explained) == 1))
@@ -233,6 +236,8 @@ def _figures(change: StepChange) -> Iterator[Figure]:
 
 
 WHERE = "Where the difference comes from"
+
+BY_WORKERS = "Tables by line are of the training process. A line that moved to loader workers is only in BASE there."
 
 
 def _rank(rank: ComparedRank, explained: StepExplanation, anchor: str, *, is_only: bool) -> Block:

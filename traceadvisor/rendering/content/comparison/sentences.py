@@ -64,7 +64,7 @@ TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier
 WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
 """Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
 
-TO_BE_SURE = "To be sure, capture each side three times, in turn if possible, or pass earlier captures with --history."
+TO_BE_SURE = f"To be sure, {TO_SETTLE[:1].lower()}{TO_SETTLE[1:]}"
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
@@ -198,7 +198,10 @@ def predicted_peak(memory: ComparedMemory) -> str | None:
     if memory.gone is None:
         return None
     predicted, measured = size(memory.base.peak_bytes - memory.gone.saved_bytes), size(memory.head.peak_bytes)
-    return f"{memory.gone.rule.id} is gone. Its fix was predicted to give a peak of {predicted}; measured: {measured}."
+    return (
+        f"HEAD has no finding of {memory.gone.rule.id}. With its fix alone, a peak of {predicted} was predicted; "
+        f"measured: {measured}. Another batch would also change it."
+    )
 
 
 def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
@@ -283,11 +286,14 @@ def cause_sentence(run: ComparedRun) -> str | None:
     parts = [f"Most of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"]
     line = main_line(explained)
     if line is not None:
-        in_process = any(one.name == "num_workers" for one in run.differences)
-        parts.append(
-            f"the line with the largest change is {line_words(line, in_process=in_process)}: {signed(line.delta_ns)}"
-        )
+        where = line_words(line, workers_differ=workers_differ(run))
+        parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
     return f"{'; '.join(parts)}."
+
+
+def workers_differ(run: ComparedRun) -> bool:
+    """Whether the sides have different numbers of loader workers."""
+    return any(one.name == "num_workers" for one in run.differences)
 
 
 def main_line(explained: StepExplanation) -> LineChange | None:
@@ -309,17 +315,18 @@ def _is_shown(row: LineChange, sign: int) -> bool:
     return has_line and sign * row.delta_ns > max(row.error_ns or 0.0, row.hidden_ns)
 
 
-def line_words(row: LineChange, *, in_process: bool = False) -> str:
+def line_words(row: LineChange, *, workers_differ: bool = False) -> str:
     """The place in HEAD, and in BASE where its line moved.
 
-    ``in_process``: whether the other side may run the line in its loader workers, which samples do not see.
+    ``workers_differ``: whether the number of loader workers does: they may run the line on one side only, and samples
+    do not see them.
     """
     now, before = _place(row.head), _place(row.base)
-    where = ", in the training process" if in_process else ""
+    where = "in the training process " if workers_differ else ""
     if row.head is None:
-        return f"{before} (only in BASE{where})"
+        return f"{before} ({where}only in BASE)"
     if row.base is None:
-        return f"{now} (only in HEAD{where})" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
+        return f"{now} ({where}only in HEAD)" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
     return now if now == before else f"{now} (before {before})"
 
 
