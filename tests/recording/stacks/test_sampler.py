@@ -87,7 +87,7 @@ def test_a_call_that_keeps_the_interpreter_has_its_time_not_what_follows_it() ->
 
     Where other processes hold the cores, the sampler itself comes late: the best of three runs counts.
     """
-    shares = []
+    shares: list[float] = []
     while len(shares) < TRIES and max(shares, default=0.0) <= LEAST_HELD_SHARE:
         shares.append(_shown_of_held())
     assert max(shares) > LEAST_HELD_SHARE, shares
