@@ -150,10 +150,13 @@ def test_the_timeline_leaves_out_nearly_empty_lanes() -> None:
     assert "Not drawn: 1 less busy lane." in chart.description
 
 
-def test_the_timeline_of_a_single_step_is_not_called_typical() -> None:
+def test_the_timeline_names_the_mean_of_the_typical_steps_beside_its_own() -> None:
     one = recording().timeline
-    for of_several, words in ((True, "A typical step of 1"), (False, "The only step of 1")):
-        chart = timeline(one, "x", of_several=of_several)
+    for mean_ns, words in (
+        (250e6, "A step of 177.6 ms; typical steps take 250.0 ms on average. "),
+        (None, "A step of 177.6 ms. "),
+    ):
+        chart = timeline(one, "x", mean_ns=mean_ns)
         assert chart is not None
         assert (chart.caption or "").startswith(words)
 

@@ -130,15 +130,15 @@ def test_without_findings_the_verdict_names_the_recording_with_the_most_lost_tim
     [
         (
             one_recording(),
-            "The device waits for the data loader: the fix saves about 51.0 ms of each step (28.7%).",
+            "The device waits for the data loader: the fix saves about 51.0 ms of 177.6 ms per step (28.7%).",
         ),
         (
             three_recordings(),
-            "Kernels are shorter than their launches: the fix may save up to 27.8 ms of each step (12.5%).",
+            "Kernels are shorter than their launches: the fix may save up to 27.8 ms of 222.4 ms per step (12.5%).",
         ),
         (
             on_the_cpu(),
-            "The device waits for the data loader: the fix may save up to 5.80 ms of each step (12.0%). "
+            "The device waits for the data loader: the fix may save up to 5.80 ms of 48.2 ms per step (12.0%). "
             "No GPU activity was recorded.",
         ),
     ],

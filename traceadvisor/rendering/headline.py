@@ -10,7 +10,7 @@ from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording,
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
-from traceadvisor.rendering.savings import effect_words, further
+from traceadvisor.rendering.savings import RECORDING, effect_words, further
 from traceadvisor.rendering.units import duration, number_of, whole_percent
 from traceadvisor.rendering.words import listed
 from traceadvisor.text.ranges import between
@@ -165,7 +165,7 @@ def recording_verdict(
     if first is not None and (recording.start_up_share or 0.0) >= START_UP_SHARE and mean is not None and is_timed:
         first = None
     if first is not None:
-        sentences.append(f"{first.finding.rule.title}: the fix {effect_words(first, _whole(recording))}.")
+        sentences.append(f"{first.finding.rule.title}: the fix {effect_words(first, _noun(recording))}.")
     elif not is_timed:
         missing = "iteration" if is_inference else "training step"
         sentences.append(f"No complete {missing} was recorded, so there is no step time to report.")
@@ -228,9 +228,12 @@ def _undisturbed_shares(recording: Recording, mean: MeanBreakdown) -> dict[Categ
 
 def shown_step(recording: Recording) -> str:
     """The noun for what the breakdown covers: ``typical step``, ``step`` for a single one, or ``recording``."""
-    if recording.step_source is StepSource.WINDOW:
-        return "recording"
-    return step_word(recording) if _kept(recording) == 1 else f"typical {step_word(recording)}"
+    noun = _noun(recording)
+    return noun if noun == RECORDING or _kept(recording) == 1 else f"typical {noun}"
+
+
+def _noun(recording: Recording) -> str:
+    return RECORDING if recording.step_source is StepSource.WINDOW else step_word(recording)
 
 
 def _is_test(recording: Recording) -> bool:

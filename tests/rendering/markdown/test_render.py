@@ -156,8 +156,9 @@ def test_a_fence_is_longer_than_any_in_the_code() -> None:
 
 
 def test_the_verdict_is_the_heading() -> None:
-    assert "### The device waits for the data loader: the fix saves about 51.0 ms of each step (28.7%).\n" in text_of(
-        one_recording()
+    assert (
+        "### The device waits for the data loader: the fix saves about 51.0 ms of 177.6 ms per step (28.7%).\n"
+        in text_of(one_recording())
     )
 
 

@@ -27,7 +27,7 @@ def timeline(*, starts: list[int], lengths: list[int], rows: list[int] | None = 
 
 
 def events_of(drawn: Timeline, most_events: int) -> dict[str, Any]:
-    chart = traced_timeline(drawn, "x", most_events, of_several=True)
+    chart = traced_timeline(drawn, "x", most_events)
     assert chart is not None
     assert chart.events is not None
     data: dict[str, Any] = json.loads(chart.events)
@@ -84,10 +84,10 @@ def test_a_kernel_names_the_event_that_launched_it_by_its_place() -> None:
 
 def test_a_report_without_named_events_has_a_timeline_only() -> None:
     whole = timeline(starts=[0], lengths=[5])
-    chart = traced_timeline(replace(whole, trace=None), "x", 10, of_several=True)
+    chart = traced_timeline(replace(whole, trace=None), "x", 10)
     assert chart is not None
     assert chart.events is None
-    assert traced_timeline(None, "x", 10, of_several=True) is None
+    assert traced_timeline(None, "x", 10) is None
 
 
 def test_a_finding_leads_to_its_longest_range_in_the_step() -> None:

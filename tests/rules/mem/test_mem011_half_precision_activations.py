@@ -36,3 +36,8 @@ def test_autocast_is_clear() -> None:
 
 def test_stacks_of_python_alone_name_no_operator() -> None:
     assert "C++" in skipped(HalfPrecisionActivations(), facts(convolutions(cpp=False).build().steps(2)))
+
+
+def test_the_call_that_all_products_share_is_the_place_to_edit() -> None:
+    found = finding(HalfPrecisionActivations(), facts(convolutions(states=0).build().steps(2)))
+    assert [(one.file, one.line) for one in found.locations] == [("project/model.py", 90)]

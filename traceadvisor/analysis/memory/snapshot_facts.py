@@ -11,6 +11,7 @@ from traceadvisor.analysis.memory.allocations import Allocations, MemoryHistory,
 from traceadvisor.analysis.memory.call_stacks import CallStacks, Phase, call_stacks
 from traceadvisor.analysis.memory.changes import MemoryChange, saved_bytes
 from traceadvisor.analysis.memory.classes import KINDS, Classes, classes
+from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
@@ -150,3 +151,10 @@ class SnapshotFacts:
             if place and place.line:
                 totals[place.line] = totals.get(place.line, 0) + int(self.rows.size_bytes[row])
         return tuple(sorted(totals, key=lambda line: -totals[line])[:most])
+
+    def common_call(self, chosen: Int64) -> Location | None:
+        """The user's innermost line that the stacks of all these allocations have in common; None without one."""
+        stacks = {tuple(reversed(self.python[stack])) for stack in self.rows.stack[chosen].tolist()}
+        common = [frames[0] for frames in zip(*stacks, strict=False) if len(set(frames)) == 1]
+        own = next((frame for frame in reversed(common) if frame.file and not is_library(frame.file)), None)
+        return Location(own.file, own.line, own.function) if own and own.file and own.line else None

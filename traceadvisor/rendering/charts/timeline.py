@@ -45,14 +45,14 @@ MOST_LANES = 8
 
 
 def timeline(
-    drawn: Timeline | None, chart_id: str, *, of_several: bool = True, scale_ns: int | None = None
+    drawn: Timeline | None, chart_id: str, *, mean_ns: float | None = None, scale_ns: int | None = None
 ) -> Chart | None:
-    """A typical step as lanes over time; None without a timeline.
+    """A recorded step as lanes over time; None without a timeline.
 
     Args:
         drawn: the step.
         chart_id: id of the chart on the page.
-        of_several: whether more than this step was recorded.
+        mean_ns: the mean of the typical steps, of which this is one; None to leave it out.
         scale_ns: time that the width stands for, at least the step; None for the step.
     """
     if drawn is None or drawn.end_ns <= drawn.start_ns:
@@ -63,7 +63,7 @@ def timeline(
     return Chart(
         id=chart_id,
         title=f"Step {drawn.step_index} over time",
-        caption=(sentence := _sentence(drawn, lanes, of_several=of_several)),
+        caption=(sentence := _sentence(drawn, lanes, mean_ns)),
         description=sentence,
         height=height + AXIS_HEIGHT,
         strips=tuple(_strips(drawn, lanes, scale_ns)),
@@ -128,12 +128,13 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
             yield LegendEntry(paint, words_for(kind), percent(of_step[kind]) if kind in of_step else "")
 
 
-def _sentence(drawn: Timeline, lanes: Sequence[Lane], *, of_several: bool) -> str:
+def _sentence(drawn: Timeline, lanes: Sequence[Lane], mean_ns: float | None) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
     more = f" Not drawn: {number_of(left_out, 'less busy lane')}." if left_out else ""
     streams = ", then GPU streams" if drawn.streams else ""
+    among = "" if mean_ns is None else f"; typical steps take {duration(mean_ns)} on average"
     return (
-        f"{'A typical' if of_several else 'The only'} step of {duration(drawn.end_ns - drawn.start_ns)}. "
+        f"A step of {duration(drawn.end_ns - drawn.start_ns)}{among}. "
         f"From top to bottom: the category of each instant, then CPU threads{streams}.{more}"
     )
 

@@ -6,10 +6,8 @@ import numpy as np
 
 from traceadvisor.analysis.memory.changes import MemoryChange
 from traceadvisor.analysis.memory.snapshot_facts import NO_PYTHON, SnapshotFacts
-from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
-from traceadvisor.model.location import Location
 from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
 
 MOST_UNLIKE_SHARE = 0.05
@@ -58,7 +56,7 @@ class CheckpointBlocks(SnapshotRule):
             return Clear("blocks that repeat", len(most), self.min_blocks, Unit.COUNT)
         if share < self.min_share:
             return Clear("activations of repeated blocks", share, self.min_share, Unit.SHARE)
-        place = call_of_blocks(memory, most)
+        place = memory.common_call(np.concatenate(most))
         return MemoryFinding(
             change=change,
             fix=Fix(
@@ -112,11 +110,3 @@ def recomputed(memory: SnapshotFacts, blocks: list[Int64]) -> Int64:
         pieces += [(row, rows.start[row], max(min(ends, rows.end[row]), rows.start[row])) for row in inner.tolist()]
         pieces += [(row, again, rows.end[row]) for row in inner.tolist() if rows.end[row] > again]
     return np.array(pieces, dtype=np.int64).reshape(-1, 3)
-
-
-def call_of_blocks(memory: SnapshotFacts, blocks: list[Int64]) -> Location | None:
-    """The user's innermost line that all allocations of the blocks have in common: it calls the blocks."""
-    stacks = {tuple(reversed(memory.python[int(memory.rows.stack[row])])) for block in blocks for row in block.tolist()}
-    common = [frames[0] for frames in zip(*stacks, strict=False) if len(set(frames)) == 1]
-    own = next((frame for frame in reversed(common) if frame.file and not is_library(frame.file)), None)
-    return Location(own.file, own.line, own.function) if own and own.file and own.line else None

@@ -59,7 +59,8 @@ class HalfPrecisionActivations(SnapshotRule):
         share = memory.saved_share(change)
         is_halved = np.zeros(len(memory.rows), dtype=np.bool_)
         is_halved[halved] = True
-        freed = memory.bytes_of(memory.at_peak(is_halved)) // 2
+        at_peak = memory.at_peak(is_halved)
+        freed, call = memory.bytes_of(at_peak) // 2, memory.common_call(at_peak)
         if share < self.min_share:
             remark = (
                 f"activations would take {freed >> 20:,} MiB less, and copies of the weights {weights >> 20:,} MiB more"
@@ -69,14 +70,14 @@ class HalfPrecisionActivations(SnapshotRule):
             change=change,
             fix=Fix(
                 "Run the forward pass in 16 bits",
-                change='with torch.autocast("cuda", torch.bfloat16):',
+                change='with torch.autocast("cuda", torch.bfloat16):\n    ...  # forward pass and loss, not backward()',
             ),
             effort=Effort.LINE,
             evidence=(
                 Evidence("saved by activations in 16 bits at the peak", freed, Unit.BYTES),
                 Evidence("copies of the weights in 16 bits", weights, Unit.BYTES),
             ),
-            locations=memory.locations(memory.at_peak(is_halved)),
+            locations=(call,) if call and call.function != "<module>" else memory.locations(at_peak),
             price="Results are less exact: check that the loss falls as before.",
             caveats=("If the model is in 16 bits already, nothing is saved.",),
         )

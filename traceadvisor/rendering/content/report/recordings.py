@@ -167,8 +167,8 @@ def _time(report: Report, recording: Recording, number: int) -> Iterator[Block]:
 
 def _trace(report: Report, recording: Recording, number: int) -> Iterator[Block]:
     most = MOST_EVENTS_EACH if len(report.recordings) > 1 else MOST_EVENTS
-    of_several = len(recording.steps) > 1
-    if chart := traced_timeline(recording.timeline, f"recording-{number}-timeline", most, of_several=of_several):
+    mean_ns = recording.typical_step_ns if len(recording.typical_steps) > 1 else None
+    if chart := traced_timeline(recording.timeline, f"recording-{number}-timeline", most, mean_ns):
         yield chart
 
 

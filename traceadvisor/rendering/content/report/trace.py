@@ -33,7 +33,9 @@ MOST_EVENTS_EACH = 2_500
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def traced_timeline(drawn: Timeline | None, chart_id: str, most_events: int, *, of_several: bool) -> Chart | None:
+def traced_timeline(
+    drawn: Timeline | None, chart_id: str, most_events: int, mean_ns: float | None = None
+) -> Chart | None:
     """The timeline of a recording's representative step, with its events; None without a step.
 
     Its events are JSON: the number of the step, its length in nanoseconds, names, and lanes with a title, a depth, the
@@ -41,7 +43,7 @@ def traced_timeline(drawn: Timeline | None, chart_id: str, most_events: int, *, 
     ``gap,duration,name,colour,depth,launch`` in base 36: the gap is the time since the start of the event before, the
     colour a place in the legend, and the launch the number of the event that launched it, counted over all lanes.
     """
-    chart = timeline(drawn, chart_id, of_several=of_several)
+    chart = timeline(drawn, chart_id, mean_ns=mean_ns)
     if chart is None or drawn is None or drawn.trace is None:
         return chart
     trace = _with_categories(drawn.trace, drawn)
