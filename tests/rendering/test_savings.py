@@ -12,6 +12,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.content.report.findings import finding_cards
 from traceadvisor.rendering.document.blocks import Card
 from traceadvisor.rendering.document.table import Table
@@ -269,3 +270,15 @@ def test_the_report_says_once_which_steps_savings_refer_to(recorded_ms: int, *, 
     report = replace(report, recordings=tuple(replace(one, distortion=distortion) for one in report.recordings))
     assert (scale_sentence(report) is not None) is said
     assert scale_sentence(replace(report, findings=())) is None
+
+
+def test_evidence_and_the_bar_name_one_recorded_step() -> None:
+    report = _with_saving(Estimate(1e6, 2e6, 3e6, Method.REPLAY), step_ms=130, headed_ms=100)
+    (recording,) = report.recordings
+    recording = replace(recording, distortion=Distortion(100e6, 150e6, 10e6, 10e6), undisturbed_median_step_ns=100e6)
+    bar = step_bar(recording, "step")
+    said = scale_sentence(replace(report, recordings=(recording,)))
+    assert bar is not None
+    recorded = bar.title.partition("recorded, ")[2].partition(";")[0]
+    assert said is not None
+    assert f"recorded steps ({recorded})" in said

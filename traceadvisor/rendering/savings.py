@@ -22,13 +22,14 @@ RECORDING = "recording"
 
 def scale_sentence(report: Report) -> str | None:
     """Which steps evidence and savings refer to, if these differ; None without findings or difference."""
-    found = [one.distortion for one in report.recordings if one.distortion]
-    differ = [one for one in found if abs(one.ratio - 1) > SCALED_SHARE]
+    differ = [one for one in report.recordings if one.distortion and abs(one.distortion.ratio - 1) > SCALED_SHARE]
     if not report.findings or not differ:
         return None
     if len(report.recordings) > 1:
         return "Evidence is measured in recorded steps. Savings refer to undisturbed steps."
-    recorded, undisturbed = duration(differ[0].recorded_step_ns), duration(differ[0].undisturbed_step_ns)
+    one = differ[0]
+    recorded = duration(one.breakdown.duration_ns if one.breakdown else one.step_ns)
+    undisturbed = duration(one.undisturbed_median_step_ns)
     return f"Evidence is measured in recorded steps ({recorded}). Savings refer to undisturbed steps ({undisturbed})."
 
 

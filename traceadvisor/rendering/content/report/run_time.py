@@ -126,7 +126,7 @@ def distortion_table(found: Distortion) -> Table:
     ]
     if found.gpu_work_ns is not None:
         rows.append(cells("GPU operations", "about the same", duration(found.gpu_work_ns), "about 1"))
-    columns = titled("Part", "Undisturbed", "Recorded", "Ratio")
+    columns = titled("Part", "Undisturbed median", "Recorded median", "Ratio")
     title = "Recorded and undisturbed steps"
     return Table(title, columns, tuple(rows), layout=Layout.NARROW, detail=Detail.SUMMARY)
 
