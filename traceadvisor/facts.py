@@ -331,7 +331,7 @@ class Facts:
     def stacks(self) -> Stacks:
         """The recorded Python stacks."""
         marks = ((step.host_start_ns, step.host_end_ns) for step in self.steps.steps)
-        return Stacks(self.trace, self.tree, marks, self.observation.thread, exact=self.run.exact_lines.exact)
+        return Stacks(self.trace, self.tree, marks, self.observation.thread, lines=self.run.exact_lines)
 
     @cached_property
     def attribution(self) -> Attribution:

@@ -257,11 +257,12 @@ def _lines_change(
 ) -> LinesChange:
     """The same for places in the code, which are aligned first."""
     changes = []
-    for one, other in aligned(base.rows, head.rows, base_checkout, head_checkout):
+    for pair in aligned(base.rows, head.rows, base_checkout, head_checkout):
+        one, other = pair.base, pair.head
         before, after = None if one is None else base.rows[one], None if other is None else head.rows[other]
         hidden_ns = _hidden(one is not None, base, other is not None, head)
-        error_ns = _error(one, base, other, head)
-        changes.append(LineChange(one, other, before, after, (after or 0.0) - (before or 0.0), hidden_ns, error_ns))
+        error_ns, delta_ns = _error(one, base, other, head), (after or 0.0) - (before or 0.0)
+        changes.append(LineChange(one, other, before, after, delta_ns, hidden_ns, error_ns, pair.may_have_moved))
     shown = sorted(changes, key=lambda row: -abs(row.delta_ns))[:_MOST_ROWS]
     return LinesChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
 

@@ -75,6 +75,15 @@ class LineChange:
     error_ns: float | None = None
     """Half the width of the 95% interval of the difference, for times estimated from samples; None for others."""
 
+    may_have_moved: bool = False
+    """Whether only one side lists it, and the other lists lines of its function that may be this one."""
+
+    @property
+    def is_only_in_one(self) -> bool:
+        """Whether the side that does not list it is known to spend no time there. Samples do not show that."""
+        is_listed_once = self.base is None or self.head is None
+        return is_listed_once and not self.hidden_ns and self.error_ns is None and not self.may_have_moved
+
 
 @frozen
 class LinesChange:

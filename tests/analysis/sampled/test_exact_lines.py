@@ -144,6 +144,13 @@ def test_samples_elsewhere_refute_the_only_call() -> None:
     assert only(LATE, (3, (user("train", 27),))).exact(ITEM) == ITEM, "as many late samples"
 
 
+def test_where_only_the_function_is_known_its_place_is_its_first_line() -> None:
+    stood = replace(ITEM, line=22, owner=Frame("Tensor.tolist"))
+    assert only().exact(stood) == replace(stood, line=10)
+    assert only().exact(replace(stood, is_backward=True)) == replace(stood, line=10, is_backward=True)
+    assert only().exact(replace(stood, line=50)).line == 50, "another function of that name"
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -12,20 +12,27 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.build_report import CANARY, harmless, hostile, one_recording, three_recordings
-from tests.comparing.building import captures, finding, recording, report
+from tests.comparing.building import captures, finding, origins, recording, report, with_origins
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import markdown_page
 from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
 from traceadvisor.model.explanation import LineChange
-from traceadvisor.model.location import CodePlace, Location
-from traceadvisor.model.report import Report
+from traceadvisor.model.location import CodePlace, Frame, Location
+from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import headline, line_words, prediction_sentence, side_names
+from traceadvisor.rendering.content.comparison.sentences import (
+    cause_sentence,
+    headline,
+    line_words,
+    prediction_sentence,
+    side_names,
+)
 from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
@@ -162,6 +169,37 @@ def test_a_line_that_the_other_side_may_run_in_workers_is_missing_in_the_trainin
     assert line_words(gone) == "train.py:7 (only in BASE)"
     assert line_words(gone, workers_differ=True) == "train.py:7 (in the training process only in BASE)"
     assert line_words(new, workers_differ=True) == "train.py:7 (in the training process only in HEAD)"
+
+
+def test_a_line_is_only_in_one_side_if_the_other_is_known_to_lack_it() -> None:
+    place = CodePlace(Location("train.py", 7), None, None, None)
+    gone = LineChange(place, None, 5e6, None, -5e6)
+    assert line_words(replace(gone, may_have_moved=True)) == "train.py:7 (not listed in HEAD)"
+    assert line_words(replace(gone, hidden_ns=1e5)) == "train.py:7 (not listed in HEAD)"
+    assert line_words(replace(gone, error_ns=1e5)) == "train.py:7 (not sampled in HEAD)"
+
+
+def test_a_line_that_moved_is_shown_with_the_line_of_before() -> None:
+    owner = Frame("conv2d", "torch/nn.py", 3)
+    before, now = (CodePlace(Location("train.py", line, "main"), None, None, owner) for line in (13, 12))
+    moved = LineChange(before, now, 5e6, 1e6, -4e6)
+    assert line_words(moved) == "train.py:12, in torch/nn.py:3 (conv2d) (before train.py:13)"
+    starts = [replace(before, line=Location.of_function("train.py", line, "main")) for line in (13, 12)]
+    assert "before" not in line_words(replace(moved, base=starts[0], head=starts[1])), "only the function is known"
+
+
+def test_the_line_beside_a_category_is_one_of_it() -> None:
+    def one(forward_ms: float, backward_ms: float, line: int) -> Recording:
+        parts = {Category.FORWARD: forward_ms, Category.BACKWARD: backward_ms}
+        forward = origins(forward_ms, {}, {("train.py", line, "main"): forward_ms / 2})
+        backward = origins(backward_ms, {}, {("train.py", line + 2, "main"): backward_ms})
+        return with_origins(recording(parts_ms=parts), forward=forward, backward=backward)
+
+    compared = compare([report(one(60, 50, 13))], [report(one(20, 15, 12))])
+    assert cause_sentence(compared.runs[0]) == (
+        "Most of the change is Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
+        "(before train.py:13): -20.0 ms."
+    )
 
 
 def test_a_function_of_the_user_keeps_its_name_beside_named_sides() -> None:

@@ -6,7 +6,7 @@ backward pass runs has the stack of its forward operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import takewhile
@@ -24,6 +24,7 @@ from traceadvisor.analysis.operators.python_frames import (
 )
 from traceadvisor.analysis.operators.source_files import is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE
@@ -71,10 +72,6 @@ class Stack:
     """The innermost frame, if it is not the user's."""
 
 
-def _as_recorded(location: Location) -> Location:
-    return location
-
-
 class Stacks:
     """The Python stacks of a recording."""
 
@@ -85,7 +82,7 @@ class Stacks:
         marks: Iterable[tuple[int, int]] = (),
         training_thread: int = NONE,
         *,
-        exact: Callable[[Location], Location] = _as_recorded,
+        lines: ExactLines | None = None,
     ) -> None:
         """Take the recording.
 
@@ -95,9 +92,9 @@ class Stacks:
             marks: start and end of each step on the host, in order of time. They tell the frames around the training
                 loop from those inside a step.
             training_thread: it waits while other threads run the backward pass.
-            exact: returns a place with the line of the call, where another source tells it.
+            lines: lines of the user's code from another source.
         """
-        self._exact = exact
+        self._lines = lines or ExactLines(None)
         self._trace, self._tree, self._training_thread = trace, tree, training_thread
         self._marks = np.array(list(marks), dtype=np.int64).reshape(-1, 2)
         self._texts: dict[int, Stack] = {}
@@ -138,8 +135,8 @@ class Stacks:
         else:
             names = self._trace.names
             stack = Stack(
-                _location(names[outer]) if outer != NONE else None,
-                _location(names[inner]) if inner != NONE else None,
+                self._lines.started(_location(names[outer])) if outer != NONE else None,
+                self._lines.started(_location(names[inner])) if inner != NONE else None,
                 frame_of(names[owner]) if owner != NONE else None,
             )
         return _backward(stack) if is_backward else stack
@@ -165,7 +162,7 @@ class Stacks:
         for inner, owner, is_backward in dict.fromkeys(numbers):
             stack = self.stack(inner, inner, owner, is_backward=is_backward)
             place = replace(stack.inner, owner=stack.owner) if stack.inner else None
-            known[inner, owner, is_backward] = place and self._exact(place)
+            known[inner, owner, is_backward] = place and self._lines.exact(place)
         return [known[each] for each in numbers]
 
     # -- Python calls --------------------------------------------------------------------------------------------

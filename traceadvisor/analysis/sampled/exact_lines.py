@@ -53,12 +53,32 @@ class ExactLines:
         """Functions that hold the training loop: who calls them is nothing to fix."""
 
     def exact(self, location: Location) -> Location:
-        """The same place with the line of the call; unchanged where the samples do not show it.
+        """The same place with the line of the call; where the samples do not show it, with the start of its function.
 
         ``location``: a place; if it tells only the function, the call is that of its owner, if it has one.
         """
-        if location.is_line or location.is_backward or location.function is None:
+        if location.is_line or location.function is None:
             return location
+        return self.started(location if location.is_backward else self._line_of_call(location))
+
+    def started(self, location: Location) -> Location:
+        """The same place; if it tells only the function, with the first line of it where that is known.
+
+        A recording has the line at which a function stood that ran before it began, such as that of the training loop.
+        """
+        if location.is_line:
+            return location
+        starts = (
+            one.first_line
+            for one in self._only_calls
+            if one.function == location.function != MODULE
+            and is_same_file(one.file, location.file)
+            and one.first_line <= location.line <= one.last_line
+        )
+        return replace(location, line=max(starts, default=location.line))
+
+    def _line_of_call(self, location: Location) -> Location:
+        """The place with the line of the call; unchanged where it is unknown."""
         places = [
             (frame, owner, count)
             for (frame, owner), count in self._by_function.get(location.function, {}).items()

@@ -17,11 +17,11 @@ from traceadvisor.model.comparison import (
     PredictionCheck,
     StepChange,
 )
-from traceadvisor.model.explanation import LineChange, StepExplanation
+from traceadvisor.model.explanation import LineChange, LinesChange, StepExplanation
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.origins import location_words, place_words
+from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY, listed
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -68,6 +68,9 @@ TO_BE_SURE = f"To be sure, {TO_SETTLE[:1].lower()}{TO_SETTLE[1:]}"
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
+
+MOST_SHARE = 0.5
+"""A category with a larger share of the change is most of it."""
 
 MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
@@ -277,18 +280,25 @@ def deciding_run(comparison: Comparison) -> ComparedRun | None:
 
 
 def cause_sentence(run: ComparedRun) -> str | None:
-    """The category and the line that changed most, in the direction of the step; None without a change of the step."""
+    """The category and a line that changed most, in the direction of the step; None without a change of the step.
+
+    Samples of undisturbed steps show their line in all categories. Without them, the line is one of the category.
+    """
     explained = explanation_of(run)
     if explained is None or abs(explained.delta_ns) < CAUSE_SHARE * max(explained.base_step_ns, explained.head_step_ns):
         return None
     sign = 1 if explained.delta_ns > 0 else -1
     category = max(explained.categories, key=lambda row: sign * row.delta_ns)
-    parts = [f"Most of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"]
-    line = main_line(explained)
-    if line is not None:
+    how_much = "Most" if sign * category.delta_ns > MOST_SHARE * abs(explained.delta_ns) else "The largest part"
+    change = f"{how_much} of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"
+    if line := main_line(explained.sampled_lines, sign):
         where = line_words(line, workers_differ=workers_differ(run))
-        parts.append(f"the line with the largest change is {where}: {signed(line.delta_ns)}")
-    return f"{'; '.join(parts)}."
+        return f"{change}. In undisturbed steps, the line with the largest change is {where}: {signed(line.delta_ns)}."
+    origin = explained.by_category.get(category.category)
+    if line := main_line(origin.lines if origin else None, sign):
+        where = line_words(line, workers_differ=workers_differ(run))
+        return f"{change}; its line with the largest change is {where}: {signed(line.delta_ns)}."
+    return f"{change}."
 
 
 def workers_differ(run: ComparedRun) -> bool:
@@ -296,17 +306,13 @@ def workers_differ(run: ComparedRun) -> bool:
     return any(one.name == "num_workers" for one in run.differences)
 
 
-def main_line(explained: StepExplanation) -> LineChange | None:
-    """The user's line that changed most in the direction of the step, by samples of undisturbed steps if there are any.
+def main_line(table: LinesChange | None, sign: int) -> LineChange | None:
+    """The user's line that changed most in a direction; None without one.
 
     A sampled change that is smaller than its error shows nothing.
     """
-    sign = 1 if explained.delta_ns > 0 else -1
-    for table in (explained.sampled_lines, explained.whole.lines):
-        rows = [row for row in table.rows if _is_shown(row, sign)] if table else []
-        if rows:
-            return max(rows, key=lambda row: sign * row.delta_ns)
-    return None
+    rows = [row for row in table.rows if _is_shown(row, sign)] if table else []
+    return max(rows, key=lambda row: sign * row.delta_ns, default=None)
 
 
 def _is_shown(row: LineChange, sign: int) -> bool:
@@ -321,13 +327,27 @@ def line_words(row: LineChange, *, workers_differ: bool = False) -> str:
     ``workers_differ``: whether the number of loader workers does: they may run the line on one side only, and samples
     do not see them.
     """
-    now, before = _place(row.head), _place(row.base)
     where = "in the training process " if workers_differ else ""
-    if row.head is None:
-        return f"{before} ({where}only in BASE)"
-    if row.base is None:
-        return f"{now} ({where}only in HEAD)" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
-    return now if now == before else f"{now} (before {before})"
+    if row.base and row.head:
+        moved = _moved_from(row.base, row.head)
+        return f"{_place(row.head)} (before {moved})" if moved else _place(row.head)
+    there, missing = SIDES if row.base else SIDES[::-1]
+    if row.is_only_in_one:
+        return f"{_place(row.base or row.head)} ({where}only in {there})"
+    return f"{_place(row.base or row.head)} ({missing_words(row)} in {missing})"
+
+
+def missing_words(row: LineChange) -> str:
+    """What a side that may spend time in a line says of it."""
+    return "not listed" if row.error_ns is None else "not sampled"
+
+
+def _moved_from(base: CodePlace, head: CodePlace) -> str | None:
+    """The user's lines of BASE; None if they are the same, or if a side tells their function only."""
+    spots = ((base.line, head.line), (base.until, head.until), (base.inner, head.inner))
+    known = [(ours, theirs) for ours, theirs in spots if ours and theirs and ours.is_line and theirs.is_line]
+    differ = any((ours.file, ours.line) != (theirs.file, theirs.line) for ours, theirs in known)
+    return clipped_inside(user_words(base), LONGEST_PLACE) if differ else None
 
 
 def _place(place: CodePlace | None) -> str:

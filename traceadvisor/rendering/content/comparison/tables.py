@@ -14,6 +14,7 @@ from traceadvisor.model.comparison import (
     FindingStatus,
 )
 from traceadvisor.model.explanation import (
+    LineChange,
     LinesChange,
     OtherChange,
     RowChange,
@@ -24,6 +25,7 @@ from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
     STATUS,
     line_words,
+    missing_words,
     signed,
     signed_percent,
 )
@@ -125,7 +127,7 @@ def lines_table(title: str, table: LinesChange) -> Table:
     rows = [
         (
             Cell(line_words(row), code=True),
-            *_times(row.base_ns, row.head_ns, row.delta_ns, row.hidden_ns, row.error_ns),
+            *_times(row.base_ns, row.head_ns, row.delta_ns, row.hidden_ns, row),
         )
         for row in table.rows
         if row.delta_ns
@@ -134,13 +136,14 @@ def lines_table(title: str, table: LinesChange) -> Table:
 
 
 def _times(
-    base_ns: float | None, head_ns: float | None, delta_ns: float, hidden_ns: float, error_ns: float | None = None
+    base_ns: float | None, head_ns: float | None, delta_ns: float, hidden_ns: float, line: LineChange | None = None
 ) -> tuple[Cell, ...]:
     hidden = hidden_ns > HIDDEN_SHARE * abs(delta_ns)
     remark = f"up to {duration(hidden_ns)} may be in {OTHER.lower()}" if hidden else None
-    if error_ns is not None:
-        remark = f"± {duration(error_ns)}"
     absent = "not listed" if hidden else "none"
+    if line is not None:
+        absent = "none" if line.is_only_in_one else missing_words(line)
+        remark = remark if line.error_ns is None else f"± {duration(line.error_ns)}"
     return (
         Cell(absent if base_ns is None else duration(base_ns)),
         Cell(absent if head_ns is None else duration(head_ns)),
