@@ -156,8 +156,10 @@ def recording_verdict(
     is_timed = mean is not None and bool(mean.duration_ns)
     sentences = [INFERENCE] if is_inference else []
     if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
-        sentences.append(_distorted_verdict(recording.distortion))
-        if first is not None:
+        sentences.append(_undisturbed_step(recording.distortion))
+        if first is None:
+            sentences.append(_slowed(recording.distortion))
+        else:
             sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
         if mean is not None and Category.KERNEL not in mean.parts_ns:
             sentences.append(missing_device)
@@ -183,16 +185,17 @@ def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
     return doubt is not None and doubt in (first.finding.saving.reason or "")
 
 
-def _distorted_verdict(found: Distortion) -> str:
-    """The sentence where recorded steps are much longer: the undisturbed step time, and its share in the loader."""
-    sentence = (
-        f"An undisturbed step takes {duration(found.undisturbed_step_ns)}. The profiler slowed the recorded steps by a "
-        f"factor of {found.ratio:.1f}: treat their shares as rough."
+def _undisturbed_step(found: Distortion) -> str:
+    """The undisturbed step time, and its share in the loader, where recorded steps are much longer."""
+    step, share = f"An undisturbed step takes {duration(found.undisturbed_step_ns)}", found.undisturbed_loader_share
+    return (
+        f"{step}, of which the data loader takes {whole_percent(share)}." if share >= WORTH_NAMING_SHARE else f"{step}."
     )
-    share = found.undisturbed_loader_share
-    if share < WORTH_NAMING_SHARE:
-        return sentence
-    return f"{sentence} The data loader takes {whole_percent(share)} of each undisturbed step."
+
+
+def _slowed(found: Distortion) -> str:
+    """The sentence on much longer recorded steps; beside a finding, the title of the chart says so."""
+    return f"The profiler slowed the recorded steps by a factor of {found.ratio:.1f}: treat their shares as rough."
 
 
 def _is_special(recording: Recording) -> bool:

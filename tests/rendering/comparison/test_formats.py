@@ -20,7 +20,7 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
-from traceadvisor.model.explanation import LineChange
+from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.charts.drawing import Chart
@@ -34,6 +34,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     side_names,
 )
 from traceadvisor.rendering.content.comparison.settle import settling_commands
+from traceadvisor.rendering.content.comparison.tables import names_table
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
@@ -140,7 +141,7 @@ def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
     words = prediction_sentence(replace(run, predictions=checks))
     assert words is not None
     assert words.startswith(
-        "Predicted with DATA002 fixed: at least 108.1 ms. Measured: 103.8 ms, saves more than the limit."
+        "Limit with DATA002 fixed: at least 108.1 ms. Measured: 103.8 ms, saves more than the limit."
     )
 
 
@@ -200,6 +201,13 @@ def test_the_line_beside_a_category_is_one_of_it() -> None:
         "Most of the change is Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
         "(before train.py:13): -20.0 ms."
     )
+
+
+def test_a_rest_of_rounding_is_no_row_of_its_own() -> None:
+    row = RowChange("mm", 5e6, 1e6, -4e6)
+    for rest_ns, count in ((-0.6, 1), (-9e3, 2)):
+        table = TableChange((row,), OtherChange(0.0, rest_ns, rest_ns))
+        assert len(names_table("By operator", "Operator", table, "outside").rows) == count
 
 
 def test_a_function_of_the_user_keeps_its_name_beside_named_sides() -> None:

@@ -184,15 +184,16 @@ def _captures(change: StepChange) -> str:
 
 
 def prediction_sentence(run: ComparedRun) -> str | None:
-    """The step that the report on BASE predicted for the fixes that were made; None if none was."""
+    """The step that the report on BASE predicted for the fixes that were made, or its limit; None if none was made."""
     if not run.predictions:
         return None
     (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
     low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
     step = f"at least {low}" if check.is_limit else around(expected, low, high)
-    agrees = (WITH_LIMIT if check.is_limit else AGREEMENT)[check.agreement]
-    measured = f"Predicted with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}, {agrees}."
+    what, agreements = ("Limit", WITH_LIMIT) if check.is_limit else ("Predicted", AGREEMENT)
+    measured = f"{what} with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}"
+    measured = f"{measured}, {agreements[check.agreement]}."
     return " ".join((measured, *_reasons(run, check)))
 
 
@@ -202,8 +203,8 @@ def predicted_peak(memory: ComparedMemory) -> str | None:
         return None
     predicted, measured = size(memory.base.peak_bytes - memory.gone.saved_bytes), size(memory.head.peak_bytes)
     return (
-        f"HEAD has no finding of {memory.gone.rule.id}. With its fix alone, a peak of {predicted} was predicted; "
-        f"measured: {measured}. Another batch would also change it."
+        f'HEAD does not have the finding "{memory.gone.rule.title}". With its fix alone, a peak of {predicted} was '
+        f"predicted; measured: {measured}. Another batch would also change it."
     )
 
 

@@ -16,7 +16,6 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import (
     LineChange,
     LinesChange,
-    OtherChange,
     RowChange,
     StepExplanation,
     TableChange,
@@ -44,6 +43,9 @@ LONGEST_NAME = 160
 OPEN_ROWS = 8
 """Rows shown unfolded."""
 
+LEAST_OTHER_SHARE = 0.0005
+"""Times have three digits or more: a smaller share of the longest one changes none of them."""
+
 HIDDEN_SHARE = 0.1
 """From this share of a row's difference on, what a side may hide among its other rows is mentioned."""
 
@@ -65,8 +67,12 @@ def _row(name: str, base_ns: float | None, head_ns: float | None, delta_ns: floa
     return cells(name, duration(base_ns), duration(head_ns), signed(delta_ns))
 
 
-def _other(other: OtherChange) -> tuple[Cell, ...]:
-    return _row(OTHER, other.base_ns, other.head_ns, other.delta_ns)
+def _other(table: TableChange | LinesChange) -> Iterator[tuple[Cell, ...]]:
+    """The row for all others; none for a rest of rounding, below the digits of the other rows."""
+    other = table.other
+    shown_ns = max((ns or 0.0 for row in table.rows for ns in (row.base_ns, row.head_ns)), default=0.0)
+    if max(map(abs, (other.base_ns, other.head_ns, other.delta_ns))) >= LEAST_OTHER_SHARE * shown_ns:
+        yield _row(OTHER, other.base_ns, other.head_ns, other.delta_ns)
 
 
 def category_table(explained: StepExplanation) -> Table:
@@ -119,7 +125,7 @@ def names_table(title: str, column: str, table: TableChange, outside: str) -> Ta
         for row in table.rows
         if row.delta_ns
     ]
-    return _named(Table(title, _columns(column), (*rows, _other(table.other)), detail=Detail.COMMENT))
+    return _named(Table(title, _columns(column), (*rows, *_other(table)), detail=Detail.COMMENT))
 
 
 def lines_table(title: str, table: LinesChange) -> Table:
@@ -132,7 +138,7 @@ def lines_table(title: str, table: LinesChange) -> Table:
         for row in table.rows
         if row.delta_ns
     ]
-    return _named(Table(title, _columns("Line"), (*rows, _other(table.other)), detail=Detail.COMMENT))
+    return _named(Table(title, _columns("Line"), (*rows, *_other(table)), detail=Detail.COMMENT))
 
 
 def _times(
