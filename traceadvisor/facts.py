@@ -526,7 +526,7 @@ class Facts:
         self,
         *,
         fix: Fix,
-        effort: Effort,
+        effort: Effort | None = None,
         evidence: Iterable[Evidence | None],
         claims: SpanSet | None = None,
         most_ns: float | None = None,
@@ -540,7 +540,7 @@ class Facts:
 
         Args:
             fix: what to change.
-            effort: how much work the fix is.
+            effort: how much work the fix is; the fix tells it itself if the rule has several fixes.
             evidence: figures; None, for a figure that was not measured, is left out.
             claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
             most_ns: upper limit of the saving per typical step; by default the claimed time per step.
@@ -548,8 +548,14 @@ class Facts:
             saving: the saving, if the rule computes it.
             confidence: the confidence in the cause, if the rule determines it; by default from the recording.
             locations: places in the user's code.
-            caveats: sentences on when the finding may be wrong.
+            caveats: sentences on when the finding may be wrong; those on its fix are the fix's.
+
+        Raises:
+            TypeError: neither the rule nor the fix tells the effort, or both do.
         """
+        effort_of_fix = fix.effort or effort
+        if effort_of_fix is None or (effort and fix.effort):
+            raise TypeError("either the rule or its fix tells the effort")
         claims = (claims or SpanSet.empty()) - self.unknown.spans
         rows = tuple(row for row in evidence if row is not None)
         if most_share is not None:
@@ -562,11 +568,11 @@ class Facts:
             claims=claims,
             saving=saving,
             confidence=confidence or self.confidence(),
-            effort=effort,
+            effort=effort_of_fix,
             evidence=rows,
             fix=fix,
             locations=_lines_first(tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations)))),
-            caveats=(*caveats, *self._few_steps),
+            caveats=(*fix.caveats, *caveats, *self._few_steps),
             of_run=most_share is not None,
         )
 

@@ -62,7 +62,7 @@ def test_a_line_that_its_calls_tell_from_all_others_did_not_move() -> None:
     assert (gone.head, gone.may_have_moved) == (None, False)
 
 
-def test_lines_of_one_library_function_are_told_apart_where_the_calls_are_known() -> None:
+def test_lines_of_one_library_function_are_different_where_the_calls_are_known() -> None:
     def at(line: int, library_line: int) -> CodePlace:
         owner = Frame("collate", "torch/collate.py", library_line)
         return CodePlace(Location("train.py", line, "train"), None, None, owner)

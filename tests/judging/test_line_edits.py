@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceadvisor.judging.line_edits import line_edit
 from traceadvisor.model.findings import LineEdit
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
@@ -35,6 +37,12 @@ def test_settings_of_an_optimizer_are_set_where_that_is() -> None:
 
 def test_a_model_is_changed_after_its_construction() -> None:
     assert line_edit({"compile": True}, ALL) == LineEdit("Net", PLACE)
+
+
+def test_a_change_without_settings_is_made_where_its_object_is_constructed() -> None:
+    assert line_edit({}, ALL, Role.LOADER) == LineEdit("DataLoader", PLACE)
+    assert line_edit({}, (replace(LOADER, through="transformers"),), Role.LOADER) is None
+    assert line_edit({}, (MODEL,), Role.LOADER) is None
 
 
 def test_a_setting_of_no_constructor_has_no_line() -> None:

@@ -144,6 +144,7 @@ def script_names() -> dict[str, Any]:
         "batch": x,
         "batches": iter([x, x]),
         "dataset": dataset,
+        "sampler": loader.sampler,
         "loader": loader,
         "batch_size": 4,
         "optimizer": optimizer,

@@ -35,9 +35,16 @@ IN_LIBRARIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """Where a library that constructs takes these settings, and their names there."""
 
 
-def line_edit(settings: Mapping[str, SettingValue], constructed: Sequence[Constructed]) -> LineEdit | None:
-    """The line to edit for these settings; None if none of them belongs to a constructor that is known."""
+def line_edit(
+    settings: Mapping[str, SettingValue], constructed: Sequence[Constructed], edits: Role | None = None
+) -> LineEdit | None:
+    """The line to edit for these settings; None if none of them belongs to a constructor that is known.
+
+    ``edits``: the object whose construction to edit otherwise.
+    """
     for found in constructed:
+        if edits is found.role and not found.through:
+            return _edit(found, {})
         mine = {name: value for name, value in settings.items() if ROLE_OF.get(name) is found.role}
         if mine:
             return _edit(found, {} if found.role is Role.MODEL else mine)

@@ -121,7 +121,7 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
 def _completed(finding: Finding, facts: Facts | None) -> Finding:
     """The finding; its fix gets the line to edit, and the torch version it needs if the recorded one may be older."""
     fix = finding.fix
-    edit = line_edit(fix.settings, constructed_in(facts)) if facts and fix.settings else None
+    edit = line_edit(fix.settings, constructed_in(facts), fix.edits) if facts and (fix.settings or fix.edits) else None
     version = needed_version(fix.change, facts.settings.torch_version if facts else None)
     return replace(finding, fix=replace(fix, edit=edit, needs_torch=version))
 

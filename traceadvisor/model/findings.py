@@ -9,6 +9,7 @@ from enum import Enum
 from traceadvisor.frozen import frozen
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
+from traceadvisor.model.location import Role
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.saving import ALWAYS_THE_SAME as ALWAYS_THE_SAME  # noqa: PLC0414  # as above
@@ -234,6 +235,15 @@ class Fix:
     needs_torch: str | None = None
     """First torch version that has everything in the change; None if the recorded version has it, or every version
     does. Filled in by the engine."""
+
+    edits: Role | None = field(default=None, metadata=NOT_IN_JSON)
+    """The object whose construction is the line to edit, for a change without settings that belong to one."""
+
+    effort: Effort | None = field(default=None, metadata=NOT_IN_JSON)
+    """How much work it is; None if that is the same for all fixes of the rule, which then tells it."""
+
+    caveats: tuple[str, ...] = field(default=(), metadata=NOT_IN_JSON)
+    """Sentences on this fix. Those on the cause are the rule's."""
 
     needs: frozenset[Part] = field(default=frozenset(), metadata=NOT_IN_JSON)
     """Parts of the program that the summary and the change are about."""

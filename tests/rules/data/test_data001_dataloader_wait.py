@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Method, Unit
-from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
+from traceadvisor.model.findings import Clear, Effort, Method, Unit
+from traceadvisor.model.location import Role
+from traceadvisor.rules.data.data001_dataloader_wait import FEW_WORKERS, TAKES_ROWS, DataLoaderWait
 
 
 def _steps(wait_us: int, *, count: int = 3, us: int = 1) -> TraceBuilder:
@@ -112,3 +116,52 @@ def test_a_wait_for_slow_workers_is_found_however_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("step_us", "found"), [(6_600, False), (6_400, True)])
 def test_taking_a_batch_counts_from_a_fifth_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
     assert _taking(tmp_path, 1_300, step_us=step_us).is_found(DataLoaderWait()) is found
+
+
+def _cheap(folder: Path, **loader: object) -> Captured:
+    """A run that loads batches of 0.3 ms itself, in steps of 2 ms."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * 2_000
+        builder.step(number, start, start + 2_000).loader(start, start + 300, kind="_SingleProcessDataLoaderIter")
+        builder.op("aten::mm", start + 300, start + 2_000)
+    captured = Captured(builder, folder).loader(workers=0, batch=16).with_loader(**loader)
+    return captured.made(150, workers=[None], collate_us=150).with_steps([300] * 30, step_us=1_700)
+
+
+def _batches(code: str, data: TensorDataset) -> list[list[torch.Tensor]]:
+    """What the loader of a fix loads."""
+    names: dict[str, Any] = {"DataLoader": DataLoader, "dataset": data, "sampler": SequentialSampler(data)}
+    *before, loads = code.splitlines()
+    exec("\n".join((*before, f"loader = {loads}")), names)  # noqa: S102  # our own text
+    return [list(batch) for batch in names["loader"]]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("sampler", ["SequentialSampler", "RandomSampler", "DistributedSampler", None])
+def test_a_cheap_batch_is_taken_with_one_index_by_code_that_loads_the_same(
+    sampler: str | None, tmp_path: Path, *, drop_last: bool
+) -> None:
+    fix = _cheap(tmp_path, sampler=sampler, drop_last=drop_last).finding(DataLoaderWait()).fix
+    assert "with one index" in fix.summary
+    assert fix.edits is Role.LOADER
+    data = TensorDataset(torch.arange(40.0).reshape(40, 1), torch.arange(40))
+    found = _batches(fix.change or "", data)
+    expected = list(DataLoader(data, batch_size=16, drop_last=drop_last))
+    assert [[one.shape for one in batch] for batch in found] == [[one.shape for one in batch] for batch in expected]
+    assert all((rows.flatten() == labels).all() for rows, labels in found)
+    labels = torch.cat([batch[1] for batch in found])
+    assert sampler == "RandomSampler" or (labels == torch.cat([batch[1] for batch in expected])).all()
+
+
+def test_a_data_set_that_is_iterated_takes_no_index(tmp_path: Path) -> None:
+    outcome = _cheap(tmp_path, sampler="_InfiniteConstantSampler").outcome(DataLoaderWait())
+    assert isinstance(outcome, Clear)
+    assert outcome.label == "expected saving of the fix"
+
+
+def test_each_fix_has_its_own_effort_and_caveats(tmp_path: Path) -> None:
+    cheap, workers = _cheap(tmp_path).finding(DataLoaderWait()), finding(DataLoaderWait(), _steps(30), tmp_path)
+    assert (cheap.effort, workers.effort) == (Effort.LINE, Effort.SETTING)
+    assert cheap.caveats == TAKES_ROWS
+    assert FEW_WORKERS in workers.caveats

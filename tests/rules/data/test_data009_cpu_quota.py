@@ -38,7 +38,10 @@ def test_throttling_is_found_without_a_data_wait(tmp_path: Path) -> None:
 
 def test_throttled_threads_for_every_core_of_the_machine_are_found(tmp_path: Path) -> None:
     captured = _captured(tmp_path, wait_us=0, workers=2, throttled=0.4).with_settings(torch_threads=64)
-    assert captured.finding(CpuQuota()).fix.change == "torch.set_num_threads(4)"
+    found = captured.finding(CpuQuota())
+    assert found.fix.change == "torch.set_num_threads(4)"
+    assert found.locations == ()
+    assert not any("Workers" in caveat for caveat in found.caveats)
 
 
 def test_threads_alone_do_not_delay_batches(tmp_path: Path) -> None:

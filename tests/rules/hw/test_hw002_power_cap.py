@@ -57,6 +57,7 @@ def test_a_power_brake_is_found_at_any_limit(tmp_path: Path) -> None:
     assert evidence(found, "samples with a power brake") == 0.6
     assert found.effort is Effort.REFACTOR
     assert "power supply" in found.fix.summary
+    assert not any("Ask first" in caveat for caveat in found.caveats), "nobody lowered a limit"
 
 
 def test_a_limit_that_lowers_the_clock_by_little_is_clear(tmp_path: Path) -> None:

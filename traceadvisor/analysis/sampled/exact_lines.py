@@ -39,6 +39,10 @@ class ExactLines:
         self._callers: dict[str, dict[SampledFrame | None, int]] = defaultdict(lambda: defaultdict(int))
         """The same by the frame of the user that calls the function."""
         self._only_calls = samples.only_calls if samples else ()
+        self._extents: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+        """File, first and last line of the functions of each name."""
+        for call in self._only_calls:
+            self._extents[call.function].add((call.file, call.first_line, call.last_line))
         within, whole = defaultdict[str, int](int), 0
         for stack in samples.stacks if samples else ():
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
@@ -66,14 +70,12 @@ class ExactLines:
 
         A recording has the line at which a function stood that ran before it began, such as that of the training loop.
         """
-        if location.is_line:
+        if location.is_line or location.function == MODULE:
             return location
         starts = (
-            one.first_line
-            for one in self._only_calls
-            if one.function == location.function != MODULE
-            and is_same_file(one.file, location.file)
-            and one.first_line <= location.line <= one.last_line
+            first
+            for file, first, last in self._extents.get(location.function or "", ())
+            if first <= location.line <= last and is_same_file(file, location.file)
         )
         return replace(location, line=max(starts, default=location.line))
 
@@ -81,7 +83,7 @@ class ExactLines:
         """The place with the line of the call; unchanged where it is unknown."""
         places = [
             (frame, owner, count)
-            for (frame, owner), count in self._by_function.get(location.function, {}).items()
+            for (frame, owner), count in self._by_function.get(location.function or "", {}).items()
             if is_same_file(frame.file or "", location.file) and (frame.line or 0) >= location.line
         ]
         if location.owner is not None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
+from traceadvisor.model.location import Role
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
 
 
@@ -18,11 +19,18 @@ class DataLoaderWait(Rule):
     How to fix it: Deliver batches faster than the GPU uses them. Load in worker processes, and raise ``num_workers`` to
         the smallest number that hides the wait. Keep workers alive with ``persistent_workers=True``. Decode less data,
         or decode it before the training. If workers make batches fast enough, the training thread takes long to receive
-        them: collate into a few large tensors instead of many small ones or Python objects.
+        them: collate into a few large tensors instead of many small ones or Python objects. If a batch is cheap and
+        workers would not help, as for small samples in tensors, most of the time goes into taking samples one by one
+        and collating them. Let the data set take all rows of a batch with one index:
+        ``DataLoader(dataset, sampler=BatchSampler(RandomSampler(dataset), batch_size=64, drop_last=False),
+        batch_size=None)``. Then ``dataset[rows]`` gets a list of indices, which ``TensorDataset`` and any
+        ``__getitem__`` that indexes tensors or arrays take.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
-        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times.
+        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes for all
+        rows of a batch is unknown, so that fix saves up to the whole wait. Measured on one core, it removed 24% of the
+        time of a batch of 16 small pictures, 53% for 16 rows of ten numbers and 88% for 128 of these.
     When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
         queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
         training thread.
@@ -40,14 +48,13 @@ class DataLoaderWait(Rule):
     def check(self, facts: Facts) -> Outcome:
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
-        fix = Fix(_summary(facts), what_if=NoDataWait())
         usual = usual_time(facts) if share >= self.min_share else None
         if share < self.min_share or usual:
-            return facts.clear("data wait", share, self.min_share, Unit.SHARE, usual, fix=fix)
+            faster = Fix("Load batches faster", what_if=NoDataWait())
+            return facts.clear("data wait", share, self.min_share, Unit.SHARE, usual, fix=faster)
         return facts.finding(
             claims=wait,
-            fix=fix,
-            effort=Effort.SETTING,
+            fix=_fix(facts),
             evidence=(
                 facts.time_per_step("data wait", wait),
                 facts.time_per_step("total time in data loader", loading),
@@ -55,19 +62,60 @@ class DataLoaderWait(Rule):
                 *cost_evidence(facts),
             ),
             locations=facts.loading_locations,
-            caveats=(
-                "Use the smallest number that hides the wait: workers and the training thread share the CPU cores.",
-            ),
         )
 
 
-def _summary(facts: Facts) -> str:
+FEW_WORKERS = "Use the smallest number that hides the wait: workers and the training thread share the CPU cores."
+
+TAKES_ROWS = (
+    "The data set must take a list of indices, as TensorDataset does.",
+    "Transforms and a collate_fn of your own must take whole batches.",
+)
+
+NO_ROWS = frozenset({"_InfiniteConstantSampler"})
+"""Samplers of data sets that are iterated and take no index."""
+
+
+def _fix(facts: Facts) -> Fix:
+    """Return the change that makes batches faster, by what limits the loading."""
+    without_wait, loader = NoDataWait(), facts.settings.loader
     match loading_limit(facts).kind:
-        case Limit.NOTHING if facts.run.worker_count == 0:
-            return "Load a batch with less work: take its rows with one index from tensors, instead of one by one"
+        case Limit.NOTHING if facts.run.worker_count == 0 and not (loader and loader.sampler in NO_ROWS):
+            return Fix(
+                "Load a batch with less work: take its rows with one index, instead of one by one",
+                _rows_at_once(facts),
+                not_replayed="how long one index takes is unknown",
+                needs=frozenset({Part.LOADER}),
+                edits=Role.LOADER,
+                effort=Effort.LINE,
+                caveats=TAKES_ROWS,
+            )
+        case Limit.NOTHING:
+            return Fix("Load batches with less work per sample", what_if=without_wait, effort=Effort.REFACTOR)
         case Limit.HANDOVER:
-            return "Make batches faster to receive: a few large tensors instead of many small ones or Python objects"
+            summary = "Make batches faster to receive: a few large tensors instead of many small ones or Python objects"
+            return Fix(summary, what_if=without_wait, effort=Effort.REFACTOR)
         case Limit.CORES:
-            return "Load batches with less CPU work per sample"
+            return Fix("Load batches with less CPU work per sample", what_if=without_wait, effort=Effort.REFACTOR)
         case _:
-            return "Load batches faster: use more loader workers, and keep them alive between epochs"
+            return Fix(
+                "Load batches faster: use more loader workers, and keep them alive between epochs",
+                what_if=without_wait,
+                edits=Role.LOADER,
+                effort=Effort.SETTING,
+                caveats=(FEW_WORKERS,),
+            )
+
+
+def _rows_at_once(facts: Facts) -> str:
+    """Return the code of a loader that takes all rows of a batch with one index, in the same order as before."""
+    loader = facts.settings.loader
+    known = {"RandomSampler", "SequentialSampler"}
+    sampler = f"{loader.sampler}(dataset)" if loader and loader.sampler in known else "sampler"
+    size = (loader.batch_size if loader else None) or "batch_size"
+    drop_last = bool(loader and loader.drop_last)
+    rows = f"BatchSampler({sampler}, batch_size={size}, drop_last={drop_last})"
+    names = ", ".join(["BatchSampler", *([loader.sampler] if loader and loader.sampler in known else [])])
+    without = "without shuffle and drop_last; keep the other arguments"
+    loads = f"DataLoader(dataset, sampler=rows, batch_size=None)  # {without}"
+    return f"from torch.utils.data import {names}\n\nrows = {rows}\n{loads}"

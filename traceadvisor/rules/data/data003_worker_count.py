@@ -6,6 +6,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, 
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
+    OTHER_NUMBERS,
     Limit,
     core_caveats,
     cost_evidence,
@@ -107,5 +108,5 @@ def _finding(
             facts.known("CPU cores for training and workers", curve.loop.cores if curve else None, Unit.RATIO),
         ),
         locations=facts.loading_locations if claims else facts.loader_locations,
-        caveats=core_caveats(facts, then.workers),
+        caveats=core_caveats(facts, then.workers) if claims else (OTHER_NUMBERS,),
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
@@ -59,7 +61,6 @@ class CpuQuota(Rule):
         return facts.finding(
             claims=wait,
             fix=_fix(facts, too_many_workers=too_many),
-            effort=Effort.SETTING,
             evidence=(
                 Evidence("cores of the machine", cores, Unit.COUNT),
                 Evidence("granted cores", granted, Unit.COUNT),
@@ -69,8 +70,7 @@ class CpuQuota(Rule):
                 facts.time_per_step("data wait", wait),
             ),
             most_ns=max(facts.per_step_ns(wait), throttled_ns),
-            locations=facts.loader_locations,
-            caveats=("Workers that wait for storage need no core.",),
+            locations=facts.loader_locations if too_many else (),
         )
 
 
@@ -89,6 +89,7 @@ def _fix(facts: Facts, *, too_many_workers: bool) -> Fix:
     summary = "Match the number of {} to the granted cores, or request more cores"
     unknown = "the loading speed with fewer processes or more cores is unknown"
     if too_many_workers:
-        return loader_fix(facts, summary.format("workers"), {"num_workers": spare}, not_replayed=unknown)
+        fewer = loader_fix(facts, summary.format("workers"), {"num_workers": spare}, not_replayed=unknown)
+        return replace(fewer, effort=Effort.SETTING, caveats=("Workers that wait for storage need no core.",))
     change = f"torch.set_num_threads({max(granted, 1)})"
-    return Fix(summary.format("threads per operator"), change, not_replayed=unknown)
+    return Fix(summary.format("threads per operator"), change, not_replayed=unknown, effort=Effort.LINE)

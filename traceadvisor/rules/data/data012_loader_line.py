@@ -79,12 +79,11 @@ class LoaderLineCost(Rule):
             return Skipped("Too few samples show the code that makes batches: train longer.")
         if line.share < self.min_line_share:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
-        edit = CheaperBatches(line.share, line.high)
+        edit, summary = CheaperBatches(line.share, line.high), _summary(line)
         return facts.finding(
             claims=wait,
-            fix=Fix(_summary(line), what_if=edit),
+            fix=Fix(summary, what_if=edit, effort=Effort.REFACTOR if summary == WAIT_LESS else Effort.LINE),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line),
-            effort=Effort.LINE,
             evidence=(
                 Evidence("share of the loading in this line", line.share, Unit.SHARE),
                 Evidence("share of the CPU time of loading in this line", line.cpu_share, Unit.SHARE),

@@ -51,6 +51,8 @@ MIN_OTHERS_SHARE = 0.2
 
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
+OTHER_NUMBERS = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
+
 NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
 
@@ -291,7 +293,7 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
     memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
     if _needs_more_than_free(facts, workers):
         memory += f" If each grows as large as the processes of this run, {workers} need more memory than was free."
-    random = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
+    random = OTHER_NUMBERS
     if curve is None or not curve.cost.is_split:
         unknown = "It was not recorded whether loading uses the CPU or waits. Workers that compute need a core each."
         return (unknown, memory, random)

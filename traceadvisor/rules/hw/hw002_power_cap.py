@@ -58,7 +58,6 @@ class PowerCap(Rule):
         return facts.finding(
             claims=kernels,
             fix=_supply_fix() if is_braking else _limit_fix(device),
-            effort=Effort.REFACTOR if is_braking else Effort.SETTING,
             evidence=(
                 Evidence("samples limited by power", window.power_share, Unit.SHARE),
                 facts.known("samples with a power brake by the supply", brake or None, Unit.SHARE),
@@ -69,10 +68,7 @@ class PowerCap(Rule):
                 facts.known("highest allowed power limit", highest, Unit.WATTS),
             ),
             most_ns=facts.per_step_ns(kernels) * lost,
-            caveats=(
-                "Ask first: someone may have lowered the limit on purpose.",
-                "Memory-bound kernels depend little on the core clock.",
-            ),
+            caveats=("Memory-bound kernels depend little on the core clock.",),
         )
 
 
@@ -90,11 +86,13 @@ def _made_for_watts(device: DeviceTelemetry | None) -> float | None:
 
 
 def _supply_fix() -> Fix:
-    return Fix("Check the power supply: cables, connectors and other devices on it", not_replayed=NOT_REPLAYED)
+    summary = "Check the power supply: cables, connectors and other devices on it"
+    return Fix(summary, not_replayed=NOT_REPLAYED, effort=Effort.REFACTOR)
 
 
 def _limit_fix(device: DeviceTelemetry | None) -> Fix:
     made_for = _made_for_watts(device)
     which = f" -i {device.index}" if device and device.index is not None else ""
     change = f"nvidia-smi{which} -pl {made_for:.0f}" if made_for else None
-    return Fix("Raise the power limit", change, not_replayed=NOT_REPLAYED)
+    ask = "Ask first: someone may have lowered the limit on purpose."
+    return Fix("Raise the power limit", change, not_replayed=NOT_REPLAYED, effort=Effort.SETTING, caveats=(ask,))
