@@ -203,6 +203,14 @@ def test_the_line_beside_a_category_is_one_of_it() -> None:
     )
 
 
+def test_recorded_steps_that_became_shorter_explain_no_longer_undisturbed_step() -> None:
+    sides = [report(recording(undisturbed_ms=one, parts_ms={Category.FORWARD: ms})) for one, ms in ((5, 60), (9, 20))]
+    (run,) = compare(sides[:1], sides[1:]).runs
+    assert run.change
+    assert run.change.ratio == pytest.approx(1.8)
+    assert cause_sentence(run) is None
+
+
 def test_a_rest_of_rounding_is_no_row_of_its_own() -> None:
     row = RowChange("mm", 5e6, 1e6, -4e6)
     for rest_ns, count in ((-0.6, 1), (-9e3, 2)):

@@ -284,11 +284,14 @@ def cause_sentence(run: ComparedRun) -> str | None:
     """The category and a line that changed most, in the direction of the step; None without a change of the step.
 
     Samples of undisturbed steps show their line in all categories. Without them, the line is one of the category.
+    Recorded steps that changed in the other direction than undisturbed ones explain nothing.
     """
     explained = explanation_of(run)
     if explained is None or abs(explained.delta_ns) < CAUSE_SHARE * max(explained.base_step_ns, explained.head_step_ns):
         return None
     sign = 1 if explained.delta_ns > 0 else -1
+    if run.change and sign * run.change.change_share < 0:
+        return None
     category = max(explained.categories, key=lambda row: sign * row.delta_ns)
     how_much = "Most" if sign * category.delta_ns > MOST_SHARE * abs(explained.delta_ns) else "The largest part"
     change = f"{how_much} of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"
