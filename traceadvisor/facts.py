@@ -529,6 +529,7 @@ class Facts:
         effort: Effort | None = None,
         evidence: Iterable[Evidence | None],
         claims: SpanSet | None = None,
+        also_shortens: SpanSet | None = None,
         most_ns: float | None = None,
         most_share: float | None = None,
         saving: Estimate | None = None,
@@ -543,7 +544,8 @@ class Facts:
             effort: how much work the fix is; the fix tells it itself if the rule has several fixes.
             evidence: figures; None, for a figure that was not measured, is left out.
             claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
-            most_ns: upper limit of the saving per typical step; by default the claimed time per step.
+            also_shortens: other time that the fix makes shorter: an upper limit includes all of it. None by default.
+            most_ns: upper limit of the saving per typical step; by default all of this time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
             confidence: the confidence in the cause, if the rule determines it; by default from the recording.
@@ -557,11 +559,12 @@ class Facts:
         if effort_of_fix is None or (effort and fix.effort):
             raise TypeError("either the rule or its fix tells the effort")
         claims = (claims or SpanSet.empty()) - self.unknown.spans
+        also_shortens = (also_shortens or SpanSet.empty()) - claims
         rows = tuple(row for row in evidence if row is not None)
         if most_share is not None:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
         if saving is None:
-            most_ns = self.per_step_ns(claims) if most_ns is None else most_ns
+            most_ns = self.per_step_ns(claims | also_shortens) if most_ns is None else most_ns
             saving = self.saving(fix, most_ns, claims)
             rows = (*rows, *self._reached(fix, saving, most_ns, rows))
         return Finding(
@@ -574,6 +577,7 @@ class Facts:
             locations=_lines_first(tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations)))),
             caveats=(*fix.caveats, *caveats, *self._few_steps),
             of_run=most_share is not None,
+            also_shortens=also_shortens,
         )
 
     def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:

@@ -67,6 +67,27 @@ class Greedy(Rule):
         return replace(found, of_run=self.of_run)
 
 
+@dataclass(frozen=True, slots=True)
+class OnePart(Rule):
+    """Gives the time of one part that its fix removes as the limit of all."""
+
+    meta = RuleMeta("ACME002", "one-part", "One part")
+    claims = frozenset({Category.DATA_WAIT})
+    also_saves = "operators"
+
+    saving: Estimate = field(default_factory=lambda: Estimate.bound(60 * US, "of a test"))
+
+    def check(self, facts: Facts) -> Outcome:
+        return facts.finding(
+            claims=facts.claim(Category.DATA_WAIT),
+            also_shortens=facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST),
+            fix=Fix("Change it", not_replayed="of a test"),
+            effort=Effort.LINE,
+            evidence=(),
+            saving=self.saving,
+        )
+
+
 class Modest(Greedy):
     """Claims no time, but promises to save some."""
 
@@ -204,6 +225,22 @@ def test_a_fix_that_saves_less_than_a_thousandth_of_the_step_is_no_finding(
 
 def test_a_fix_that_frees_memory_is_a_finding(tmp_path: Path) -> None:
     assert _found(Greedy(Estimate.nothing()), _facts(tmp_path)).saving.high_ns == 0
+
+
+def test_a_limit_includes_all_time_that_the_fix_makes_shorter(tmp_path: Path) -> None:
+    facts = _facts(tmp_path)
+    also = facts.per_step_ns(facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST))
+    found = _found(OnePart(), facts)
+    assert also
+    assert found.saving.high_ns == 60 * US + also
+    assert found.caveats[-1:] == ("The limit was raised to all time that the fix makes shorter.",)
+
+
+@pytest.mark.parametrize(
+    "saving", [Estimate.bound(65 * US, "of a test"), Estimate.simulated(10 * US, 20 * US, 30 * US)]
+)
+def test_a_higher_limit_and_a_simulation_stay(saving: Estimate, tmp_path: Path) -> None:
+    assert _found(OnePart(saving), _facts(tmp_path)).saving == saving
 
 
 def violations_of(finding: Finding, facts: Facts) -> list[str]:

@@ -1,6 +1,6 @@
 """Laws that every finding obeys, whoever wrote its rule.
 
-A finding that breaks one is cut down to what the law allows, and a caveat says so.
+A finding that breaks one is changed to what the law allows, and a caveat says so.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ LONGER_THAN_REST = "The saving was limited to the step without the kernels that 
 OTHER_TIME = "Time that this check may not claim was left out of it: {}."
 LONGER_THAN_STEP = "The saving was limited to the step."
 LONGER_THAN_CLAIM = "The saving was limited to the time that the finding claims."
+
+OTHER_PARTS = "The limit was raised to all time that the fix makes shorter."
 
 OF_ANOTHER = "This check is about what CUDA devices have. The recording is of {} devices."
 
@@ -214,6 +216,18 @@ def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -
     return _limited(finding, claimed_ns, LONGER_THAN_CLAIM)
 
 
+def _includes_all_that_it_shortens(finding: Finding, rule: Rule, facts: Facts) -> Finding:
+    """An upper limit includes all time that the fix makes shorter: the time of one part alone is a lower bound."""
+    saving = finding.saving
+    if not (rule.also_saves and finding.also_shortens) or finding.of_run or saving.method is not Method.BOUND:
+        return finding
+    whole_ns = facts.per_step_ns(finding.claims | finding.also_shortens)
+    least = facts.bound(whole_ns, saving.reason or "", finding.claims)
+    if saving.high_ns >= least.high_ns * (1 - 1e-9):
+        return finding
+    return replace(finding, saving=replace(saving, high_ns=least.high_ns), caveats=(*finding.caveats, OTHER_PARTS))
+
+
 def _is_waited_for(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
     """The finding; a passed check if the simulated step loses nothing without the claimed time."""
     gone, replay = without_claims(finding, rule, facts), facts.replay
@@ -259,6 +273,7 @@ _LAWS: Mapping[str, Law] = {
     "Advice fits the accelerator": _fits_the_accelerator,
     "A finding claims recorded time of its own categories, without waits for other ranks": _claims_its_own_time,
     "GPU time is claimed where no other GPU operation runs": _claims_exclusive_time,
+    "An upper limit includes all time that the fix makes shorter": _includes_all_that_it_shortens,
     "A saving is at most the step": _saves_no_more_than_the_step,
     "An upper limit is at most the claimed time": _saves_no_more_than_its_claims,
     "Kernels that are not claimed stay": _leaves_unclaimed_kernels,

@@ -303,6 +303,9 @@ class Finding:
     origins: Origins | None = None
     """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
 
+    also_shortens: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
+    """Other time that the fix makes shorter. An upper limit includes all of it."""
+
     @property
     def places(self) -> tuple[Location, ...]:
         """The line to edit, if it is known, then the lines that cost the time."""

@@ -5,12 +5,14 @@ import pytest
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from traceadvisor.analysis.sampled.shares import (
     FEWEST_SAMPLES,
+    FRAMES_OF_CAPTURE,
     beside_training,
     in_backward,
     in_optimizer,
     keeps_traceback,
     line_between_steps,
     line_of_call,
+    script_part_of_tracebacks,
     share_around_lines,
     share_of_lines,
     share_of_steps,
@@ -138,3 +140,11 @@ def test_a_line_without_samples_in_training_steps_is_unknown() -> None:
     assert line_of_call(samples, UPDATE, "aten::mul") == UPDATE
     own = Samples().add(50, *COPY, state=StepState.OTHER).build()
     assert line_of_call(own, TRAIN, "copy.py(119): deepcopy") == TRAIN
+
+
+def test_a_kept_stack_has_the_frames_of_the_script_and_those_of_the_capture() -> None:
+    kept = (library("format_stack", 497, "torch/fx/traceback.py"), library("extract", 380, "traceback.py"))
+    deep = (MAIN,) * FRAMES_OF_CAPTURE
+    assert script_part_of_tracebacks(Samples().add(9, *deep, *kept).add(90, *STEP).build()) == 0.5
+    assert script_part_of_tracebacks(Samples().add(9, *STEP).build()) == 0
+    assert script_part_of_tracebacks(None) == 0

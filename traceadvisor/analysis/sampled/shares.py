@@ -18,6 +18,9 @@ from traceadvisor.statistics import share_interval
 FEWEST_SAMPLES = 12
 """Samples of undisturbed steps. With fewer, the interval of a share says nothing: that of a half has 25% to 75%."""
 
+FRAMES_OF_CAPTURE = 13
+"""Frames of ``traceadvisor capture`` around the first frame of the script, from a recording with Python stacks."""
+
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""
 
@@ -160,6 +163,22 @@ def is_beside_training(frames: Frames) -> bool:
 def keeps_traceback(frames: Frames) -> bool:
     """Return whether a stack formats a stack itself, as anomaly detection does for each operator."""
     return any(frame.file == "traceback.py" for frame in frames)
+
+
+def script_part_of_tracebacks(samples: StackSamples | None) -> float:
+    """Return the part of each kept stack that is the script's: all but the frames of the capture around the script.
+
+    Samples leave out the frames of the capture. The time to keep a stack is in proportion to its frames.
+    """
+    count, depths = 0, 0
+    for stack in samples.stacks if samples else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        depth = next((at for at, one in enumerate(frames) if (one.file or "").endswith("traceback.py")), 0)
+        here = in_training(stack).count if depth else 0
+        count += here
+        depths += here * depth
+    mean_depth = depths / max(count, 1)
+    return mean_depth / (mean_depth + FRAMES_OF_CAPTURE)
 
 
 def in_optimizer(frames: Frames) -> bool:

@@ -21,8 +21,8 @@ class CpuQuota(Rule):
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the
         cgroup), minus one for the training thread. Limit threads with ``OMP_NUM_THREADS`` or ``torch.set_num_threads``.
         Or request more cores.
-    How the saving is estimated: Upper limit: the data wait, or the share of the step in which the quota was
-        used up, whichever is longer.
+    How the saving is estimated: Upper limit: the data wait, and of the rest of the step the share in which the
+        quota was used up.
     When it may be wrong: If a capture did not time the batches, it is unknown whether workers wait for storage. Then
         they need no core. If the quota is not the limit, fewer workers load fewer batches.
     """
@@ -57,7 +57,8 @@ class CpuQuota(Rule):
         if not waits and (throttled or 0.0) < self.min_throttled_share:
             remark = "they do not slow each other down"
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
-        throttled_ns = facts.per_step_ns(facts.steps.typical_windows) * (throttled or 0.0)
+        wait_ns = facts.per_step_ns(wait)
+        rest_ns = facts.per_step_ns(facts.steps.typical_windows) - wait_ns
         return facts.finding(
             claims=wait,
             fix=_fix(facts, too_many_workers=too_many),
@@ -69,7 +70,7 @@ class CpuQuota(Rule):
                 facts.known("scheduler periods with used-up quota", throttled, Unit.SHARE),
                 facts.time_per_step("data wait", wait),
             ),
-            most_ns=max(facts.per_step_ns(wait), throttled_ns),
+            most_ns=wait_ns + (throttled or 0.0) * rest_ns,
             locations=facts.loader_locations if too_many else (),
         )
 
