@@ -256,3 +256,21 @@ def test_an_allocator_without_a_cache_empties_the_queue_of_the_gpu(tmp_path: Pat
     found = Captured(builder, tmp_path).with_settings(environment=environment).finding(DebugLeftOn())
     assert found.claims
     assert found.saving.high_ns > found.claims.total_ns
+
+
+def test_a_cpu_that_gets_ahead_of_the_gpu_hides_the_wait_for_batches(tmp_path: Path) -> None:
+    builder = _step().step(1, 100, 200).loader(105, 145).op("aten::mm", 145, 160)
+    builder.launch(158, 160, kernel=(160, 200))
+    found = Captured(builder, tmp_path).with_settings(detect_anomaly=True).finding(DebugLeftOn())
+    assert found.saving.high_ns * 2 == pytest.approx(100_000)  # of two steps: 40 us for a launch, 60 with the batch
+
+
+@pytest.mark.parametrize(("undisturbed_us", "most_share"), [(450, (150 + 0.1 * 300) / 450), (600, 1.0)])
+def test_samples_limit_the_saving_if_other_programs_slowed_down_undisturbed_steps(
+    undisturbed_us: float, most_share: float, tmp_path: Path
+) -> None:
+    kept, backward = library("extract", 1, "traceback.py"), library("backward", 1, "torch/autograd/graph.py")
+    samples = Samples().add(30, MAIN, kept).add(90, MAIN, backward).build()
+    captured = Captured(_keeping(with_stacks=True), tmp_path).with_settings(detect_anomaly=True)
+    captured = captured.with_run(steps=_timed(undisturbed_us), stacks=samples)
+    assert captured.finding(DebugLeftOn()).saving.high_ns == pytest.approx(most_share * undisturbed_us * 1000)

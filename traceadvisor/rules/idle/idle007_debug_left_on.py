@@ -32,6 +32,9 @@ DISTRIBUTED = "TORCH_DISTRIBUTED_DEBUG"
 _WAITING_HOST = (Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
 """The GPU waits for the CPU."""
 
+_WAITING = (Category.DATA_WAIT, *_WAITING_HOST)
+"""The same with waits for batches: a CPU that gets ahead of the GPU hides all of this."""
+
 _BESIDE_KERNELS = (Category.COMMUNICATION, Category.H2D_COPY, Category.OTHER_COPY)
 """GPU operations that run beside kernels unless each launch waits for its own."""
 
@@ -69,15 +72,15 @@ class DebugLeftOn(Rule):
         the backward pass. Blocking launches prevent all overlap of CPU and GPU. Without its cache, each allocation
         calls the driver.
     How to fix it: Remove the option once the error is found, or make it a command-line option.
-    How the saving is estimated: With a GPU, an upper limit: the time in which the GPU waits for the CPU or runs NaN
-        checks. With blocking launches, it includes copies and communication that no kernel overlaps. Without a GPU,
-        anomaly detection takes the time of the NaN checks and of the Python stacks that it keeps. Recorded Python
-        stacks show both; without them, the limit is the checks and all operators outside the backward pass. A tenth of
-        the rest is added to the limit, because the checks displace data in CPU caches. The low end assumes that all
-        time that the profiler adds to a step was added to the checks. Samples of undisturbed steps in a capture show
-        the stacks' part of the step, which is then the low end, without the frames of the capture itself: those make
-        each stack longer. If the profiler makes the steps much longer and there are few samples, only the upper limit
-        is given. For a profiler and the other options, no saving is claimed.
+    How the saving is estimated: With a GPU, an upper limit: the time in which the GPU waits for the CPU, also for
+        batches, or runs NaN checks. With blocking launches, it includes copies and communication that no kernel
+        overlaps. Without a GPU, anomaly detection takes the time of the NaN checks and of the Python stacks that it
+        keeps. Recorded Python stacks show both; without them, the limit is the checks and all operators outside the
+        backward pass. A tenth of the rest is added to the limit, because the checks displace data in CPU caches. The
+        low end assumes that all time that the profiler adds to a step was added to the checks. Samples of undisturbed
+        steps in a capture show the stacks' part of the step, which is then the low end, without the frames of the
+        capture itself: those make each stack longer. If the profiler makes the steps much longer and there are few
+        samples, only the upper limit is given. For a profiler and the other options, no saving is claimed.
     When it may be wrong: The option may have been on for a while only, in other steps than the recorded ones.
     """
 
@@ -117,7 +120,9 @@ class DebugLeftOn(Rule):
                 *(Evidence("enabled", one.what, Unit.TEXT) for one in found),
                 *(row for one in found for row in one.evidence),
                 facts.time_per_step("time in which these options take effect", claims) if claims else None,
-                facts.time_per_step("the same, with other time that they make longer", claims | also) if also else None,
+                facts.time_per_step("the same, with other time that they make longer", claims | also)
+                if also - claims
+                else None,
             ),
             saving=_saving(facts, fix, claims, also),
             locations=tuple(one.place for one in facts.settings.constructed if one.role is Role.ANOMALY),
@@ -146,7 +151,7 @@ class DebugLeftOn(Rule):
                 f"{BLOCKING}=1",
                 f"unset {BLOCKING}",
                 facts.claim(*_WAITING_HOST),
-                facts.claim(*_BESIDE_KERNELS),
+                facts.claim(*_BESIDE_KERNELS, *_WAITING),
                 () if blocking is None else (Evidence(label, blocking, Unit.SHARE),),
             )
 
@@ -154,7 +159,7 @@ class DebugLeftOn(Rule):
         settings = facts.settings
         if settings.environment.get(NO_CACHING) == "1":
             waits = facts.claim(Category.IDLE_ALLOCATOR)  # each empties the queue of the GPU, which then waits again
-            also = facts.claim(*_WAITING_HOST) if waits else SpanSet.empty()
+            also = facts.claim(*_WAITING) if waits else SpanSet.empty()
             yield _LeftOn(f"{NO_CACHING}=1", f"unset {NO_CACHING}", waits, also)
         if settings.environment.get(DISTRIBUTED, "").upper() == "DETAIL":
             yield _LeftOn(f"{DISTRIBUTED}=DETAIL", f"unset {DISTRIBUTED}")
@@ -170,7 +175,7 @@ def _anomaly_detection(facts: Facts) -> tuple[SpanSet, SpanSet]:
     if facts.device_index is not None:
         launched = work_within(facts.trace.events, facts.launches, check_rows(facts.trace, facts.tree), windows)
         on_device = facts.exposed(launched.work_rows, Category.KERNEL, Category.OTHER_COPY)
-        return facts.claim(*_WAITING_HOST) | on_device, SpanSet.empty()
+        return facts.claim(*_WAITING_HOST) | on_device, facts.claim(*_WAITING)
     checks, stacks = (spans(facts.trace, facts.tree) & windows for spans in (check_spans, stack_spans))
     if stacks:
         return checks | stacks, SpanSet.empty()
@@ -185,7 +190,8 @@ def _saving(facts: Facts, fix: Fix, claims: SpanSet, also: SpanSet) -> Estimate:
     reason = fix.not_replayed or ""
     most_ns = most.high_ns + _FASTER_REST * max((facts.step_ns or 0.0) - most.high_ns, 0.0)
     if (sampled := _sampled(facts)) is not None:
-        high_ns = most_ns if sampled.expected_ns <= most_ns else sampled.high_ns
+        is_representative = sampled.expected_ns <= most_ns and (facts.distortion is None or facts.distortion.ratio >= 1)
+        high_ns = most_ns if is_representative else max(most_ns, sampled.high_ns)
         return _calculated(min(sampled.low_ns, high_ns), sampled.expected_ns, high_ns, reason)
     if facts.is_distorted:
         return replace(most, high_ns=most_ns)
