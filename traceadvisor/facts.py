@@ -14,7 +14,8 @@ from traceadvisor.analysis.arithmetic.kernel_names import least_capability
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
 from traceadvisor.analysis.communication.matching import recorded_waits
-from traceadvisor.analysis.data.loading import Loading, worker_curve
+from traceadvisor.analysis.data.handover import begin_with_fetch, handover_ns
+from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH, Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
 from traceadvisor.analysis.idle.unknown import Unknown, find_unknown
@@ -396,10 +397,18 @@ class Facts:
         exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
         if timing.undisturbed_ns and timing.undisturbed_loader_ns is not None:
             step_ns, loader_ns = timing.undisturbed_ns, timing.undisturbed_loader_ns
-        fetched = marks.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
+        starts_ns = self.trace.events.start_ns[loader.rows]
+        fetched = marks.contains(starts_ns).sum() / self.step_count
+        batches = run.captured.batches if run.captured else ()
+        received_ns = None
+        if begin_with_fetch(self.steps.typical, starts_ns):
+            prefetch = self.settings.loader.prefetch_factor if self.settings.loader else None
+            received_ns = handover_ns(run.steps, batches, prefetch or DEFAULT_PREFETCH)
+        exposed_ns = min(exposed_share, 1.0) * loader_ns
+        wait_ns = exposed_ns if received_ns is None else min(exposed_ns, max(loader_ns - received_ns, 0.0))
         return Loading(
             step_ns,
-            min(exposed_share, 1.0) * loader_ns,
+            wait_ns,
             loader_ns,
             step_ns - loader_ns if timing.least_rest_ns is None else timing.least_rest_ns,
             float(timing.fetches_per_step or fetched),
@@ -407,9 +416,10 @@ class Facts:
             self.device is not None,
             self.settings,
             run.telemetry,
-            run.captured.batches if run.captured else (),
+            batches,
             run.undisturbed,
             run.host_cores,
+            None if received_ns is None else exposed_ns - wait_ns,
         )
 
     # -- figures for rules -------------------------------------------------------------------------------------

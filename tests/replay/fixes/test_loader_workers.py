@@ -46,6 +46,12 @@ def test_on_one_and_a_half_cores_a_worker_holds_the_training_thread_up(tmp_path:
     assert _step_ms(tmp_path, LoaderWorkers(1, 1.5), EXPECTED) == pytest.approx(64.2 + 42.8 / 3, abs=0.001)
 
 
+@pytest.mark.parametrize("scenario", Scenario)
+def test_a_measured_time_to_take_a_batch_is_never_saved(scenario: Scenario, tmp_path: Path) -> None:
+    step = _step_ms(tmp_path, LoaderWorkers(2, 8.0, taking_ns=2e6), scenario)
+    assert step + FETCH_NS[scenario] / 1e6 == pytest.approx(60 * HOST_FACTOR[scenario] + 2, abs=0.001)
+
+
 @pytest.mark.parametrize("cores", [0.5, 1.0])
 def test_on_one_core_nothing_is_made_beside_the_work(cores: float, tmp_path: Path) -> None:
     """A share of a core is what the recording was made with, too."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import ones
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, user
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
 from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, Crowding
@@ -20,6 +21,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Finding, Method
+from traceadvisor.model.run import TimedBatch
 
 RULES = [rule for rule in all_rules() if rule.meta.id.startswith("DATA")]
 STEPS = 24
@@ -185,6 +187,50 @@ def test_a_slow_loader_with_pauses_gets_workers_first(tmp_path: Path) -> None:
     assert found is not None
     assert found.rule.id == "DATA003"
     assert call(found)["num_workers"] >= 5
+
+
+# -- receiving ---------------------------------------------------------------------------------------------------------
+
+
+def _received(folder: Path, *, taking_ms: float, step_ms: float, batch_ms: float, count: int) -> Facts:
+    """A loop whose batches are ready half a step before it requests them, and take a while to receive."""
+    builder, step_us, taking_us = TraceBuilder(), 1000 * step_ms, 1000 * taking_ms
+    for number in range(8):
+        start = step_us * number
+        builder.step(number, start, start + step_us).loader(start, start + taking_us)
+        builder.op("aten::linear", start + taking_us, start + step_us)
+    captured = Captured(builder, folder).loader(workers=count).cores(2)
+    captured = captured.with_steps([taking_us] * 60, step_us=step_us - taking_us)
+    made = tuple(
+        TimedBatch(
+            number % count, 10**18 + round((number * step_ms - step_ms / 2 - batch_ms) * 1e6), round(batch_ms * 1e6),
+            0, 0, 0, 0, 0,
+        )
+        for number in range(60)
+    )  # fmt: skip
+    item, asleep = user("__getitem__", 31), C_SLEEP
+    samples = Samples().add(100, MAIN, item, asleep, is_fetching=True, is_waiting=True).build()
+    return captured.with_run(batches=made, loader_stacks=samples).facts()
+
+
+@pytest.mark.parametrize("taking_ms", [1.0, 1.2, 3.0])
+def test_time_to_receive_batches_that_are_ready_needs_no_workers_and_no_faster_line(
+    taking_ms: float, tmp_path: Path
+) -> None:
+    """Three workers of 18.5 ms make a batch every 6.2 ms, and the loop takes one every 6.5 ms."""
+    facts = _received(tmp_path, taking_ms=taking_ms, step_ms=6.5, batch_ms=18.5, count=3)
+    rules = {row.finding.rule.id for row in judge(facts, RULES).findings}
+    assert rules <= {"DATA001"}, "receiving a batch itself may be worth a fix"
+    assert bool(rules) is (taking_ms > 1.3), "from a fifth of the step"
+
+
+def test_what_more_workers_save_is_without_the_time_to_receive_a_batch(tmp_path: Path) -> None:
+    facts = _received(tmp_path, taking_ms=1.0, step_ms=6.5, batch_ms=18.5, count=3)
+    assert facts.loading
+    assert facts.loading.wait_ns == 0
+    assert facts.loading.handover_ns == pytest.approx(1e6)
+    assert facts.worker_curve
+    assert facts.worker_curve.at(9).step_ns == pytest.approx(6.5e6)
 
 
 # -- the proposal is what is predicted ---------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Loading:
     """Undisturbed, if a capture timed such steps."""
 
     wait_ns: float
-    """Exposed wait for batches in it."""
+    """Exposed wait for batches in it, without the time to receive those that are ready, if that is known."""
 
     loader_ns: float
     """Time in the data loader in it."""
@@ -67,6 +67,14 @@ class Loading:
 
     host_cores: int | None
     """Cores of the machine."""
+
+    handover_ns: float | None = None
+    """Exposed time in it to receive batches that workers have finished; None if unknown."""
+
+    @property
+    def batches_are_ready(self) -> bool:
+        """Whether batches are known to be ready when the loop requests them, so that other workers save nothing."""
+        return self.handover_ns is not None and self.wait_ns < WAITING_LOOP_SHARE * self.step_ns
 
     @property
     def cores_are_free(self) -> bool | None:
@@ -153,7 +161,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
     if cost.is_waiting:
         cost = replace(cost, delay_ns=(cost.core_wait_ns or 0.0) * _others_share(loading))
     loader = loading.settings.loader or LoaderSettings()
-    rest_ns = max(loading.step_ns - loading.wait_ns, 1.0)
+    rest_ns = max(loading.step_ns - loading.wait_ns - (loading.handover_ns or 0.0), 1.0)
     loop = Loop(
         rest_ns,
         loading.fetches,
@@ -162,6 +170,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         loading.cores(beside_others=cost.is_split, of_waiting=cost.delay_ns > 0),
         _training_cores(loading, cost, rest_ns),
         WORKER_FACTOR if loading.workers == 0 else 1.0,
+        (loading.handover_ns or 0.0) / loading.fetches,
     )
     return WorkerCurve(cost, loop)
 

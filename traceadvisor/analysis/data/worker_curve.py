@@ -68,7 +68,7 @@ class Loop:
     """Demand of a training loop on its loader."""
 
     rest_ns: float
-    """The step without its wait for batches."""
+    """The step without its time in the loader."""
 
     fetches: float = 1.0
     """Batches per step."""
@@ -85,6 +85,9 @@ class Loop:
     worker_factor: float = 1.0
     """CPU time of a batch in a worker, relative to the process in which it was measured."""
 
+    taking_ns: float = 0.0
+    """Time to take a batch that is ready from a worker, if it was measured. No number of workers saves it."""
+
 
 @frozen
 class Point:
@@ -92,10 +95,11 @@ class Point:
 
     workers: int
     wait_ns: float
-    """Mean time that loading adds to a step: the exposed wait, and what competition for cores adds to the rest."""
+    """Mean time that loading adds to a step: the exposed wait, and what competition for cores adds to the rest. As long
+    as if a batch that is ready were taken in no time, so a number of workers that hides it has a reserve."""
 
     step_ns: float
-    """Step with this wait."""
+    """Step with this wait, or with the time to take its batches, if that is longer."""
 
     prefetch: int = 0
     """Batches that each worker prepares ahead; 0 without workers."""
@@ -139,7 +143,8 @@ class WorkerCurve:
         wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
         least_ns = self._least_step_ns() if crowding is not Crowding.NONE else 0.0
         step_ns = max(rest_ns + wait_ns, least_ns)
-        return Point(workers, step_ns - loop.rest_ns, step_ns, ahead)
+        taken_ns = rest_ns + loop.taking_ns * loop.fetches
+        return Point(workers, step_ns - loop.rest_ns, max(step_ns, taken_ns), ahead)
 
     def _least_step_ns(self) -> float:
         """The shortest step: all cores only train and make batches."""

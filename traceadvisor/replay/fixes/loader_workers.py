@@ -51,6 +51,9 @@ class LoaderWorkers(Edit):
     training_cores: float = 1.0
     """Cores that the training process keeps busy; more than one with operators that use several threads."""
 
+    taking_ns: float | None = None
+    """Measured time to take a batch that is ready; None if unknown."""
+
     changes_device: ClassVar = False
     choice: ClassVar = LOADING
 
@@ -69,7 +72,8 @@ class LoaderWorkers(Edit):
         if self.cores is not None:
             host, made_ns = self._contending(host, cpu_ns, wait_ns, max(self.cores, 1.0), scenario)
         uneven_ns = 0 if self.made is None or scenario is Scenario.HIGH else round(self.made.uneven_ns)
-        host.call_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario]) + uneven_ns  # taking: at most as long as loading
+        taking_ns = FETCH_NS[scenario] if self.taking_ns is None else round(self.taking_ns)
+        host.call_ns[takes] = np.minimum(load_ns, taking_ns) + uneven_ns  # taking: at most as long as loading
         action = host.action.copy()
         action[takes] = Action.FETCH
         workers = Workers(self.count, self.count * self.prefetch, tuple(made_ns.tolist()))

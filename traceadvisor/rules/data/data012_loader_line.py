@@ -7,7 +7,7 @@ from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import WAIT_LESS, cost_evidence, is_beside_others, usual_time
+from traceadvisor.rules.data.loading_limit import WAIT_LESS, cost_evidence, is_beside_others, received_only, usual_time
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -39,7 +39,8 @@ class LoaderLineCost(Rule):
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
         batches: in ``__getitem__``, in a transform, in ``collate_fn``. Loader workers sample themselves. If the
         training process loads its batches, the samples of its thread count. The finding has the share of the line in
-        the time of a batch, in its CPU time and in its waiting time.
+        the time of a batch, in its CPU time and in its waiting time. Time to receive batches that are ready is no such
+        wait: no line makes it shorter.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
@@ -69,7 +70,7 @@ class LoaderLineCost(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
-        usual = usual_time(facts) if facts.share(wait) >= self.min_share else None
+        usual = (usual_time(facts) or received_only(facts)) if facts.share(wait) >= self.min_share else None
         if facts.share(wait) < self.min_share or usual:
             hidden_at = self._hidden_at(facts, line)
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual, hidden_at=hidden_at)

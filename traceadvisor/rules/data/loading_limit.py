@@ -129,8 +129,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
         return LoadingLimit(Limit.UNKNOWN)
     computes = curve.cost.is_split and not curve.cost.is_waiting
     is_timed = curve.cost.source is CostSource.CLOCKS
-    if workers and is_timed and curve.at(workers, crowding=Crowding.NONE).is_hidden:
-        # With a core each they would be fast enough: either they have none, or it takes long to receive a batch.
+    if workers and is_timed and _workers_suffice(loading, curve):
+        # With a core each they are fast enough: either they have none, or it takes long to receive a batch.
         lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
     if not workers and _batch_ns(facts, loading) <= TAKING_NS:
@@ -149,6 +149,11 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
 
 
+def _workers_suffice(loading: Loading, curve: WorkerCurve) -> bool:
+    """Whether workers with a core each make batches as fast as the loop takes them."""
+    return loading.batches_are_ready or curve.at(loading.workers or 0, crowding=Crowding.NONE).is_hidden
+
+
 def usual_time(facts: Facts) -> str | None:
     """Return a remark if the wait is what taking a batch from any worker costs, and not known to be for slow workers.
 
@@ -157,11 +162,18 @@ def usual_time(facts: Facts) -> str | None:
     loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
         return None
-    if curve and not curve.at(loading.workers, crowding=Crowding.NONE).is_hidden:
+    if curve and not _workers_suffice(loading, curve):
         return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
     is_usual = timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
     return "taking a batch from any worker costs about as much" if is_usual else None
+
+
+def received_only(facts: Facts) -> str | None:
+    """Return a remark if batches are ready when the loop requests them, and cores are free for their workers."""
+    if facts.loading and facts.loading.batches_are_ready and loading_limit(facts).kind is Limit.HANDOVER:
+        return "batches are ready in time; the training thread takes this long to receive one"
+    return None
 
 
 def is_beside_others(facts: Facts) -> bool:
@@ -258,7 +270,7 @@ def _edit(curve: WorkerCurve, even: WorkerCurve, point: Point, *, is_beside: boo
         uneven_ns = point.wait_ns - even.at(point.workers, point.prefetch).wait_ns
         uneven_ns = max(uneven_ns, 0.0) / max(loop.fetches, 1e-9)
         made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, uneven_ns, cost.delay_ns)
-    return LoaderWorkers(point.workers, loop.cores, point.prefetch, made, loop.training_cores)
+    return LoaderWorkers(point.workers, loop.cores, point.prefetch, made, loop.training_cores, loop.taking_ns or None)
 
 
 def _by_curve(curve: WorkerCurve, point: Point, step_ns: float, scale: float) -> Estimate:
