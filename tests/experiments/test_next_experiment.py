@@ -30,6 +30,20 @@ def test_an_axis_without_values_begins_with_a_few_and_one_cached_batch() -> None
     assert list(found.rates) == ["num_workers=0", "num_workers=1", "num_workers=2", "num_workers=4"]
 
 
+def test_the_loader_alone_is_measured_with_the_scripts_own_number_too() -> None:
+    plan = plan_in(FOLDER, axes=(Axis("num_workers", (0, 2, 4)),))
+    found = next_experiment(plan, [], facts(loader={"num_workers": 3, "batch_size": 16}))
+    assert found is not None
+    assert "num_workers=3" not in found.arms, "each round measures it as the base"
+    assert list(found.rates) == ["num_workers=0", "num_workers=2", "num_workers=4", "num_workers=3"]
+
+
+def test_an_own_number_that_is_the_best_is_not_measured_again() -> None:
+    rows = finished("num_workers", {"num_workers=2": 1.2, "num_workers=4": 1.0})
+    plan = plan_in(FOLDER, axes=(Axis("num_workers"),))
+    assert next_experiment(plan, rows, facts(loader={"num_workers": 3, "batch_size": 16})) is None
+
+
 def test_more_workers_are_tried_while_the_most_are_the_best() -> None:
     rows = finished(
         "num_workers", {"num_workers=0": 1.0, "num_workers=1": 1.0, "num_workers=2": 0.5, "num_workers=4": 0.25}

@@ -21,6 +21,7 @@ from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult
+from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.document import experiment_document
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
 from traceadvisor.rendering.writers.terminal import lines
@@ -71,6 +72,71 @@ def test_fewer_workers_that_were_not_measured_are_named(times: dict[int, float],
     rows: list[AnyRow] = [facts()]
     rows += finished("num_workers", {f"num_workers={count}": time for count, time in times.items()})
     assert said in _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", tuple(times)),)), rows))
+
+
+OWN_THREE = {"num_workers": 3, "batch_size": 16}
+
+
+def _beside_own_three(times: dict[int, float], *rates: AnyRow, cached: float = 0.5) -> ExperimentResult:
+    rows: list[AnyRow] = [facts(loader=OWN_THREE), *rates]
+    seconds = {f"num_workers={count}": time for count, time in times.items()} | {"one cached batch": cached}
+    rows += finished("num_workers", seconds)
+    return _result(plan_in(FOLDER, axes=(Axis("num_workers", tuple(times)),)), rows)
+
+
+def test_the_scripts_own_number_counts_as_measured() -> None:
+    result = _beside_own_three({0: 3.0, 2: 1.2, 4: 0.99, 8: 1.03})
+    axis = result.sections[0].axis
+    assert axis is not None
+    assert (axis.knee, axis.own, axis.best) == (3, 3, 4)
+    assert [(point.value, round(point.samples_per_s, 1)) for point in axis.loop][2] == (3, 1.0)
+    words = "\n".join(_lines(result))
+    assert "3 workers were within 3% of the fastest (4)." in words
+    assert "That is the script's own value." in words
+    assert "was not measured" not in words
+    assert "as it is (num_workers=3)" in words
+    chart = rates_chart(result.sections[0], "part")
+    assert chart is not None
+    assert "as it is (num_workers=3)" in chart.description
+
+
+def test_more_workers_that_are_faster_than_the_own_number_are_recommended() -> None:
+    result = _beside_own_three({4: 0.5})
+    assert result.recommended == {"num_workers": 4}
+    assert "4 workers were fastest." in _lines(result), "the script's own 3 were measured"
+
+
+def _rate(workers: int, samples_per_s: float) -> Rate:
+    return Rate("num_workers", f"num_workers={workers}", samples_per_s, samples_per_s)
+
+
+@pytest.mark.parametrize(("form", "name"), [("html", "experiment.html"), ("md", "experiment.md")])
+def test_a_loop_below_both_ceilings_is_explained(form: str, name: str, tmp_path: Path) -> None:
+    # The base makes a sample per second; the loader alone 1.8, the model alone 1 / 0.6.
+    result = _beside_own_three({0: 3.0, 2: 1.2, 4: 0.99}, _rate(3, 1.8), _rate(4, 2.4), cached=0.6)
+    said = [
+        "The loader alone makes 2 samples per second, the model alone uses 2.",
+        "Together they reach 1: they compete for the 2 CPU cores, and the training thread has to receive each batch.",
+    ]
+    words = _lines(result)
+    assert all(sentence in words for sentence in said)
+    assert not any("sets the limit" in line for line in words)
+    write_formats(result, tmp_path, (form,), EXPERIMENT_FORMATS)
+    text = " ".join((tmp_path / name).read_text(encoding="utf-8").split())
+    assert all(sentence in text for sentence in said)
+
+
+def test_a_loop_that_reaches_the_slower_ceiling_has_that_limit() -> None:
+    words = "\n".join(_lines(_beside_own_three({2: 1.2}, _rate(3, 1.05), cached=0.6)))
+    assert "The loader sets the limit" in words
+    assert "compete" not in words
+
+
+def test_loading_and_training_without_workers_take_turns() -> None:
+    rows: list[AnyRow] = [facts(), _rate(0, 2.0)]
+    rows += finished("num_workers", {"num_workers=0": 1.0, "num_workers=2": 1.0, "one cached batch": 0.5})
+    words = _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", (0, 2)),)), rows))
+    assert "Together they reach 1: they take turns, because there are no workers." in words
 
 
 def test_the_fewest_workers_at_the_plateau_are_recommended_with_a_line_to_paste() -> None:

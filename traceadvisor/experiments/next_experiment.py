@@ -8,7 +8,7 @@ from traceadvisor.experiments.curves import compared, rounds_of
 from traceadvisor.experiments.journal import AnyRow, Facts, is_finished, left_out
 from traceadvisor.experiments.plan import Axis, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, KNOBS, WORKERS, Settings, Value
-from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, curve_of, first_values, further_values
+from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, curve_of, first_values, further_values, own_value
 from traceadvisor.model.verdict import Verdict
 
 SWITCHES, COMBINED, FIXES, PROCESSES = "settings", "combinations", "fixes", "processes"
@@ -82,9 +82,8 @@ def experiments_after(plan: Plan, experiment: Experiment, facts: Facts) -> float
 
 def recommended(axis: str, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> Settings:
     """The knee of an axis where it is faster than the script's own value; else nothing."""
-    found = curve_of(axis, done, rows)
-    own = facts.loader.get(axis)
-    if found is None or found.value == own:
+    found = curve_of(axis, done, rows, facts)
+    if found is None or found.value == own_value(axis, facts):
         return Settings()
     arm = Settings.of({axis: found.value})
     result = compared(rounds_of(rows, (one.name for one in done)), arm.words())
@@ -98,16 +97,18 @@ def _of_axis(
     if axis.name in facts.unavailable:
         return None
     if axis.values:
-        return None if done else _along(axis.name, axis.name, axis.values, base)
+        return None if done else _along(axis.name, axis.name, axis.values, base, own_value(axis.name, facts))
     values = first_values(axis.name, facts) if not done else further_values(axis.name, done, rows, facts)
     name = axis.name if not done else f"{axis.name} {len(done) + 1}"
-    return _along(axis.name, name, values, base) if values else None
+    return _along(axis.name, name, values, base, None if done else own_value(axis.name, facts)) if values else None
 
 
-def _along(axis: str, name: str, values: Sequence[Value], base: Settings) -> Experiment:
-    """An experiment over values of an axis, with the ceilings of loader and model."""
+def _along(axis: str, name: str, values: Sequence[Value], base: Settings, own: int | None) -> Experiment:
+    """An experiment over values of an axis, with the ceilings of loader and model, also at the script's own value."""
     arms = {settings.words(): settings for value in values if (settings := Settings.of({axis: value}))}
     loaders = dict(arms) if KNOBS[axis].name in (WORKERS, BATCH_SIZE) else {}
+    if loaders and own is not None:
+        loaders |= {settings.words(): settings for settings in (Settings.of({axis: own}),)}
     if axis == BATCH_SIZE:
         arms |= {one.words(): one for arm in loaders.values() if (one := arm.having(Settings.of({CACHED: True})))}
     elif axis == WORKERS:

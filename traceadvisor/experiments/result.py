@@ -34,7 +34,14 @@ from traceadvisor.experiments.next_experiment import (
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value, line
-from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, GOOD_MEMORY, curve_of, memory_line, too_large
+from traceadvisor.experiments.values_to_try import (
+    DEFAULT_SWITCHES,
+    GOOD_MEMORY,
+    curve_of,
+    memory_line,
+    own_value,
+    too_large,
+)
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import (
@@ -178,8 +185,8 @@ class _Builder:
         return None
 
     def _axis(self, name: str, mine: Sequence[Experiment]) -> AxisResult:
-        knee = curve_of(name, mine, self._rows)
-        own = self._facts.loader.get(name)
+        knee = curve_of(name, mine, self._rows, self._facts)
+        own = own_value(name, self._facts)
         rounds = [row for one in mine for row in rounds_of(self._rows, one.name)]
         arm = Settings.of({name: knee.value}).words() if knee else ""
         result = compared(rounds, arm) if knee else None
@@ -189,13 +196,13 @@ class _Builder:
         largest = max((size for one in mine for arm in one.arms.values() if (size := arm.count(name))), default=0)
         return AxisResult(
             name=name,
-            own=int(own) if isinstance(own, int) else None,
+            own=own,
             knee=knee.value if knee else None,
             knee_low=knee.low if knee else None,
             knee_high=knee.high if knee else None,
             best=knee.best if knee else None,
             is_faster=bool(result and result.verdict is Verdict.FASTER),
-            loop=tuple(self._curve(name, mine, rounds, cached=False)),
+            loop=tuple(self._with_own(own, self._curve(name, mine, rounds, cached=False), rounds)),
             model=tuple(self._curve(name, mine, rounds, cached=True)),
             loader=tuple(self._rates(name, mine)),
             out_of_memory_at=self._out_of_memory(name, mine),
@@ -212,6 +219,17 @@ class _Builder:
             value = settings.count(name)
             if per_s is not None and (value is not None or cached):
                 yield CurvePoint(value=value or 0, samples_per_s=per_s, peak_bytes=_peak(rounds, arm))
+
+    def _with_own(
+        self, own: int | None, measured: Iterable[CurvePoint], rounds: Sequence[Round]
+    ) -> Iterator[CurvePoint]:
+        """The points in order, and one for the script's own value: the base, if the value is no arm."""
+        found = {point.value: point for point in measured}
+        base = [row for row in rounds if AS_IT_IS in row.seconds]
+        per_s = _per_s(base, AS_IT_IS)
+        if own is not None and per_s is not None:
+            found.setdefault(own, CurvePoint(value=own, samples_per_s=per_s, peak_bytes=_peak(base, AS_IT_IS)))
+        yield from sorted(found.values(), key=lambda point: point.value)
 
     def _rates(self, name: str, mine: Sequence[Experiment]) -> Iterator[CurvePoint]:
         rates = {row.arm: row.samples_per_s for row in self._rows if isinstance(row, Rate)}
@@ -303,10 +321,13 @@ def _recommended_settings(done: Sequence[Experiment], rows: list[AnyRow]) -> tup
     if combined and (best := winners(combined, rows)):
         return best[0][1], best[0][0]
     found: list[tuple[float, Settings]] = []
+    facts = facts_of(rows)
+    if facts is None:
+        return Settings(), None
     for axis in dict.fromkeys(one.axis for one in done if one.axis):
         mine = [one for one in done if one.axis == axis]
-        knee = curve_of(axis, mine, rows)
-        if knee is None:
+        knee = curve_of(axis, mine, rows, facts)
+        if knee is None or knee.value == own_value(axis, facts):
             continue
         arm = Settings.of({axis: knee.value})
         result = compared([row for one in mine for row in rounds_of(rows, one.name)], arm.words())

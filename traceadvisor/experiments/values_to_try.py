@@ -47,8 +47,10 @@ def first_values(axis: str, facts: Facts) -> tuple[Value, ...]:
 
 def further_values(axis: str, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> tuple[Value, ...]:
     """Larger values while the largest is the best by far; then those between the last poor and the first good one."""
-    found = curve_of(axis, done, rows)
+    found = curve_of(axis, done, rows, facts)
     measured = {value for one in done for arm in one.arms.values() if (value := arm.count(axis)) is not None}
+    own = own_value(axis, facts)
+    measured |= {own} if own is not None else set()
     if found is None:
         return ()
     if found.value == found.best == max(measured) and not _failed_above(axis, done, rows, found.best):
@@ -125,15 +127,25 @@ def memory_at(size: int, done: Sequence[Experiment], rows: list[AnyRow]) -> floa
     return None if line is None else line[0] + line[1] * size
 
 
-def curve_of(axis: str, experiments: Sequence[Experiment], rows: list[AnyRow], *, cached: bool = False) -> Knee | None:
-    """The knee over all experiments of an axis."""
-    found = points(rounds_of(rows, (one.name for one in experiments)))
+def own_value(axis: str, facts: Facts) -> int | None:
+    """The script's own number on an axis, which each round measures as the base; None if it is unknown."""
+    own = facts.loader.get(axis)
+    return own if isinstance(own, int) and not isinstance(own, bool) else None
+
+
+def curve_of(axis: str, experiments: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> Knee | None:
+    """The knee over all experiments of an axis, the script's own value included."""
+    rounds = rounds_of(rows, (one.name for one in experiments))
+    found = points(rounds)
     values = {
         settings.count(axis): found[arm]
         for one in experiments
         for arm, settings in one.arms.items()
-        if arm in found and bool(settings[CACHED]) is cached
+        if arm in found and not settings[CACHED]
     }
+    own = own_value(axis, facts)
+    if rounds and own is not None:
+        values.setdefault(own, {(row.experiment, number): 0.0 for number, row in enumerate(rounds)})
     return knee({value: point for value, point in values.items() if value is not None})
 
 

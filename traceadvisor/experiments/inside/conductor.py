@@ -310,7 +310,7 @@ class Conductor:
         """Measure loaders alone."""
         known = {row.arm for row in self._journal.rows if isinstance(row, Rate) and row.experiment == experiment.name}
         for arm, settings in experiment.rates.items():
-            if arm in known or arm not in self._arms(experiment):
+            if arm in known or (arm in experiment.arms and arm not in self._arms(experiment)):
                 continue
             try:
                 batches_per_s, samples_per_s = self._blocks.rate(experiment.base.having(settings))

@@ -18,7 +18,7 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE, Paint
-from traceadvisor.rendering.content.experiment.words import change, interval, rate_of, rate_words, verdict
+from traceadvisor.rendering.content.experiment.words import base_words, change, interval, rate_of, rate_words, verdict
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Table, cells, titled
 
@@ -86,7 +86,7 @@ def _bars(section: Section, own_rate: float | None) -> Iterator[_Bar]:
         return (model.get(value, model.get(0)), loader.get(value)) if axis else (None, None)
 
     if own_rate:
-        yield _Bar("as it is", own_rate, rate_words(own_rate), None, *ceilings(axis and axis.own))
+        yield _Bar(base_words(section), own_rate, rate_words(own_rate), None, *ceilings(axis and axis.own))
     for arm in section.arms:
         rate = rate_of(arm, own_rate)
         if rate is not None and arm.measured and not arm.problem:

@@ -11,6 +11,7 @@ from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
     axis_sentences,
     band,
+    base_words,
     change,
     counted_verdict,
     headline,
@@ -97,18 +98,18 @@ def _sections(result: ExperimentResult, anchor: str = "") -> Iterator[Section]:
         )
     for place, section in enumerate(result.sections, 1):
         part = f"{anchor}part-{place}"
-        yield Section(title(section.name), tuple(_section(section, part, result.currency)), part)
+        yield Section(title(section.name), tuple(_section(section, part, result)), part)
 
 
-def _section(section: MeasuredSection, anchor: str, currency: str | None) -> Iterator[Block]:
+def _section(section: MeasuredSection, anchor: str, result: ExperimentResult) -> Iterator[Block]:
     if section.base:
         yield Prose(f"All rows with {settings_words(section.base)}.", Tone.QUIET, SUMMARY)
     if section.axis:
-        yield from (Prose(sentence, detail=SUMMARY) for sentence in axis_sentences(section.axis))
+        yield from (Prose(sentence, detail=SUMMARY) for sentence in axis_sentences(section.axis, result.cores))
     chart = rates_chart(section, anchor)
     if chart:
         yield chart
-    yield _table(section, currency, in_bars=chart is not None)
+    yield _table(section, result.currency, in_bars=chart is not None)
 
 
 def _about(result: ExperimentResult) -> Section:
@@ -150,7 +151,7 @@ def _table(section: MeasuredSection, currency: str | None, *, in_bars: bool) -> 
         "Cost per million",
     )
     base = (
-        Cell("as it is"),
+        Cell(base_words(section)),
         Cell("the base"),
         *_figures(section.base_samples_per_s, section.base_step_ns),
         *cells("", "", ""),

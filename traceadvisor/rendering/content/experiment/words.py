@@ -10,6 +10,7 @@ from traceadvisor.model.experiment import (
     MeasuredArm,
     MeasuredFix,
     MeasuredRatio,
+    Section,
 )
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
@@ -21,6 +22,9 @@ FEWEST_ROUNDS = 5
 
 LEAST_NAMED = 0.03
 """A smaller change that was not shown is no headline."""
+
+NEAR_A_CEILING = 0.9
+"""Share of the slower ceiling from which it is the limit. Ceilings are measured one after the other, and vary."""
 
 AXES = {"batch_size": "batch size", "num_workers": "loader workers", "prefetch_factor": "prefetch factor"}
 SECTIONS = {
@@ -116,12 +120,18 @@ def rate_words(per_s: float) -> str:
     return f"{per_s:,.3g}" if per_s < 10 else f"{per_s:,.0f}"
 
 
+def base_words(section: Section) -> str:
+    """The name of the base: ``as it is (num_workers=3)`` where one setting is varied, and the script's own is known."""
+    axis = section.axis
+    return "as it is" if axis is None or axis.own is None else f"as it is ({settings_words({axis.name: axis.own})})"
+
+
 def rate_of(arm: MeasuredArm, own_rate: float | None) -> float | None:
     """The rate of a setting, by its change from the script as it is where both alternated."""
     return own_rate / arm.measured.ratio if arm.measured and own_rate else arm.samples_per_s
 
 
-def axis_sentences(axis: AxisResult) -> Iterator[str]:
+def axis_sentences(axis: AxisResult, cores: int | None) -> Iterator[str]:
     """The result of an axis, and the next step."""
     words = AXES.get(axis.name, axis.name)
     if axis.knee is None:
@@ -140,7 +150,7 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
     elif not axis.is_faster:
         own = "the script's own value" if axis.own is None else f"the script's {axis.own:,}"
         yield f"Not shown to be faster than {own}."
-    yield from _ceilings(axis)
+    yield from _ceilings(axis, cores)
     if axis.good_memory_at is not None and axis.memory_bytes:
         yield (
             f"About {axis.good_memory_at:,} would use 80% of the {size(axis.memory_bytes)} memory, "
@@ -162,7 +172,7 @@ def _unmeasured(axis: AxisResult) -> str:
             return f"; {between(str(first), str(axis.knee - 1))} were not measured"
 
 
-def _ceilings(axis: AxisResult) -> Iterator[str]:
+def _ceilings(axis: AxisResult, cores: int | None) -> Iterator[str]:
     model = {point.value: point.samples_per_s for point in axis.model}
     loader = {point.value: point.samples_per_s for point in axis.loader}
     if axis.knee is None:
@@ -171,11 +181,17 @@ def _ceilings(axis: AxisResult) -> Iterator[str]:
     of_loader = loader.get(axis.knee)
     if of_model is None or of_loader is None:
         return
-    limit = "model" if of_model <= of_loader else "loader"
-    yield (
-        f"The {limit} sets the limit: the loader alone makes {of_loader:,.0f} samples per second, the model alone uses "
-        f"{of_model:,.0f}."
-    )
+    alone = f"the loader alone makes {of_loader:,.0f} samples per second, the model alone uses {of_model:,.0f}."
+    fastest = max(point.samples_per_s for point in axis.loop)
+    if fastest >= NEAR_A_CEILING * min(of_model, of_loader):
+        yield f"The {'model' if of_model <= of_loader else 'loader'} sets the limit: {alone}"
+        return
+    yield f"{alone[:1].upper()}{alone[1:]}"
+    why = "they take turns, because there are no workers"
+    if axis.name != "num_workers" or axis.knee:
+        which = "the CPU cores" if cores is None else f"the {number_of(cores, 'CPU core')}"
+        why = f"they compete for {which}, and the training thread has to receive each batch"
+    yield f"Together they reach {fastest:,.0f}: {why}."
 
 
 def other_step(result: ExperimentResult) -> Iterator[str]:
