@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.location import Location
@@ -46,12 +47,13 @@ class LoaderLineCost(Rule):
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
     How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
         is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it, with the time of
-        its caller in which Python frees what it made. With workers,
-        without a GPU, and where the simulation is not trusted, the saving is that part of the undisturbed time in the
-        loader, or of the whole step if the loop waits for workers. It is at most the wait. Only the high estimate
-        without a GPU may exceed it: workers that compute less leave more of the cores to the training, at most the CPU
-        time that this line takes in them, and loading that does less leaves it more of the CPU's caches. The rest of
-        the step then takes at least 0.4 of the time that it takes in its least disturbed steps.
+        its caller in which Python frees what it made. With workers, without a GPU, and where the simulation is not
+        trusted, the saving is that part of the undisturbed time in the loader, or of the whole step if the loop waits
+        for workers. It is at most the wait, without the time to receive a batch that is ready: the measured one, else
+        0.7 ms. Only the high estimate without a GPU may exceed it: workers that compute less leave more of the cores to
+        the training, at most the CPU time that this line takes in them, and loading that does less leaves it more of
+        the CPU's caches. The rest of the step then takes at least 0.4 of the time that it takes in its least disturbed
+        steps.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -132,14 +134,16 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
     if loading is None:
         return None
     pace_ns = loading.step_ns if loading.workers else loading.loader_ns  # workers that are waited for set the pace
+    taking_ns = TAKING_NS * loading.fetches if loading.workers and loading.handover_ns is None else 0.0
+    wait_ns = max(loading.wait_ns - taking_ns, 0.0)
     low_ns, expected_ns = (
-        min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns)
+        min(REMOVED_SHARE[scenario] * share * pace_ns, wait_ns)
         for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share))
     )
-    most_ns = min(line.high * pace_ns, loading.wait_ns)
+    most_ns = min(line.high * pace_ns, wait_ns)
     if not facts.observation.has_device:
         left_ns = loading.step_ns - KEPT_REST * loading.least_rest_ns
-        limit_ns = min(loading.wait_ns + _freed_ns(facts, line), left_ns)
+        limit_ns = min(wait_ns + _freed_ns(facts, line), left_ns)
         most_ns = min(line.high * pace_ns, limit_ns) if loading.workers else line.high * left_ns
     high_ns = max(most_ns, expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
