@@ -192,18 +192,25 @@ def test_a_slow_loader_with_pauses_gets_workers_first(tmp_path: Path) -> None:
 # -- receiving ---------------------------------------------------------------------------------------------------------
 
 
-def _received(folder: Path, *, taking_ms: float, step_ms: float, batch_ms: float, count: int) -> Facts:
-    """A loop whose batches are ready half a step before it requests them, and take a while to receive."""
+def _received(
+    folder: Path, *, taking_ms: float, step_ms: float, batch_ms: float, count: int, more_ms: float = 0
+) -> Facts:
+    """A loop whose batches are ready half a step before it requests them, and take a while to receive.
+
+    ``more_ms``: how much longer every third takes.
+    """
     builder, step_us, taking_us = TraceBuilder(), 1000 * step_ms, 1000 * taking_ms
     for number in range(8):
         start = step_us * number
         builder.step(number, start, start + step_us).loader(start, start + taking_us)
         builder.op("aten::linear", start + taking_us, start + step_us)
     captured = Captured(builder, folder).loader(workers=count).cores(2)
-    captured = captured.with_steps([taking_us] * 60, step_us=step_us - taking_us)
+    captured = captured.with_steps([taking_us, taking_us, taking_us + 1000 * more_ms] * 20, step_us=step_us - taking_us)
     made = tuple(
         TimedBatch(
-            number % count, 10**18 + round((number * step_ms - step_ms / 2 - batch_ms) * 1e6), round(batch_ms * 1e6),
+            number % count,
+            10**18 + round((number * step_ms + number // 3 * more_ms - step_ms / 2 - batch_ms) * 1e6),
+            round(batch_ms * 1e6),
             0, 0, 0, 0, 0,
         )
         for number in range(60)
@@ -222,6 +229,13 @@ def test_time_to_receive_batches_that_are_ready_needs_no_workers_and_no_faster_l
     rules = {row.finding.rule.id for row in judge(facts, RULES).findings}
     assert rules <= {"DATA001"}, "receiving a batch itself may be worth a fix"
     assert bool(rules) is (taking_ms > 1.3), "from a fifth of the step"
+
+
+def test_batches_that_take_unequally_long_to_receive_need_no_faster_line(tmp_path: Path) -> None:
+    facts = _received(tmp_path, taking_ms=3.0, step_ms=6.5, batch_ms=9, count=3, more_ms=1.5)
+    assert facts.loading
+    assert facts.loading.wait_ns == pytest.approx(0.5e6), "longer than the median, on average"
+    assert {row.finding.rule.id for row in judge(facts, RULES).findings} == {"DATA001"}
 
 
 def test_what_more_workers_save_is_without_the_time_to_receive_a_batch(tmp_path: Path) -> None:

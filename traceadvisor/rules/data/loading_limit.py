@@ -170,8 +170,11 @@ def usual_time(facts: Facts) -> str | None:
 
 
 def received_only(facts: Facts) -> str | None:
-    """Return a remark if batches are ready when the loop requests them, and cores are free for their workers."""
-    if facts.loading and facts.loading.batches_are_ready and loading_limit(facts).kind is Limit.HANDOVER:
+    """Return a remark if most of the time in the loader receives batches that are ready, and cores are free."""
+    loading = facts.loading
+    if loading is None or loading.handover_ns is None or loading.wait_ns >= loading.handover_ns:
+        return None
+    if loading_limit(facts).kind is Limit.HANDOVER:
         return "batches are ready in time; the training thread takes this long to receive one"
     return None
 
