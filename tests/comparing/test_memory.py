@@ -59,7 +59,7 @@ def test_the_peak_that_was_predicted_for_a_fix_stands_beside_the_measured_one() 
     assert memory.gone.rule.id == "MEM009"
     text = COMPARISON_FORMATS["md"].render(comparison).decode()
     assert (
-        f'does not have the finding "{memory.gone.rule.title}". With its fix alone, a peak of 2.3 GiB was predicted; '
+        f'no longer needs the fix "{memory.gone.fix.summary}". With it alone, a peak of 2.3 GiB was predicted; '
         "measured: 2.4 GiB." in text
     )
     assert "MEM009" not in text, "reports on snapshots show no ids"

@@ -203,8 +203,8 @@ def predicted_peak(memory: ComparedMemory) -> str | None:
         return None
     predicted, measured = size(memory.base.peak_bytes - memory.gone.saved_bytes), size(memory.head.peak_bytes)
     return (
-        f'HEAD does not have the finding "{memory.gone.rule.title}". With its fix alone, a peak of {predicted} was '
-        f"predicted; measured: {measured}. Another batch would also change it."
+        f'HEAD no longer needs the fix "{memory.gone.fix.summary}". With it alone, a peak of {predicted} was '
+        f"predicted; measured: {measured}. A batch of another size changes the peak, too."
     )
 
 
