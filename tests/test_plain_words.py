@@ -226,3 +226,11 @@ def test_reports_of_samples_and_public_recordings_use_plain_words(shared_traces:
     samples = list(SAMPLES)
     reports = [load(path) for path in (*samples, *(shared_traces / name for name in RECORDINGS))]
     assert _found((text for report in reports for text in report_texts(report)), "all", "reports") == []
+
+
+def test_docstrings_begin_with_what_they_describe() -> None:
+    """A docstring that begins with a riddle must be read twice."""
+    riddle = re.compile(r'^\s*"""(?:What|Where|Who|Of) .*', re.MULTILINE)
+    texts = (file.read_text(encoding="utf-8") for file in (CHECKOUT / "traceadvisor").rglob("*.py"))
+    found = [line for text in texts for line in riddle.findall(text)]
+    assert found == []

@@ -20,7 +20,7 @@ Place = tuple[str, int, int | None]
 """Run, cycle and rank of a recording."""
 
 ROLES = ("latest rank", "median rank", "fastest rank")
-"""Of those that are judged of a large job, in its order."""
+"""Roles of the ranks that are judged of a large job, in its order."""
 
 LaneKey = tuple[int | str, int]
 """Rank, role or worker, and the place of its device among those of the same file."""

@@ -42,7 +42,7 @@ if sys.argv[1] not in sys.path:
 from traceadvisor.experiments.inside.begin import begin
 begin(int(sys.argv[2]))
 """
-"""What the training process runs. ``python -m`` would first look into the working directory; with ``-P``, the script
+"""Program of the training process. ``python -m`` would first look into the working directory; with ``-P``, the script
 would miss its own folder, too."""
 
 _ROOT = str(Path(__file__).resolve().parents[2])

@@ -19,7 +19,7 @@ DEFAULT_SWITCHES: tuple[tuple[str, Value], ...] = (
     ("fused", True),
     ("channels_last", True),
 )
-"""What a sweep tries by itself. Compiling may take minutes, so it is tried where it is asked for."""
+"""Switches that a sweep tries by itself. Compiling may take minutes, so it is tried where it is asked for."""
 
 LONGEST_AXIS = 16
 """Factor of the largest batch size that is tried by itself over the script's own."""

@@ -100,8 +100,8 @@ class DeviceRow:
     """None where the host is reached over another link."""
 
     peer_gb_per_s: float | None = None
-    """Of links between devices that are part of the board, both directions together; None without such links, or if
-    their rate was not found."""
+    """Rate of the board's links between devices, both directions together; None without such links, or if their rate
+    was not found."""
 
     peers_over_pcie: bool = True
     """Whether, without ``peer_gb_per_s``, other devices are reached over PCIe; False if the board has other links."""

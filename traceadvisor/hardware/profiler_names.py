@@ -62,7 +62,7 @@ class Accelerator:
     signs: str
     prefixes: tuple[str, ...]
     device: str = "GPU"
-    """What its users call one."""
+    """The users' word for a device."""
 
     is_cuda: bool = False
     """Whether torch calls its devices ``cuda``."""

@@ -95,7 +95,7 @@ class Cache:
         return None
 
     def told(self, key: str) -> dict[str, Any]:
-        """What a list of runs says of it."""
+        """Return the line on it in a list of runs."""
         try:
             told = msgspec.json.decode(self._read(key, "told") or b"{}")
         except (msgspec.DecodeError, RecursionError):
@@ -162,4 +162,4 @@ class Cache:
 
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _BLOCK_BYTES = 4096
-"""What the smallest file takes on the disk."""
+"""Bytes that the smallest file takes on the disk."""

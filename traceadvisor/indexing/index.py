@@ -54,7 +54,7 @@ class RunReader:
     selection: api.Selection
     cache: Cache | None
     versions: str
-    """Of everything that decides on a report."""
+    """Digest of everything that decides on a report."""
 
     def __call__(self, run: Run, tell: Tell) -> _Made:
         """Read the recordings of a run, one after the other; ``tell`` receives the number of bytes read."""

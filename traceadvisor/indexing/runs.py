@@ -31,19 +31,19 @@ class Run:
     roots: tuple[Path, ...]
     origins: tuple[Origin, ...]
     time_ns: int
-    """Of the newest recording, since the epoch."""
+    """Time of the newest recording, since the epoch."""
 
     folders: tuple[Path, ...] = ()
-    """What is read as a whole: captures, or all logs. Of other runs, their files are read."""
+    """Folders that are read as a whole: captures, or all logs. Other runs name their files instead."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """What a report on all of it reads."""
+        """Return the paths that a report on all of it reads."""
         return self.folders or tuple(one.path for one in self.origins)
 
     @property
     def id(self) -> str:
-        """What the browser calls it; no part of it is a path."""
+        """Return the browser's name for it; no part of it is a path."""
         return hashlib.sha256(os.fsencode(f"{self.roots}{self.folders}{self.name}")).hexdigest()[:16]
 
     def chosen(self, worker: str, span: str) -> list[Origin]:

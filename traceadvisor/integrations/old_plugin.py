@@ -36,7 +36,7 @@ class PluginStep:
     """One step of its overview."""
 
     name: str
-    """What follows `#` in the mark, or `0` where the trace has no marks."""
+    """The text after `#` in the mark, or `0` where the trace has no marks."""
 
     costs: PluginCosts
 

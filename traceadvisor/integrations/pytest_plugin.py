@@ -7,12 +7,12 @@ from types import ModuleType
 import pytest
 
 REMARKS = pytest.StashKey[list[str]]()
-"""What was measured and is no failure, for the end of the run."""
+"""Measurements that are no failure, for the end of the run."""
 
 UPDATE = "--traceadvisor-update"
 
 configs: list[pytest.Config] = []
-"""Of the runs of pytest in this process, the innermost last."""
+"""Runs of pytest in this process, the innermost last."""
 
 
 @pytest.fixture(scope="session")

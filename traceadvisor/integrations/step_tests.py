@@ -53,18 +53,18 @@ _LAST_CHARACTERS = 1500
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """What a process of its own is to measure."""
+    """The measurement for a process of its own."""
 
     baseline: str
     into: str
     """The file for the result."""
 
     folder: str | None = None
-    """Where to record the step, too."""
+    """Folder in which to record the step, too."""
 
 
 class _Profile(msgspec.Struct, frozen=True):
-    """Where the recorded step's time goes, and what was found."""
+    """Report on the recorded step."""
 
     parts_ns: dict[str, float]
     findings: dict[str, str]
@@ -259,7 +259,7 @@ class _Test:
 
 
 def _task() -> _Task | None:
-    """What this process is to measure; None in the one that the user started."""
+    """The measurement of this process; None in the one that the user started."""
     asked = os.environ.get(_VARIABLE)
     return msgspec.json.decode(asked, type=_Task) if asked else None
 

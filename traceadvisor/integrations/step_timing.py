@@ -29,7 +29,7 @@ _MATRIX = 256
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a step time depends on beside the code."""
+    """Things beside the code that a step time depends on."""
 
     cpu: str
     cores: int
@@ -41,7 +41,7 @@ class Timing(msgspec.Struct, frozen=True):
 
     step_ns: float
     reference_ns: float
-    """Of work that is the same on both sides of a comparison."""
+    """Time of work that is the same on both sides of a comparison."""
 
 
 def time_step(step: Work) -> Timing:

@@ -32,7 +32,7 @@ IN_LIBRARIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         },
     )
 }
-"""Where a library that constructs takes these settings, and their names there."""
+"""The argument through which a library takes these settings, and their names there."""
 
 
 def line_edit(

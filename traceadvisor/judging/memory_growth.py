@@ -17,7 +17,7 @@ DEVICES_GIB = (16, 24, 40, 48, 80)
 """Common sizes."""
 
 CONTEXT_BYTES = GIB // 2
-"""What CUDA itself takes of a device, about."""
+"""Memory of a device that CUDA itself takes, about."""
 
 
 def growths(facts: Mapping[int, SnapshotFacts], capacity: int | None = None) -> Iterator[tuple[int, MemoryGrowth]]:

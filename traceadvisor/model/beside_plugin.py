@@ -75,9 +75,9 @@ class BesidePlugin:
     """The figures of all recordings of a report."""
 
     version: str
-    """Of the plugin."""
+    """Version of the plugin."""
 
     tool_version: str
-    """Of TraceAdvisor."""
+    """Version of TraceAdvisor."""
 
     recordings: tuple[BesideRecording, ...]

@@ -74,7 +74,7 @@ class StepChange:
     """Half the width of the interval of the ratio within the captures; None with too few steps."""
 
     noise_share: float | None = None
-    """What identical runs are taken to differ by, where the captures are too few to tell; None with an interval."""
+    """Assumed difference of identical runs, where the captures are too few to tell; None with an interval."""
 
     @property
     def is_settled(self) -> bool:
@@ -298,4 +298,4 @@ class Comparison:
     """Problems of the input."""
 
     memory: tuple[ComparedMemory, ...] = ()
-    """Of snapshots and of recordings with allocations, as far as both sides have them."""
+    """Memory of snapshots and of recordings with allocations, as far as both sides have them."""

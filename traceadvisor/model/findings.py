@@ -301,7 +301,7 @@ class Finding:
     the median step, so such a saving is not a part of it."""
 
     origins: Origins | None = None
-    """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
+    """Origins of the claimed time, filled in by the engine; None if nothing is claimed."""
 
     also_shortens: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
     """Other time that the fix makes shorter. An upper limit includes all of it."""
@@ -390,7 +390,7 @@ class Found:
 
 
 Outcome = Finding | Clear | Skipped
-"""What a rule may return."""
+"""The results that a rule may return."""
 
 RuleOutcome = Found | Clear | Skipped | Failed
 """All outcomes of running a rule."""

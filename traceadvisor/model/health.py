@@ -13,7 +13,7 @@ RECORD_LESS = (
     "Record fewer steps, or give the profiler more memory: set KINETO_CONFIG to a file with the line "
     "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=1024."
 )
-"""What to do about it."""
+"""Remedy for a recording that lost GPU events."""
 
 
 class HealthStatus(Enum):

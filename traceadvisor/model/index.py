@@ -15,7 +15,7 @@ class FirstFinding:
     rule: RuleMeta
     severity: Severity
     saving: Estimate
-    """Of its fix alone."""
+    """Saving of its fix alone."""
 
     saving_share: float
     """The expected saving as a share of the step, 0..1."""
@@ -26,7 +26,7 @@ class FirstFinding:
 
 @frozen
 class RunFigures:
-    """What a report says of a run in a line."""
+    """Figures of a run in a list of runs."""
 
     headline: str
     recordings: int
@@ -57,7 +57,7 @@ class IndexedRun:
 
     name: str
     paths: tuple[Path, ...]
-    """What its report reads."""
+    """Files and folders that its report reads."""
 
     time_ns: int
     """When it was recorded, as far as that is known; else when its newest file was written. Since the epoch."""

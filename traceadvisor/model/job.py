@@ -81,7 +81,7 @@ class LateCollective:
 
     cause: LateCause
     extra_ns: Mapping[Category, int] = field(default_factory=dict)
-    """What the last rank did longer than the median rank since the collective before."""
+    """Time by which the last rank did something longer than the median rank since the collective before."""
 
 
 @frozen

@@ -107,7 +107,7 @@ class Role(Enum):
     """The largest module whose gradients no optimizer uses."""
 
     ANOMALY = "anomaly_detection"
-    """What turns on anomaly detection."""
+    """The call that turns on anomaly detection."""
 
 
 @frozen

@@ -31,16 +31,16 @@ class MemoryAdvice:
     """By which it falls after the fixes above."""
 
     reserved_bytes: int
-    """What the fix gives back, at most, of memory that the allocator holds and no tensor uses."""
+    """Most memory that the fix gives back of what the allocator holds and no tensor uses."""
 
     price: str | None
-    """What the fix costs, such as time or exact results; None if nothing."""
+    """Price of the fix, such as time or exact results; None if nothing."""
 
     evidence: tuple[Evidence, ...]
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
     peak_pass: TrainingPass | None = None
-    """Where the peak lies after this fix and those above; None where no training was recorded."""
+    """The pass in which the peak lies after this fix and those above; None where no training was recorded."""
 
 
 @frozen

@@ -120,15 +120,15 @@ class LargeBlock:
     """Allocations at the peak of one size, class and place."""
 
     requested_bytes: int
-    """Of each."""
+    """Bytes of each."""
 
     kind: MemoryClass
     place: MemoryPlace | None
     allocated_ns: int | None
-    """Of the first; None if it was there before the recording, or times were not recorded."""
+    """When the first was allocated; None if it was there before the recording, or times were not recorded."""
 
     freed_ns: int | None
-    """Of the last; None if it is in use at the end, or times were not recorded."""
+    """When the last was freed; None if it is in use at the end, or times were not recorded."""
 
     allocations: int = 1
 
@@ -158,7 +158,7 @@ class OutOfMemory:
 
     asked_bytes: int
     free_bytes: int | None
-    """What the driver had left; None where it was not recorded."""
+    """Bytes that the driver had left; None where not recorded."""
 
     requested_bytes: int
     """In use by tensors at that time."""
@@ -198,7 +198,7 @@ class DeviceMemoryFigures:
     reserved_at_peak_bytes: int
     peak_reserved_bytes: int
     classes: tuple[ClassBytes, ...]
-    """What the peak consists of, the largest first; together :attr:`peak_bytes` and the allocator's overhead."""
+    """Classes of memory at the peak, the largest first; together :attr:`peak_bytes` and the allocator's overhead."""
 
     lines: tuple[LineBytes, ...]
     """Places by what they hold at the peak, the largest first."""
@@ -211,7 +211,7 @@ class DeviceMemoryFigures:
     """The part of the step in which the peak lies; None where no training was recorded."""
 
     name: str | None = None
-    """Of the device, from a trace or telemetry of it; a snapshot does not tell."""
+    """Name of the device, from a trace or telemetry of it; a snapshot does not tell."""
 
     capacity_bytes: int | None = None
     """The memory of the device, likewise."""
@@ -286,10 +286,10 @@ class MemoryGrowth:
     """For common sizes of devices."""
 
     classes: tuple[ClassGrowth, ...] = ()
-    """Of the peak of the largest snapshot, in the order of charts."""
+    """Growth of the classes at the peak of the largest snapshot, in the order of charts."""
 
     passes: tuple[PassGrowth, ...] = ()
-    """Of the parts of a training step, in their order; empty where no training was recorded."""
+    """Growth of the parts of a training step, in their order; empty where no training was recorded."""
 
 
 @frozen(eq=False)
@@ -307,10 +307,10 @@ class SnapshotFigures:
     """Whether any call stack was recorded; if not, most classes are unknown."""
 
     advice: tuple[DeviceAdvice, ...] = ()
-    """What would lower the peak, by device."""
+    """Fixes that would lower the peak, by device."""
 
     growth: MemoryGrowth | None = None
-    """What would fit; None where nothing grows, or another snapshot of the same program tells."""
+    """Batches that would fit; None where nothing grows, or another snapshot of the same program tells."""
 
     def on(self, device: Device) -> SnapshotFigures:
         """The same with the name and the memory of the devices, which are all alike."""

@@ -93,10 +93,10 @@ class Blocks:
 
     address: Int64
     size_bytes: Int64
-    """What the block takes of the segment."""
+    """Bytes that the block takes of the segment."""
 
     requested_bytes: Int64
-    """What the program asked for; 0 in blocks that are free, NONE where not recorded."""
+    """Bytes that the program asked for; 0 in blocks that are free, NONE where not recorded."""
 
     state: Int64
     """Values of :class:`BlockState`."""

@@ -192,7 +192,7 @@ class OperatorRow:
     """By input shapes, most time first; empty where they were not recorded."""
 
     places: tuple[PlaceRow, ...] = ()
-    """Where it is called, most calls first; empty without Python stacks."""
+    """Places that call it, most calls first; empty without Python stacks."""
 
 
 @frozen
@@ -315,7 +315,7 @@ class Recording:
     """Verdicts on the step as a whole."""
 
     origins: Mapping[Category, Origins] = field(default_factory=dict)
-    """Where the time of each category comes from, over the typical steps; categories without time are left out."""
+    """Origins of the time of each category, over the typical steps; categories without time are left out."""
 
     communication: tuple[CommunicationRow, ...] = ()
     """Collectives by kind and purpose, most exposed time first."""
@@ -339,7 +339,7 @@ class Recording:
     """GPU operations in a typical step; None without a device or without typical steps."""
 
     run_lines: RunLines | None = None
-    """Where the training thread's time goes over the whole run, by line; None if its stack was not sampled."""
+    """Lines in which the training thread spends its time over the whole run; None if its stack was not sampled."""
 
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
@@ -349,7 +349,7 @@ class Recording:
     """How far recorded steps lie from undisturbed ones of the same run; None where either was not timed."""
 
     run_time: RunTime | None = None
-    """Where the time of the whole run of this rank goes; None without a capture."""
+    """Parts of the time of this rank's whole run; None without a capture."""
 
     step_error_share: float | None = None
     """Half the width of the 95% interval of the step time within this run, as a share of it: of the undisturbed median,
@@ -451,7 +451,7 @@ class RecordedFinding:
     """The findings that were merged into this one."""
 
     measured: MeasuredFix | None = None
-    """What `try` or `sweep` measured for the fix; None if neither did."""
+    """Measurement of the fix by `try` or `sweep`; None if neither measured it."""
 
     def __post_init__(self) -> None:
         if not self.recording_ids:
@@ -559,7 +559,7 @@ class Report:
     """The rules that were run; empty in a report that does not hold them."""
 
     experiments: tuple[ExperimentResult, ...] = ()
-    """What `try` and `sweep` measured for this run."""
+    """Measurements of this run by `try` and `sweep`."""
 
     silenced: tuple[Silenced, ...] = ()
     """Parts of findings that laws took away."""

@@ -223,7 +223,7 @@ class RunSettings:
     """None where they were not measured."""
 
     constructed: tuple[Constructed, ...] = ()
-    """Where the script constructs the objects of the training; at most one of each role."""
+    """The places at which the script constructs the objects of the training; at most one of each role."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""

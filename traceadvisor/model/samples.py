@@ -115,7 +115,7 @@ class StackSamples:
     """CPU time of the sampling thread."""
 
     only_calls: tuple[OnlyCall, ...] = ()
-    """Of the sampled functions of the user."""
+    """Calls in the user's sampled functions."""
 
     @property
     def time_ns(self) -> int:

@@ -117,7 +117,7 @@ class AllocatorSamples:
     """Given to a tensor by this change; negative where it was taken back."""
 
     address: Int64
-    """Of the tensor's memory; NONE where not recorded."""
+    """Address of the tensor's memory; NONE where not recorded."""
 
     thread: Int64
     """Number of the thread that made the change; NONE if it has no timed event."""

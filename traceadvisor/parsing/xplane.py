@@ -69,7 +69,7 @@ _SIGNS = (
     (Framework.JAX, re.compile(r"^PjitFunction\(|^jax_version$")),
     (Framework.TENSORFLOW, re.compile(r"^TFE_|^Eager|^Iterator::|^tf_function_call$")),
 )
-"""What only one framework writes, the least common first: JAX may read batches through tf.data."""
+"""Names that only one framework writes, the least common first: JAX may read batches through tf.data."""
 
 _DEVICE = re.compile(r"/device:(?P<kind>[A-Z_]+):(?P<number>\d{1,4})\b")
 _STREAM = re.compile(r"Stream #(\d{1,18})|(XLA Ops)$")
@@ -113,7 +113,7 @@ class _Damaged(Exception):  # noqa: N818  # caught here
 class _Field(NamedTuple):
     number: int
     start: int
-    """Of the content, not of the tag before it."""
+    """Start of the content, not of the tag before it."""
 
     end: int
 

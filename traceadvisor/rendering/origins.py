@@ -72,7 +72,7 @@ LEVELS = {
     "module": ("Module",),
     "line": ("Line of your code", "Line inside it", "Function that takes the time"),
 }
-"""What the names of a path are, for each view."""
+"""Nouns for the names of a path, for each view."""
 
 
 def origin_parts(origins: Origins) -> Iterator[OriginPart]:

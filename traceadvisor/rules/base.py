@@ -141,10 +141,10 @@ class MemoryFinding:
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
     price: str | None = None
-    """What the fix costs, such as time or exact results; None if nothing. Fixes without a price stand first."""
+    """Price of the fix, such as time or exact results; None if nothing. Fixes without a price stand first."""
 
     reserved_bytes: int = 0
-    """What the fix gives back of the memory that no tensor uses, beside the change."""
+    """Bytes that the fix gives back of memory that no tensor uses, beside the change."""
 
 
 class SnapshotRule(Rule):

@@ -42,7 +42,7 @@ PACKAGES = {
 """The package that reads each kind of URL, and the extra that installs it."""
 
 OF_THIS_PROCESS = "memory"
-"""What fsspec keeps in the memory of a process: no other process can read it."""
+"""Protocol of files that fsspec keeps in the memory of a process: no other process can read them."""
 
 _SINGLE_FILES = ("https", "http")
 """No folder is listed: that would follow links in a page."""
@@ -280,7 +280,7 @@ class _Root:
 
 
 _ROOTS: dict[RemotePath, _Root] = {}
-"""What the user typed, by what is shown of it."""
+"""The path that the user typed, by the path that is shown."""
 
 
 def _granted(scheme: str, place: str, url: str) -> RemotePath:

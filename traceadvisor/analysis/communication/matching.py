@@ -133,7 +133,7 @@ class Clocks:
     """The clocks of some ranks, aligned by the ends of their collectives."""
 
     offset_ns: Int64
-    """What each clock is ahead, shape ``(ranks, 1)``."""
+    """Time by which each clock is ahead, shape ``(ranks, 1)``."""
 
     apart_ns: Int64
     """How far each end lies from the middle one, shape ``(ranks, n)``."""

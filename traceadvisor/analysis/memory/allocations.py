@@ -67,7 +67,7 @@ class MemoryHistory:
     """Rows of the device's events; event ``i`` leads to instant ``i + 1``."""
 
     time_ns: Int64
-    """Of each instant, ascending; NONE in files without times."""
+    """Time of each instant, ascending; NONE in files without times."""
 
     allocations: Allocations
     requested_bytes: Int64

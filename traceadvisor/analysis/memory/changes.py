@@ -24,7 +24,7 @@ class MemoryChange:
     """Allocations that get another size."""
 
     factor: Float64 | float = 0.0
-    """Of their sizes; 0 removes them."""
+    """Factor of their sizes; 0 removes them."""
 
     pieces: Int64 = field(default_factory=_nothing)
     """Lifetimes that replace those of some allocations; shape ``(n, 3)``: row, start, end. A row may have several."""

@@ -211,4 +211,4 @@ class _Classifier:
 _FREED = Evidence.FREED_IN_ITS_PHASE
 
 CUBLAS_WORKSPACE_BYTES = 8_519_680
-"""Of a handle of cuBLAS, before Hopper: ``CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8``."""
+"""Workspace of a handle of cuBLAS, before Hopper: ``CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8``."""

@@ -19,7 +19,7 @@ MOST_TIMES = 1024
 """Predictions that far from the snapshots say nothing."""
 
 STEPS = 12
-"""Of the search for the largest factor: to a thousandth."""
+"""Steps of the search for the largest factor: to a thousandth."""
 
 HIGHEST = 2
 """Scores of attention grow with the square of the length."""
@@ -39,10 +39,10 @@ class GrowthLaw:
 
     base: SnapshotFacts
     exponent: Float64
-    """Of each allocation: 0 stays, 1 grows in proportion, 2 with the square."""
+    """Exponent of each allocation: 0 stays, 1 grows in proportion, 2 with the square."""
 
     guessed: Mask
-    """Of each allocation: whether its exponent is that of others of its size or line."""
+    """Whether the exponent of each allocation is that of others of its size or line."""
 
     ratios: tuple[float, ...]
     """Between neighbours of the snapshots, in the order of their growing peaks."""

@@ -31,7 +31,7 @@ ADAM_STATES = 2
 """Tensors that optimizers of Adam's family keep for each parameter; of others, the number depends on settings."""
 
 _MOST_BYTES = 1 << 50
-"""Of one allocation: sums of a million stay exact."""
+"""Largest size of one allocation: sums of a million stay exact."""
 
 
 def trace_memory(trace: Trace, tree: OperatorTree, device: int) -> SnapshotFacts | None:

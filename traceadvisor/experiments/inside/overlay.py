@@ -27,7 +27,7 @@ MOST_LINKS = 40
 """As Linux follows."""
 
 KERNEL = ("/proc/", "/sys/")
-"""What is written there changes the system and no file; read back, it is something else."""
+"""Folders in which writing changes the system and no file; read back, it is something else."""
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

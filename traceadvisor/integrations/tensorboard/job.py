@@ -1,4 +1,4 @@
-"""What a process makes for the tab: a report on some recordings, or a comparison of two."""
+"""The work of a process for the tab: a report on some recordings, or a comparison of two."""
 
 from __future__ import annotations
 

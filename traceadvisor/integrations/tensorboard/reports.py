@@ -65,7 +65,7 @@ class Reports:
             self._waiting.pop(who, None)
 
     def known(self, job: Job) -> dict[str, Any]:
-        """What the list of runs shows of a report that was made before; empty without one."""
+        """Return the facts that the list of runs shows of a report that was made before; empty without one."""
         signature = job.signature()
         if key := self.cache.key_of(signature):
             return {"key": key, **self.cache.told(key)}
@@ -132,7 +132,7 @@ class Reports:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def _lines(self, process: subprocess.Popen[bytes], signature: str) -> Iterator[dict[str, Any]]:
-        """What the process tells, while somebody waits for it."""
+        """Yield the lines of the process, while somebody waits for it."""
         assert process.stdout is not None  # noqa: S101  # for mypy
         rest = b""
         while self._is_wanted(signature):

@@ -80,7 +80,7 @@ class Logs:
 
 @frozen
 class _Folder:
-    """What a look at a folder saw."""
+    """State of a folder at one look."""
 
     stamp: int
     is_settled: bool

@@ -68,7 +68,7 @@ def _made(job: Job, cache: Cache) -> str:
 
 
 def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
-    """What the list of runs says of a report."""
+    """Return the facts on a report that the list of runs shows."""
     steps: defaultdict[str, float] = defaultdict(float)
     for one in reports[-1].recordings:
         if one.typical_step_ns and one.step_source is not StepSource.WINDOW:

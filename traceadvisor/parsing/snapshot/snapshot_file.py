@@ -118,7 +118,7 @@ def _joined(arrays: Iterable[Int64]) -> Int64:
 
 
 _MOST_BYTES = 1 << 50
-"""Of one allocation: sums of a million stay exact."""
+"""Largest size of one allocation: sums of a million stay exact."""
 
 
 def _sizes(arrays: Iterable[Int64]) -> Int64:

@@ -67,7 +67,7 @@ class GradientsSeen:
         self._unused: dict[int, weakref.ref[Tensor]] = {}
         self._before: dict[int, Tensor] = {}
         self.place: Constructed | None = None
-        """Where the largest module is constructed whose gradients are unused."""
+        """The place that constructs the largest module whose gradients are unused."""
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer stepped. Never raises, and never waits for a GPU."""

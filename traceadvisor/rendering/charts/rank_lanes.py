@@ -52,7 +52,7 @@ class _Drawn:
     scale_ns: int
     lanes: Lanes
     height: int
-    """Of a lane."""
+    """Height of the lane."""
 
     def units(self, ns: Int64) -> Int64:
         """Times as units across."""

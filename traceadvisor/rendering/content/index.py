@@ -54,7 +54,7 @@ LONGEST_NAME, LONGEST_RESULT = 60, 80
 
 
 def run_figures(report: Report) -> RunFigures:
-    """What the row of a run shows of its report."""
+    """Return the figures of a report that the row of its run shows."""
     headline = report_document(report).headline
     report = redacted(report)
     ranks = max((len(job.ranks) for job in report.jobs), default=1)

@@ -15,7 +15,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
 
 _ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
-"""Where each operator has the number of rows of its table; the gradient of its output and the indices come first."""
+"""Argument with the number of rows of the table; the gradient of the output and the indices come first."""
 
 SPARSE = """\
 table = torch.nn.{module}({rows}, {width}, sparse=True)  # with the other arguments of this table

@@ -342,7 +342,7 @@ def line_words(row: LineChange, *, workers_differ: bool = False) -> str:
 
 
 def missing_words(row: LineChange) -> str:
-    """What a side that may spend time in a line says of it."""
+    """Return the words on a side that may spend time in a line and does not list it."""
     return "not listed" if row.error_ns is None else "not sampled"
 
 

@@ -54,7 +54,7 @@ LEAST_LINE_SHARE = 0.05
 """A line with less is not named first: most of the memory is not from any recorded line."""
 
 MOST_BYTES = 12_000
-"""Of a comment, as for ten recordings; a longer one is not read."""
+"""Bytes of the longest comment, as for ten recordings; a longer one is not read."""
 
 DEFAULTS = {"max_split_size": -1, "pinned_num_register_threads": 1}
 """Settings of the allocator that are not shown with these values."""
