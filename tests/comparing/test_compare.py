@@ -18,7 +18,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind, Measure, StepChange
 from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.model.run import LoaderSettings, RunSettings, UnusedGradients
+from traceadvisor.model.run import LoaderSettings, RunSettings, StepState, TimedStep, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.model.workload import Framework
 from traceadvisor.results.comparison_json import render
@@ -28,6 +28,14 @@ def _change(comparison: Comparison) -> StepChange:
     (run,) = comparison.runs
     assert run.change is not None
     return run.change
+
+
+def _timed(count: int, step_ms: float) -> Report:
+    """A capture with so many undisturbed steps after its first."""
+    one, step_ns = recording("run", undisturbed_ms=step_ms), round(step_ms * 1e6)
+    steps = tuple(TimedStep(at, at * step_ns, step_ns, 0, 0, StepState.PLAIN) for at in range(count + 1))
+    assert one.captured
+    return report(replace(one, captured=replace(one.captured, steps=steps)))
 
 
 def test_three_captures_a_side_show_a_slower_step() -> None:
@@ -55,6 +63,16 @@ def test_one_capture_a_side_far_beyond_noise_is_likely() -> None:
     comparison = compare(captures(186), captures(104))
     assert (comparison.verdict, comparison.certainty) == (Verdict.FASTER, VerdictCertainty.LIKELY)
     assert not _change(comparison).is_settled
+
+
+@pytest.mark.parametrize(("count", "certainty"), [(50, VerdictCertainty.NOT_SHOWN), (200, VerdictCertainty.LIKELY)])
+def test_captures_of_less_than_a_second_may_lie_in_a_slow_phase_of_the_machine(
+    count: int, certainty: VerdictCertainty
+) -> None:
+    """50 steps of 6 ms take 0.3 s, and 200 take 1.2 s."""
+    base, larger, far_larger = ([_timed(count, step_ms)] for step_ms in (6, 9, 20))
+    assert _change(compare(base, larger)).certainty is certainty
+    assert _change(compare(base, far_larger)).certainty is VerdictCertainty.LIKELY
 
 
 def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_nothing_likely() -> None:

@@ -8,10 +8,11 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.verdict import compare_runs
+from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, USUAL_NOISE, compare_runs
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
+from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
 SAME_SAMPLES_SHARE = 0.001
@@ -32,7 +33,8 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     earlier = _figures(alike, run.lanes, measure)
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
-    found = compare_runs(sides[0], sides[1], history=earlier, within=within)
+    noise = USUAL_NOISE if measure is Measure.RECORDED_STEP or not _is_short(run) else SHORT_NOISE
+    found = compare_runs(sides[0], sides[1], history=earlier, within=within, noise=noise)
     if found.certainty is VerdictCertainty.LIKELY and _load_explains(run):
         found = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
     base_ns = exp(fmean(map(log, sides[0])))
@@ -109,6 +111,15 @@ def _figure(recording: Recording, measure: Measure) -> float | None:
             return 1e9 / recording.samples_per_s if recording.samples_per_s else None
         case Measure.RECORDED_STEP:
             return recording.step_ns
+
+
+def _is_short(run: PairedRun) -> bool:
+    """Whether the undisturbed steps of a capture took less than :data:`SHORT_S` together, as far as they are known."""
+    recordings = (one for side in (run.base, run.head) for capture in side for one in capture.recordings)
+    timed = (
+        undisturbed_count(one.captured) * (one.undisturbed_median_step_ns or 0.0) for one in recordings if one.captured
+    )
+    return any(0 < ns < SHORT_S * 1e9 for ns in timed)
 
 
 def _error(captures: Iterable[Capture], lanes: Sequence[LaneKey]) -> float | None:

@@ -24,6 +24,12 @@ FEWEST_CAPTURES = 3
 USUAL_NOISE = 0.15
 """Assumed difference of identical runs with fewer captures: they differed by up to 14% on a small machine."""
 
+SHORT_S = 1.0
+SHORT_NOISE = 0.36
+"""The same for runs whose undisturbed steps took less than that together: they may all lie in a fast or a slow phase of
+the machine. Twelve captures of half a second on two idle cores had steps of 6.0 to 10.3 ms; :data:`FAR_TIMES` of this
+noise covers 98% of their pairs."""
+
 FAR_TIMES = 2.0
 """With fewer captures, a difference is likely from this multiple of that noise and of the interval within the runs."""
 
@@ -73,6 +79,7 @@ def compare_runs(
     *,
     history: Sequence[float] = (),
     within: float | None = None,
+    noise: float = USUAL_NOISE,
 ) -> RunComparison:
     """Compare separate runs by the spread between runs; times of one run each, any unit.
 
@@ -85,6 +92,7 @@ def compare_runs(
         head: step times of the changed runs.
         history: step times of earlier runs.
         within: half the width of the interval of the logarithmic ratio from within the runs; None if unknown.
+        noise: assumed difference of identical runs, as a share; used where the spread between runs is unknown.
 
     Raises:
         ValueError: a side is empty, or a time is not positive and finite.
@@ -95,7 +103,7 @@ def compare_runs(
     difference = fmean(logs[1]) - fmean(logs[0])
     error = _error_between(*logs)
     if error is None:
-        return _without_spread(difference, logs, within)
+        return _without_spread(difference, logs, within, noise)
     half, spread = error
     low, high = difference - half, difference + half
     verdict = verdict_of(difference, low, high)
@@ -131,9 +139,11 @@ def _error_between(
     return student_t(1 - FALSE_ALARMS / 2, round(freedom, _ROUNDED_FREEDOM)) * error**0.5, variance**0.5
 
 
-def _without_spread(difference: float, logs: Sequence[Sequence[float]], within: float | None) -> RunComparison:
+def _without_spread(
+    difference: float, logs: Sequence[Sequence[float]], within: float | None, noise_share: float
+) -> RunComparison:
     """The comparison where only the intervals within the runs are known."""
-    noise = max(log1p(USUAL_NOISE), *(max(side) - min(side) for side in logs if side))
+    noise = max(log1p(noise_share), *(max(side) - min(side) for side in logs if side))
     least = inf if within is None else FAR_TIMES * hypot(noise, within)
     is_far = abs(difference) > least
     called = Verdict.FASTER if difference < 0 else Verdict.SLOWER
