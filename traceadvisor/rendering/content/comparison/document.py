@@ -146,11 +146,11 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
     if run.change:
         yield Figures(tuple(_figures(run.change)), SUMMARY)
         yield Prose(" ".join(certainty_sentences(run.change)), Tone.SCOPE, SUMMARY)
-    if commands:
-        yield Prose("To settle it:", Tone.NAME, SUMMARY)
-        yield Code(commands, SUMMARY)
     if chart := step_dots(run, f"{anchor}-steps"):
         yield chart
+    if commands:
+        yield Prose("Captures that settle it:", Tone.NAME, SUMMARY)
+        yield Code(commands, SUMMARY)
 
 
 def _about(comparison: Comparison, not_shown: int) -> Section:

@@ -18,10 +18,10 @@ FEWEST, MOST = 3, 8
 def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     """Lines for a shell: more captures of each side, then the comparison of all.
 
-    None where the change is likely or shown, would need too many captures, or how to capture it is not known.
+    None where the change is shown, would need too many captures, or how to capture it is not known.
     """
     change, goal = run.change, max(FEWEST, run.change.captures_needed or 0 if run.change else 0)
-    if change is None or change.certainty is not VerdictCertainty.NOT_SHOWN or goal > MOST:
+    if change is None or change.certainty is VerdictCertainty.SHOWN or goal > MOST:
         return None
     paths = (comparison.base_paths, comparison.head_paths)
     sides = (run.ranks[0].base, run.ranks[0].head)

@@ -149,7 +149,7 @@ def axis_sentences(axis: AxisResult, cores: int | None) -> Iterator[str]:
         yield "That is the script's own value."
     elif not axis.is_faster:
         own = "the script's own value" if axis.own is None else f"the script's {axis.own:,}"
-        yield f"Not shown to be faster than {own}."
+        yield f"Not shown to be faster than {own}, so keep that."
     yield from _ceilings(axis, cores)
     if axis.good_memory_at is not None and axis.memory_bytes:
         yield (
