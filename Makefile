@@ -35,8 +35,9 @@ slow: ## run the tests that take minutes: browser, launchers, the demo
 
 MINUTES ?= 5
 
-nightly: ## run what takes too long for every change: nightly tests, 24 kills, growth, 40 mutants (MUTANT_SEED=...)
+nightly: ## run what takes too long for every change: nightly tests, more examples, 24 kills, growth, 40 mutants (MUTANT_SEED=...)
 	pytest -m nightly --deselect tests/recording/test_kill.py
+	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
 	$(MAKE) kills MOMENTS=24
 	python -m benchmarks.growth
 	python -m tests.mutants --no-thresholds --sample 40 --seed $(or $(MUTANT_SEED),$$(date +%j))
