@@ -420,6 +420,7 @@ class Facts:
             run.undisturbed,
             run.host_cores,
             None if received_ns is None else exposed_ns - wait_ns,
+            timing.rest_spread,
         )
 
     # -- figures for rules -------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.comparing.simulation import Conditions, verdicts
-from traceadvisor.comparing.verdict import FAR_TIMES, USUAL_NOISE, compare_runs
-from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.comparing.verdict import compare_runs
+from traceadvisor.model.verdict import FAR_TIMES, USUAL_NOISE, Verdict, VerdictCertainty
 from traceadvisor.statistics import error_of_middle, student_t
 
 THREE = Conditions(captures=3, between=0.03)

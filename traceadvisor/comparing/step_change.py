@@ -8,12 +8,12 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, USUAL_NOISE, compare_runs
+from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, compare_runs
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import undisturbed_count
-from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.model.verdict import USUAL_NOISE, Verdict, VerdictCertainty
 
 SAME_SAMPLES_SHARE = 0.001
 """Samples per step are whole numbers of batches; less than this is rounding."""

@@ -12,7 +12,14 @@ from statistics import fmean, stdev
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import StepChange
-from traceadvisor.model.verdict import NO_DIFFERENCE, Verdict, VerdictCertainty, verdict_of
+from traceadvisor.model.verdict import (
+    FAR_TIMES,
+    NO_DIFFERENCE,
+    USUAL_NOISE,
+    Verdict,
+    VerdictCertainty,
+    verdict_of,
+)
 from traceadvisor.statistics import student_t
 
 FALSE_ALARMS = 0.02
@@ -21,17 +28,11 @@ FALSE_ALARMS = 0.02
 FEWEST_CAPTURES = 3
 """With fewer captures of a side, their spread says too little about the next one."""
 
-USUAL_NOISE = 0.15
-"""Assumed difference of identical runs with fewer captures: they differed by up to 14% on a small machine."""
-
 SHORT_S = 1.0
 SHORT_NOISE = 0.36
-"""The same for runs whose undisturbed steps took less than that together: they may all lie in a fast or a slow phase of
-the machine. Twelve captures of half a second on two idle cores had steps of 6.0 to 10.3 ms; :data:`FAR_TIMES` of this
-noise covers 98% of their pairs."""
-
-FAR_TIMES = 2.0
-"""With fewer captures, a difference is likely from this multiple of that noise and of the interval within the runs."""
+"""The noise of identical runs whose undisturbed steps took less than that together, instead of :data:`USUAL_NOISE`: they
+may all lie in a fast or a slow phase of the machine. Twelve captures of half a second on two idle cores had steps of 6.0
+to 10.3 ms; :data:`FAR_TIMES` of this noise covers 98% of their pairs."""
 
 MOST_CAPTURES = 50
 """Nobody captures more of each side to settle a difference."""

@@ -8,6 +8,12 @@ from math import log1p
 NO_DIFFERENCE = 0.03
 """An interval within this share of 1 means that no difference matters; a smaller change is never called."""
 
+USUAL_NOISE = 0.15
+"""Assumed difference of identical runs with few captures: they differed by up to 14% on a small machine."""
+
+FAR_TIMES = 2.0
+"""With few captures, a difference is likely from this multiple of that noise and of the interval within the runs."""
+
 
 class Verdict(Enum):
     """The conclusion of measurements about a difference."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Finding, Method
-from traceadvisor.model.run import TimedBatch
+from traceadvisor.model.run import StepState, TimedBatch, TimedStep
 
 RULES = [rule for rule in all_rules() if rule.meta.id.startswith("DATA")]
 STEPS = 24
+PLAIN = StepState.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,94 @@ def test_what_more_workers_save_is_without_the_time_to_receive_a_batch(tmp_path:
     assert facts.loading.handover_ns == pytest.approx(1e6)
     assert facts.worker_curve
     assert facts.worker_curve.at(9).step_ns == pytest.approx(6.5e6)
+
+
+# -- workers that are late by chance -----------------------------------------------------------------------------------
+
+
+def _paced(folder: Path, rests_ms: Sequence[float], *, batch_ms: float, count: int, taking_ms: float = 0.8) -> Facts:
+    """A loop with these times outside its loader, whose workers take the same time for each batch.
+
+    Each worker waits for storage and prepares two batches ahead. The last eight steps are also recorded.
+    """
+    begun_ms: list[float] = []
+    fetches_ms: list[float] = []
+    made: list[TimedBatch] = []
+    now_ms, free_ms = 0.0, [0.0] * count
+    for number, rest_ms in enumerate(rests_ms):
+        asked_ms = begun_ms[number - 2 * count] if number >= 2 * count else 0.0
+        free_ms[number % count] = ready_ms = max(free_ms[number % count], asked_ms) + batch_ms
+        start_ns = 10**18 + round((ready_ms - batch_ms) * 1e6)
+        made.append(TimedBatch(number % count, start_ns, round(batch_ms * 1e6), 0, 0, 0, 0, 0))
+        begun_ms.append(now_ms)
+        fetches_ms.append(max(ready_ms - now_ms, 0.0) + taking_ms)
+        now_ms += fetches_ms[-1] + rest_ms
+    builder, at_us = TraceBuilder(), 0.0
+    for number, (fetch_ms, rest_ms) in enumerate(list(zip(fetches_ms, rests_ms, strict=True))[-8:]):
+        taken_us, end_us = at_us + 1000 * fetch_ms, at_us + 1000 * (fetch_ms + rest_ms)
+        builder.step(number, at_us, end_us).loader(at_us, taken_us, kind="_MultiProcessingDataLoaderIter")
+        builder.op("aten::linear", taken_us, end_us)
+        at_us = end_us
+    steps = [
+        TimedStep(number, 10**18 + round(begun * 1e6), round((fetch + rest) * 1e6), round(fetch * 1e6), 1, PLAIN, 0)
+        for number, (begun, fetch, rest) in enumerate(zip(begun_ms, fetches_ms, rests_ms, strict=True))
+    ]
+    item = user("__getitem__", 31)
+    samples = Samples().add(100, MAIN, item, C_SLEEP, is_fetching=True, is_waiting=True).build()
+    captured = Captured(builder, folder).loader(workers=count).cores(2)
+    return captured.with_run(steps=tuple(steps), batches=tuple(made), loader_stacks=samples).facts()
+
+
+PHASES_MS = [*[5.4] * 12, *[4.2] * 24, *[5.0] * 12, *[4.2] * 32]
+"""The rest of the step on a machine that is faster in some phases. Three workers deliver a batch every 5.9 ms."""
+
+
+def test_workers_that_are_late_by_less_than_the_step_varies_need_no_change(tmp_path: Path) -> None:
+    facts = _paced(tmp_path, PHASES_MS, batch_ms=17.6, count=3)
+    assert facts.loading
+    assert facts.loading.wait_ns > 0.1 * facts.loading.step_ns
+    assert facts.loading.loader_ns > 0.25 * facts.loading.step_ns, "of which almost half only receives batches"
+    assert not judge(facts, RULES).findings
+
+
+def test_workers_that_are_late_in_a_steady_step_get_another_one(tmp_path: Path) -> None:
+    facts = _paced(tmp_path, [4.2] * 80, batch_ms=17.6, count=3)
+    (row,) = judge(facts, RULES).findings
+    assert row.finding.rule.id == "DATA003"
+    assert row.finding.fix.settings is not None
+    assert row.finding.fix.settings["num_workers"] in {4, 5}
+
+
+def test_workers_that_are_late_by_more_than_chance_get_another_one_however_much_the_step_varies(tmp_path: Path) -> None:
+    facts = _paced(tmp_path, [10.0 if number % 20 > 13 else 4.2 for number in range(80)], batch_ms=17.6, count=2)
+    assert facts.loading
+    assert facts.loading.rest_spread
+    assert facts.loading.rest_spread > 1.5
+    (row,) = judge(facts, RULES).findings
+    assert row.finding.rule.id == "DATA003"
+
+
+# -- larger batches ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("taking_ms", "is_worth_it"), [(1.1, False), (1.2, False), (1.35, True)])
+def test_a_fifth_of_the_step_to_receive_a_batch_is_worth_larger_ones(
+    taking_ms: float, tmp_path: Path, *, is_worth_it: bool
+) -> None:
+    """Workers are late by chance, so the wait does not count: all of the loader takes more than a fifth of the step."""
+    facts = _paced(tmp_path, PHASES_MS, batch_ms=18.4 if taking_ms < 1.2 else 18.9, count=3, taking_ms=taking_ms)
+    assert facts.loading
+    assert facts.loading.loader_ns > 0.2 * facts.loading.step_ns
+    assert [row.finding.rule.id for row in judge(facts, RULES).findings] == ["DATA001"] * is_worth_it
+
+
+@pytest.mark.parametrize(("fast_ms", "is_worth_it"), [(10.0, True), (7.0, False)])
+def test_receiving_takes_longer_in_a_slow_phase_of_the_machine(
+    fast_ms: float, tmp_path: Path, *, is_worth_it: bool
+) -> None:
+    """Receiving takes 1.6 ms: more than usual, if the same machine is not faster at times."""
+    facts = _paced(tmp_path, [*[fast_ms] * 12, *[10.0] * 68], batch_ms=9, count=3, taking_ms=1.6)
+    assert [row.finding.rule.id for row in judge(facts, RULES).findings] == ["DATA001"] * is_worth_it
 
 
 # -- the proposal is what is predicted ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry_window import TelemetryWindow
+from traceadvisor.model.verdict import FAR_TIMES, USUAL_NOISE
 
 DEFAULT_PREFETCH = 2
 """Default ``prefetch_factor`` of a ``DataLoader`` with workers."""
@@ -32,6 +33,10 @@ WAITING_LOOP_SHARE = 0.05
 
 CROWDED_WAIT_SHARE = 0.5
 """The same on busy cores."""
+
+MOST_CHANCE: float = (1 + USUAL_NOISE) ** FAR_TIMES
+"""Factor on the step from which a wait is not by chance, however much the rest of the step varies: a comparison of one
+capture before a change with one after it calls such a difference likely."""
 
 
 @frozen(eq=False)
@@ -71,10 +76,29 @@ class Loading:
     handover_ns: float | None = None
     """Exposed time in it to receive batches that workers have finished; None if unknown."""
 
+    rest_spread: float | None = None
+    """Factor within which the rest of the step lies in stretches of the run; None if unknown."""
+
     @property
     def batches_are_ready(self) -> bool:
         """Whether batches are known to be ready when the loop requests them, so that other workers save nothing."""
-        return self.handover_ns is not None and self.wait_ns < WAITING_LOOP_SHARE * self.step_ns
+        is_in_time = self.wait_ns < WAITING_LOOP_SHARE * self.step_ns
+        return self.handover_ns is not None and (is_in_time or self.is_late_by_chance)
+
+    @property
+    def is_late_by_chance(self) -> bool:
+        """Whether workers are late by less than the rest of the step varies in this run.
+
+        They are in time as soon as the rest takes longer, so the next run may have no wait. More workers then gain less
+        than identical runs differ by.
+        """
+        by_chance_ns = (min(self.rest_spread or 1.0, MOST_CHANCE) - 1) * self.rest_ns
+        return WAITING_LOOP_SHARE * self.step_ns <= self.wait_ns < by_chance_ns
+
+    @property
+    def rest_ns(self) -> float:
+        """The step without its time in the loader."""
+        return max(self.step_ns - self.loader_ns, 0.0)
 
     @property
     def cores_are_free(self) -> bool | None:

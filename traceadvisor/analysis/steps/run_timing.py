@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import exp, log
 from statistics import fmean, median, quantiles
 
@@ -67,6 +67,9 @@ class RunTiming:
     error_share: float | None = None
     """Half the width of the 95% interval of the undisturbed step time within this run, as a share; None with too few
     steps."""
+
+    rest_spread: float | None = None
+    """As ``spread``, of the undisturbed step without its loader."""
 
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
@@ -140,29 +143,43 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
         median_of_bursts([step.duration_ns for step in recorded], burst),
         median_of_bursts([step.loader_ns for step in recorded], burst),
         median_of_bursts([step.fetches for step in plain or recorded], 1),
-        _spread(plain, len(recorded), burst),
+        _spread(plain, len(recorded), burst, _duration_ns),
         fmean(step.duration_ns for step in plain) if plain else None,
-        _least([step.duration_ns - step.loader_ns for step in plain]),
+        _least([_rest_ns(step) for step in plain]),
         _error(plain, burst),
+        _spread(plain, len(recorded), burst, _rest_ns),
     )
 
 
-def _spread(plain: Sequence[TimedStep], recorded_count: int, burst: int) -> float | None:
-    """Return the factor within which the medians of stretches of undisturbed steps lie.
+def _duration_ns(step: TimedStep) -> int:
+    return step.duration_ns
+
+
+def _rest_ns(step: TimedStep) -> int:
+    """The step without its loader."""
+    return step.duration_ns - step.loader_ns
+
+
+def _spread(
+    plain: Sequence[TimedStep], recorded_count: int, burst: int, time_ns: Callable[[TimedStep], int]
+) -> float | None:
+    """Return the factor within which the median times of stretches of undisturbed steps lie.
 
     They are as long as the recorded one, or shorter in a short run. Shorter ones differ more, so the factor is then
     rather too large.
     """
     length = max(burst, SHORTEST_STRETCH, min(recorded_count, len(plain) // FEWEST_STRETCHES))
-    medians = [median_of_bursts(stretch, burst) for stretch in _stretches(plain, length)]
-    half = spread_of_one_more([log(each) for each in medians if each])
+    stretches = ([time_ns(step) for step in stretch] for stretch in _stretches(plain, length))
+    medians = [median_of_bursts(stretch, burst) for stretch in stretches]
+    half = spread_of_one_more([log(each) for each in medians if each and each > 0])
     return None if half is None else exp(min(half, MOST_LOG_SPREAD))
 
 
 def _error(plain: Sequence[TimedStep], burst: int) -> float | None:
     """Return how far the undisturbed step time of this run may lie from its true value, from stretches of its steps."""
     length = max(burst, SHORTEST_STRETCH, len(plain) // MOST_STRETCHES)
-    medians = [median_of_bursts(stretch, burst) for stretch in _stretches(plain, length)]
+    stretches = ([_duration_ns(step) for step in stretch] for stretch in _stretches(plain, length))
+    medians = [median_of_bursts(stretch, burst) for stretch in stretches]
     return error_of_middle([log(each) for each in medians if each])
 
 
@@ -171,15 +188,15 @@ def _least(values: Sequence[int]) -> float | None:
     return quantiles(values, n=10, method="inclusive")[0] if len(values) > 1 else None
 
 
-def _stretches(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:
-    """Yield the step times of successive stretches that do not overlap; a missing step ends a stretch."""
-    stretch: list[int] = []
+def _stretches(steps: Sequence[TimedStep], length: int) -> Iterator[list[TimedStep]]:
+    """Yield successive stretches that do not overlap; a missing step ends a stretch."""
+    stretch: list[TimedStep] = []
     last = None
     for step in steps:
         if last is not None and step.index != last + 1:
             stretch = []
         last = step.index
-        stretch.append(step.duration_ns)
+        stretch.append(step)
         if len(stretch) == length:
             yield stretch
             stretch = []

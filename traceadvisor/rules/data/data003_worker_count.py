@@ -36,7 +36,8 @@ class WorkerCount(Rule):
     How to fix it: Set the smallest number that hides the wait: less than 2% of the step is left. It follows from the
         CPU time and the waiting time of a worker per batch, measured by clock reads or by CPU samples, and from the
         rest of the step. Time to receive a batch that is ready is no wait: a capture measures it, and it does not count
-        as saved. CPU time needs a free core per worker, so the cores limit the number. Time that is spent
+        as saved. Workers that are late by less than the rest of the step varies during the run are enough: identical
+        runs differ by more. CPU time needs a free core per worker, so the cores limit the number. Time that is spent
         waiting for storage or a network needs none. More than 16 workers are not proposed for that: larger or
         asynchronous reads wait as well, with less memory. More prefetched batches do not help while the queue is empty.
     How the saving is estimated: Too few: the step is simulated with the proposed number of workers, as for DATA002. Too

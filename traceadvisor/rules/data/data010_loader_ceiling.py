@@ -40,7 +40,8 @@ class LoaderCeiling(Rule):
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
         if loader is None or loader.worker_count is None or not step_ns or not loading_ns or not fetches:
             return Skipped("No undisturbed steps with a data loader were timed: capture a longer run.")
-        if loader.worker_count and loading_ns < self.min_wait_share * step_ns:
+        are_ready = facts.loading is not None and facts.loading.batches_are_ready
+        if loader.worker_count and (are_ready or loading_ns < self.min_wait_share * step_ns):
             return Skipped(SECOND_RUN)
         alone_ns = step_ns if loader.worker_count else loading_ns
         model_ns = max(step_ns - loading_ns, 1.0)

@@ -41,7 +41,8 @@ class LoaderLineCost(Rule):
         batches: in ``__getitem__``, in a transform, in ``collate_fn``. Loader workers sample themselves. If the
         training process loads its batches, the samples of its thread count. The finding has the share of the line in
         the time of a batch, in its CPU time and in its waiting time. Time to receive batches that are ready is no such
-        wait: no line makes it shorter.
+        wait: no line makes it shorter. Nor is a wait for workers that are late by less than the rest of the step
+        varies: identical runs differ by more.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.

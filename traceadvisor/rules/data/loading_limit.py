@@ -37,7 +37,7 @@ SLOWER_TRAINING = 0.1
 estimated.md``)."""
 
 MOST_TAKING_SHARE = 0.2
-"""Share of the step below which the cost of taking a batch is no finding: larger batches are the only fix."""
+"""Share of the undisturbed step below which the cost of taking a batch is no finding: only larger batches lower it."""
 
 BUSY_FACTOR = 2.0
 """Time to take a batch while other programs use the cores, relative to an idle machine: two threads share a core."""
@@ -52,6 +52,8 @@ MIN_OTHERS_SHARE = 0.2
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
 OTHER_NUMBERS = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
+
+LATE_BY_CHANCE = "workers are late by less than the rest of the step varies"
 
 NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
@@ -157,7 +159,7 @@ def _workers_suffice(loading: Loading, curve: WorkerCurve) -> bool:
 def usual_time(facts: Facts) -> str | None:
     """Return a remark if the wait is what taking a batch from any worker costs, and not known to be for slow workers.
 
-    Only undisturbed steps tell. A wait of a fifth of the step is worth a fix even then.
+    Only undisturbed steps tell. If a fifth of such a step takes batches, that is worth a fix even then.
     """
     loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
@@ -165,16 +167,27 @@ def usual_time(facts: Facts) -> str | None:
     if curve and not _workers_suffice(loading, curve):
         return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
-    is_usual = timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
+    taking_ns = least_ns = timing.undisturbed_loader_ns
+    if loading.batches_are_ready and loading.handover_ns is not None:
+        taking_ns = loading.handover_ns
+        # a machine in a slow phase lengthens the rest of the step as well
+        least_ns = taking_ns * min(loading.least_rest_ns / max(loading.rest_ns, 1.0), 1.0)
+    is_usual = least_ns <= most_ns and taking_ns <= MOST_TAKING_SHARE * timing.undisturbed_ns
+    if is_usual and loading.batches_are_ready and loading.is_late_by_chance:
+        return LATE_BY_CHANCE
     return "taking a batch from any worker costs about as much" if is_usual else None
 
 
 def received_only(facts: Facts) -> str | None:
     """Return a remark if most of the time in the loader receives batches that are ready, and cores are free."""
     loading = facts.loading
-    if loading is None or loading.handover_ns is None or loading.wait_ns >= loading.handover_ns:
+    if loading is None or loading.handover_ns is None:
+        return None
+    if not loading.batches_are_ready and loading.wait_ns >= loading.handover_ns:
         return None
     if loading_limit(facts).kind is Limit.HANDOVER:
+        if loading.is_late_by_chance:
+            return LATE_BY_CHANCE
         return "batches are ready in time; the training thread takes this long to receive one"
     return None
 
