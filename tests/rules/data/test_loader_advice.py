@@ -305,11 +305,13 @@ def test_workers_that_are_late_in_a_steady_step_get_another_one(tmp_path: Path) 
     assert row.finding.fix.settings["num_workers"] in {4, 5}
 
 
-def test_workers_that_are_late_by_more_than_chance_get_another_one_however_much_the_step_varies(tmp_path: Path) -> None:
-    facts = _paced(tmp_path, [10.0 if number % 20 > 13 else 4.2 for number in range(80)], batch_ms=17.6, count=2)
+def test_workers_that_are_too_slow_for_the_fastest_steps_are_not_late_by_chance(tmp_path: Path) -> None:
+    """Two workers deliver a batch every 8.8 ms, and the fastest steps take 5 ms without the wait."""
+    rests_ms = [10.0 if number % 20 > 13 else 4.2 for number in range(80)]
+    facts = _paced(tmp_path, rests_ms, batch_ms=17.6, count=2)
     assert facts.loading
     assert facts.loading.rest_spread
-    assert facts.loading.rest_spread > 1.5
+    assert facts.loading.wait_ns < (facts.loading.rest_spread - 1) * facts.loading.rest_ns
     (row,) = judge(facts, RULES).findings
     assert row.finding.rule.id == "DATA003"
 

@@ -12,7 +12,7 @@ from traceadvisor.analysis.data.batch_cost import (
     cost_by_loader_time,
     cost_by_samples,
 )
-from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Loop, WorkerCurve
+from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Crowding, Loop, WorkerCurve
 from traceadvisor.frozen import frozen
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
@@ -35,8 +35,8 @@ CROWDED_WAIT_SHARE = 0.5
 """The same on busy cores."""
 
 MOST_CHANCE: float = (1 + USUAL_NOISE) ** FAR_TIMES
-"""Factor on the step from which a wait is not by chance, however much the rest of the step varies: a comparison of one
-capture before a change with one after it calls such a difference likely."""
+"""Factor by which workers are slower than the loop in its fastest steps, from which they are not late by chance,
+however much the rest of the step varies: a comparison of two captures calls such a difference likely."""
 
 
 @frozen(eq=False)
@@ -82,18 +82,7 @@ class Loading:
     @property
     def batches_are_ready(self) -> bool:
         """Whether batches are known to be ready when the loop requests them, so that other workers save nothing."""
-        is_in_time = self.wait_ns < WAITING_LOOP_SHARE * self.step_ns
-        return self.handover_ns is not None and (is_in_time or self.is_late_by_chance)
-
-    @property
-    def is_late_by_chance(self) -> bool:
-        """Whether workers are late by less than the rest of the step varies in this run.
-
-        They are in time as soon as the rest takes longer, so the next run may have no wait. More workers then gain less
-        than identical runs differ by.
-        """
-        by_chance_ns = (min(self.rest_spread or 1.0, MOST_CHANCE) - 1) * self.rest_ns
-        return WAITING_LOOP_SHARE * self.step_ns <= self.wait_ns < by_chance_ns
+        return self.handover_ns is not None and self.wait_ns < WAITING_LOOP_SHARE * self.step_ns
 
     @property
     def rest_ns(self) -> float:
@@ -197,6 +186,21 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         (loading.handover_ns or 0.0) / loading.fetches,
     )
     return WorkerCurve(cost, loop)
+
+
+def is_late_by_chance(loading: Loading, curve: WorkerCurve) -> bool:
+    """Return whether workers are late, but by less than the rest of the step varies in this run.
+
+    They are in time as soon as the rest takes longer, so the next run may have no wait. More workers then gain less
+    than identical runs differ by. Workers that are far too slow for the fastest steps are not late by chance.
+    """
+    if loading.handover_ns is None or loading.rest_spread is None or not loading.workers:
+        return False
+    is_small = loading.wait_ns < (loading.rest_spread - 1) * loading.rest_ns
+    fastest = WorkerCurve(curve.cost, replace(curve.loop, rest_ns=max(loading.least_rest_ns, 1.0)))
+    ready_ns = loading.least_rest_ns + loading.handover_ns
+    late_ns = fastest.at(loading.workers, crowding=Crowding.NONE).step_ns
+    return is_small and not loading.batches_are_ready and late_ns < MOST_CHANCE * ready_ns
 
 
 def batch_cost(loading: Loading) -> BatchCost | None:

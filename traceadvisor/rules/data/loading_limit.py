@@ -8,7 +8,7 @@ from enum import Enum
 from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
-from traceadvisor.analysis.data.loading import Loading
+from traceadvisor.analysis.data.loading import Loading, is_late_by_chance
 from traceadvisor.analysis.data.worker_curve import (
     MOST_WAITING_WORKERS,
     NO_GAIN_SHARE,
@@ -52,6 +52,8 @@ MIN_OTHERS_SHARE = 0.2
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
 OTHER_NUMBERS = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
+
+READY = "batches are ready in time; the training thread takes this long to receive one"
 
 LATE_BY_CHANCE = "workers are late by less than the rest of the step varies"
 
@@ -152,7 +154,9 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
 
 
 def _workers_suffice(loading: Loading, curve: WorkerCurve) -> bool:
-    """Whether workers with a core each make batches as fast as the loop takes them."""
+    """Whether workers with a core each make batches as fast as the loop takes them, or would, but for chance."""
+    if is_late_by_chance(loading, curve):
+        return True
     return loading.batches_are_ready or curve.at(loading.workers or 0, crowding=Crowding.NONE).is_hidden
 
 
@@ -168,27 +172,34 @@ def usual_time(facts: Facts) -> str | None:
         return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
     taking_ns = least_ns = timing.undisturbed_loader_ns
-    if loading.batches_are_ready and loading.handover_ns is not None:
+    by_chance = curve is not None and is_late_by_chance(loading, curve)
+    if loading.handover_ns is not None and (by_chance or loading.batches_are_ready):
         taking_ns = loading.handover_ns
         # a machine in a slow phase lengthens the rest of the step as well
         least_ns = taking_ns * min(loading.least_rest_ns / max(loading.rest_ns, 1.0), 1.0)
     is_usual = least_ns <= most_ns and taking_ns <= MOST_TAKING_SHARE * timing.undisturbed_ns
-    if is_usual and loading.batches_are_ready and loading.is_late_by_chance:
-        return LATE_BY_CHANCE
-    return "taking a batch from any worker costs about as much" if is_usual else None
+    usual = LATE_BY_CHANCE if by_chance else "taking a batch from any worker costs about as much"
+    return usual if is_usual else None
+
+
+def batches_are_ready(facts: Facts) -> bool:
+    """Return whether batches are known to be ready when the loop requests them, or late by chance."""
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or curve is None:
+        return False
+    return loading.batches_are_ready or is_late_by_chance(loading, curve)
 
 
 def received_only(facts: Facts) -> str | None:
     """Return a remark if most of the time in the loader receives batches that are ready, and cores are free."""
-    loading = facts.loading
-    if loading is None or loading.handover_ns is None:
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or curve is None or loading.handover_ns is None:
         return None
-    if not loading.batches_are_ready and loading.wait_ns >= loading.handover_ns:
+    by_chance = is_late_by_chance(loading, curve)
+    if not by_chance and loading.wait_ns >= loading.handover_ns:
         return None
     if loading_limit(facts).kind is Limit.HANDOVER:
-        if loading.is_late_by_chance:
-            return LATE_BY_CHANCE
-        return "batches are ready in time; the training thread takes this long to receive one"
+        return LATE_BY_CHANCE if by_chance else READY
     return None
 
 
