@@ -16,7 +16,7 @@ from tests.once import Once, once_per_run
 from tests.shared import CHECKOUT, SHARED_TRACES
 from traceadvisor.system.cores import usable_cores
 
-# A run of the tests tries the same examples every time, and `make nightly` tries more of them; `make fuzz` draws new ones.
+# A run of the tests tries the same examples every time, and `make nightly` more of them. `make fuzz` draws new ones.
 # A busy machine is no failure.
 settings.register_profile("nightly", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("traceadvisor", settings.get_profile("nightly"), max_examples=40)

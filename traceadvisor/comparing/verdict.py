@@ -30,8 +30,8 @@ FEWEST_CAPTURES = 3
 
 SHORT_S = 1.0
 SHORT_NOISE = 0.36
-"""The noise of identical runs whose undisturbed steps took less than that together, instead of :data:`USUAL_NOISE`: they
-may all lie in a fast or a slow phase of the machine. Twelve captures of half a second on two idle cores had steps of 6.0
+"""The noise of identical runs whose undisturbed steps took less than that together, not :data:`USUAL_NOISE`: they may
+all lie in a fast or a slow phase of the machine. Twelve captures of half a second on two idle cores had steps of 6.0
 to 10.3 ms; :data:`FAR_TIMES` of this noise covers 98% of their pairs."""
 
 MOST_CAPTURES = 50

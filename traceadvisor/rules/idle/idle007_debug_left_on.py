@@ -87,6 +87,9 @@ class DebugLeftOn(Rule):
             change="\n".join(one.remedy for one in found),
             not_replayed="a recording does not show how much time the checks and waits add to each call",
         )
+        saving = anomaly_saving(facts, fix, claims, also)
+        is_longer = saving.high_ns > facts.per_step_ns(claims | also)
+        most = Evidence("the most of an undisturbed step that this may take", saving.high_ns, Unit.NS_PER_STEP)
         return facts.finding(
             claims=claims,
             also_shortens=also,
@@ -99,8 +102,9 @@ class DebugLeftOn(Rule):
                 facts.time_per_step("the same, with other time that they make longer", claims | also)
                 if also - claims
                 else None,
+                most if is_longer else None,
             ),
-            saving=anomaly_saving(facts, fix, claims, also),
+            saving=saving,
             locations=tuple(one.place for one in facts.settings.constructed if one.role is Role.ANOMALY),
             caveats=() if claims else ("The option may have been on only in other steps than the recorded ones.",),
         )
