@@ -9,7 +9,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -45,13 +45,22 @@ def own_code() -> tuple[str, ...]:
     prefixes = sorted({Path(folder).absolute() for folder in sys.path}, reverse=True)
     found: set[str] = set()
     for name, module in sys.modules.copy().items():  # in one piece: another thread may import
-        file = getattr(module, "__dict__", {}).get("__file__")  # getattr on a lazy module may import much
-        if not isinstance(file, str) or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
+        file = _file_of(getattr(module, "__dict__", {}))  # getattr on a lazy module may import much
+        if file is None or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
             continue
         path = Path(file).absolute()
         prefix = next((each for each in prefixes if path.is_relative_to(each)), path)
         found.update(path.relative_to(prefix).parts[:1])
     return tuple(sorted(found))
+
+
+def _file_of(module: Mapping[str, Any]) -> str | None:
+    """The file of a module, by its variables.
+
+    ``python train.py`` removes ``__file__`` once the script is done, before the functions of :mod:`atexit` run.
+    """
+    file = module.get("__file__") or getattr(module.get("__loader__"), "path", None)
+    return file if isinstance(file, str) else None
 
 
 OWN_FILE = "<traceadvisor, as importlib._bootstrap>"
