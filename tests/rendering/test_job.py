@@ -6,16 +6,17 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.build_report import MS, one_recording
 from tests.judging.test_many_ranks import LATE, ranks_of_a_job
 from traceadvisor import load
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.job import Job, RankRow, Spread, Straggler
+from traceadvisor.model.job import Job, Lanes, RankRow, Spread, Straggler
 from traceadvisor.model.report import Overlap, Report, Work
 from traceadvisor.model.trace import Distributed
-from traceadvisor.rendering.charts.drawing import Tone
+from traceadvisor.rendering.charts.drawing import WIDTH, Tone
 from traceadvisor.rendering.charts.palette import RANK_PAINTS
 from traceadvisor.rendering.charts.rank_lanes import MOST_LANES, rank_lanes
 from traceadvisor.rendering.content.report.job import job_verdict, rank_table
@@ -49,6 +50,22 @@ def test_the_picture_shows_the_late_rank_among_a_part_of_the_others(report: Repo
     assert len(chart.data.rows) <= MOST_LANES
     (late,) = [strip for strip in chart.strips if strip.paint is RANK_PAINTS[2]]
     assert len(re.findall("M", late.path)) == 1  # one lane only
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "red"), [([20, 80], (20, 80)), ([20, 80, 40], (30, 80)), ([20, 90, 40, 60, 30, 50, 50, 30], (40, 90))]
+)
+def test_the_last_rank_is_red_from_when_half_of_the_others_wait(arrivals: list[int], red: tuple[int, int]) -> None:
+    """Of two ranks, red is as long as the wait of the other one."""
+    arrival = np.array(arrivals)[:, np.newaxis]
+    ends = np.full_like(arrival, 100)
+    lanes = Lanes(1, np.zeros(len(arrivals), np.int64), arrival, np.full_like(arrival, max(arrivals)), ends)
+    rows = tuple(RankRow(rank, f"{rank}", 100.0, {}, wait_ns=0.0) for rank, _ in enumerate(arrivals))
+    chart = rank_lanes(Job("job", 0, len(rows), rows, {}, Spread(100, 0, 100, 100, 1), lanes=lanes), "lanes")
+    assert chart is not None
+    (late,) = [strip for strip in chart.strips if strip.paint is RANK_PAINTS[2]]
+    start, length = map(int, re.findall(r"M(\d+) .*?h(\d+)", late.path)[0])
+    assert [(place - 70) / (WIDTH - 70) * 100 for place in (start, start + length)] == pytest.approx(red, abs=0.2)
 
 
 def test_the_number_of_a_late_rank_gives_way_to_that_of_a_later_one(report: Report) -> None:

@@ -71,7 +71,7 @@ class LateCollective:
     kind: CollectiveKind
     rank: int
     late_ns: int
-    """Time by which it arrived after the median rank."""
+    """Time by which it arrived after the median of the other ranks."""
 
     waited_ns: float
     """Wait of the other ranks, mean over them."""
@@ -81,7 +81,7 @@ class LateCollective:
 
     cause: LateCause
     extra_ns: Mapping[Category, int] = field(default_factory=dict)
-    """Time by which the last rank did something longer than the median rank since the collective before."""
+    """Time by which the last rank did something longer than the median of the others since the collective before."""
 
 
 @frozen

@@ -112,7 +112,27 @@ def test_the_spread_of_a_category_names_its_ends() -> None:
     assert job.in_full == (1, 2, 0)
 
 
-def test_the_delays_in_one_step_are_measured_from_the_median_rank() -> None:
+@pytest.mark.parametrize(
+    ("arrivals", "late_ns"),
+    [((40, 80), 40), ((80, 40), 40), ((30, 50, 80), 40), ((30, 30, 40, 40, 40, 50, 50, 85), 45)],
+)
+def test_the_last_rank_is_late_by_its_distance_from_the_others(arrivals: tuple[int, ...], late_ns: int) -> None:
+    """The last rank is no part of the median that it is compared with: of two ranks, that would halve the delay."""
+    job = _job(*(_rank(rank, [arrival] * STEPS) for rank, arrival in enumerate(arrivals)))
+    assert {(one.rank, one.late_ns) for one in job.collectives} == {(arrivals.index(max(arrivals)), late_ns)}
+    assert {tuple(one.extra_ns.items()) for one in job.collectives} == {((Category.KERNEL, late_ns),)}
+
+
+def test_the_clock_of_the_late_one_of_two_gpus_is_compared_with_that_of_the_other() -> None:
+    """6% lower than the other clock, and 3% lower than the median of both."""
+    ranks = [
+        replace(_rank(rank, [80 if rank else 40] * STEPS), sm_clock_mhz=clock)
+        for rank, clock in ((0, 1400.0), (1, 1316.0))
+    ]
+    assert next(iter(_job(*ranks).stragglers[0].causes)) is LateCause.CLOCK
+
+
+def test_the_delays_in_one_step_are_measured_from_the_median_of_the_others() -> None:
     job = _job(*(_rank(rank, [arrival] * STEPS) for rank, arrival in enumerate((30, 40, 50, 85, 40))))
     assert {(one.rank, one.late_ns, one.transfer_ns) for one in job.collectives} == {(3, 45, 5)}
     assert {tuple(one.extra_ns.items()) for one in job.collectives} == {((Category.KERNEL, 45),)}

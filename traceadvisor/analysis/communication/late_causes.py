@@ -22,7 +22,7 @@ EXPLAINED = 0.25
 """Share of a delay that its cause explains at least."""
 
 LOWER_CLOCK = 0.95
-"""Share of the median clock of all ranks, below which a GPU is throttled."""
+"""Share of the median clock of the other ranks, below which a GPU is throttled."""
 
 CHANCE = 0.05
 """Probability that any rank is the latest in so many steps by chance, below which one is late for a reason."""
@@ -38,12 +38,16 @@ _CATEGORIES = list(Category)
 
 
 class Delays:
-    """Time by which each collective's last rank took longer than the median rank; arrays of shape ``(n, ...)``."""
+    """Time by which each collective's last rank took longer than the median of the others; shape ``(n, ...)``.
+
+    The last rank itself does not count for the median: of two ranks, it would halve the delay.
+    """
 
     def __init__(self, ranks: Sequence[RankFigures], matched: Matching, clocks: Clocks) -> None:
         """Compare the time before each collective that all ranks describe."""
         last, duration_ns = matched.last, matched.duration_ns
-        self.late_ns: Int64 = (np.median(duration_ns, axis=0) - duration_ns.min(axis=0)).round().astype(np.int64)
+        late_ns = middle_of_others(duration_ns, last) - duration_ns.min(axis=0)
+        self.late_ns: Int64 = late_ns.round().astype(np.int64)
         self.extra_ns = np.zeros((last.size, len(_CATEGORIES)), np.int64)
         """Time per category."""
 
@@ -52,12 +56,12 @@ class Delays:
 
         described = self._described(ranks, matched)
         if described.size:
-            middle = np.median(described, axis=0)
-            own = described[last[: middle.shape[0]], np.arange(middle.shape[0])]
-            self.extra_ns[: middle.shape[0]] = (own - middle).round()
+            count = described.shape[1]
+            own = described[last[:count], np.arange(count)]
+            self.extra_ns[:count] = (own - middle_of_others(described, last[:count])).round()
         if all(places[0] == 0 for places in matched.place):
             begins = np.array([one.begin_ns for one in ranks]) - clocks.offset_ns[:, 0]
-            self.start_ns[0] = begins[last[0]] - np.median(begins)
+            self.start_ns[0] = begins[last[0]] - np.median(np.delete(begins, last[0]))
         self._clocks = [one.sm_clock_mhz for one in ranks]
         self._last = last
 
@@ -83,14 +87,25 @@ class Delays:
         return LateCause.CLOCK if most is LateCause.COMPUTE and self._is_throttled(number) else most
 
     def _is_throttled(self, number: int) -> bool:
-        known = [clock for clock in self._clocks if clock]
-        own = self._clocks[self._last[number]]
-        return bool(own and len(known) > 1 and own < LOWER_CLOCK * float(np.median(known)))
+        last = self._last[number]
+        own, others = self._clocks[last], [clock for row, clock in enumerate(self._clocks) if clock and row != last]
+        return bool(own and others and own < LOWER_CLOCK * float(np.median(others)))
 
     def longer(self, number: int) -> Mapping[Category, int]:
         """Categories that took the last rank longer, the longest first."""
         order = np.argsort(-self.extra_ns[number], kind="stable")[:3].tolist()
         return {_CATEGORIES[place]: ns for place in order if (ns := int(self.extra_ns[number][place])) > 0}
+
+
+def middle_of_others(values: Int64, last: Int64) -> Float64:
+    """Median over all ranks but one for each collective, shape ``(n, ...)``.
+
+    ``values``: shape ``(ranks, n, ...)``. ``last``: the row that is left out, shape ``(n,)``.
+    """
+    is_other = np.arange(values.shape[0]) != last[:, np.newaxis]
+    others = np.moveaxis(values, 0, 1)[is_other].reshape(last.size, values.shape[0] - 1, *values.shape[2:])
+    middle: Float64 = np.median(others, axis=1)
+    return middle
 
 
 def stragglers(

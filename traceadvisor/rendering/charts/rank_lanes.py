@@ -100,7 +100,8 @@ def _chosen(compared: Sequence[int], late: Sequence[int]) -> list[int]:
 
 def _late_until(lanes: Lanes) -> tuple[Int64, Int64]:
     """Start and end of the time in which each collective's last rank works while half of the others wait."""
-    return np.median(lanes.arrival_ns, axis=0).astype(np.int64), lanes.arrival_ns.max(axis=0)
+    others = np.sort(lanes.arrival_ns, axis=0)[:-1]
+    return np.median(others, axis=0).astype(np.int64), lanes.arrival_ns.max(axis=0)
 
 
 def _strips(drawn: _Drawn) -> Iterator[Strip]:
@@ -180,7 +181,7 @@ def _legend(drawn: _Drawn) -> Iterator[LegendEntry]:
     whole = max(int(sum(int(each.sum()) for each in sums)), 1)
     for paint, label, each in zip((WORK, WAIT, SENDING), ("Own work", "Waits", "Transfer"), sums, strict=True):
         yield LegendEntry(paint, label, percent(int(each.sum()) / whole))
-    yield LegendEntry(LATE, "Last rank, while half of the ranks wait", "")
+    yield LegendEntry(LATE, "Last rank, while half of the others wait", "")
 
 
 def _sentence(job: Job, drawn: int, compared: int) -> str:
