@@ -15,7 +15,9 @@ from traceadvisor import load
 from traceadvisor.comparing.explain import explain
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES, Category
 from traceadvisor.model.explanation import LinesChange, OriginChange, StepExplanation, TableChange
+from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.report import Recording
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 
 ROUNDING_NS = 1.0
 
@@ -138,6 +140,43 @@ def test_an_added_line_is_named() -> None:
     assert first.head.line is not None
     assert (first.head.line.line, first.delta_ns) == (11, 9 * MS)
     assert all(row.delta_ns == 0 for row in found.whole.lines.rows[1:])
+
+
+def _sampled(*rows: tuple[int, Location | None, int]) -> Recording:
+    """A recording of steps of 100 ms whose samples show lines of the main script, each with the line inside it."""
+    time = LineTime(100 * MS, 100 * MS, 0, 1000)
+    found = tuple(
+        LineRow(
+            Location("train.py", line, "main" if inner or line < 20 else "read"),
+            None,
+            inner,
+            Frame("sleep"),
+            LineTime(ms * MS, ms * MS, 0, 10 * ms),
+            ms / 100,
+            ms / 100,
+            ms / 100,
+        )
+        for line, inner, ms in rows
+    )
+    lines = RunLines(time, found, LineTime(0, 0, 0, 0), MS, 0.0, 0, 0.0)
+    return replace(recording(undisturbed_ms=100.0), run_lines=lines)
+
+
+def test_a_line_is_the_same_whether_or_not_its_caller_is_listed() -> None:
+    """Where nearly all of the step passes in one call, the lines inside it are listed without the line of the call."""
+    read = Location("train.py", 24, "read")
+    base, head = _sampled((24, None, 95), (17, None, 5)), _sampled((15, read, 60), (17, None, 40))
+    explained = explain([[base]], [[head]])
+    assert explained is not None
+    assert explained.sampled_lines is not None
+    changed = {
+        (
+            row.base and row.base.line and row.base.line.line,
+            row.head and row.head.line and row.head.line.line,
+        ): row.delta_ns
+        for row in explained.sampled_lines.rows
+    }
+    assert changed == {(24, 24): -35 * MS, (17, 17): 35 * MS}
 
 
 def test_each_side_is_the_mean_of_its_captures() -> None:

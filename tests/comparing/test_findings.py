@@ -323,6 +323,16 @@ def test_an_upper_limit_holds_for_any_smaller_saving() -> None:
     assert (check.is_limit, check.agreement) == (True, Agreement.WITHIN)
 
 
+@pytest.mark.parametrize(("measured_ms", "agreement"), [(64.0, Agreement.WITHIN), (40.0, Agreement.MORE)])
+def test_a_limit_is_exceeded_only_by_more_than_identical_runs_differ_by(
+    measured_ms: float, agreement: Agreement
+) -> None:
+    """At least 70 ms are left. One capture of identical runs takes up to 1.34 times as long as another."""
+    limit = replace(finding(), finding=replace(finding().finding, saving=Estimate.bound(30e6, "for a test")))
+    (check,) = _checks(_timed(100.0, limit), _timed(measured_ms))
+    assert (check.is_limit, check.agreement) == (True, agreement)
+
+
 def test_several_fixes_have_a_prediction_together() -> None:
     outcomes = [CLEAR, OutcomeRow("DATA001", (ID,), CLEAR.outcome)]
     base = [report(recording(undisturbed_ms=100.0), findings=[finding(), finding("DATA001", 30.0)], outcomes=outcomes)]

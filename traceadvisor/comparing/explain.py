@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from traceadvisor.comparing.places import Checkout, aligned, checkout_of
+from traceadvisor.comparing.places import Checkout, aligned, checkout_of, key_of
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import (
     CategoryChange,
@@ -190,8 +190,37 @@ def _kernel_table(recording: Recording) -> _Listed | None:
 def _sampled(sides: Sequence[Captures]) -> LinesChange | None:
     """Lines of the training thread in undisturbed steps; None where a side was not sampled, or has no such steps."""
     listed = [[one for recording in _flat(side) if (one := _line_table(recording)) is not None] for side in sides]
+    if not all(listed):
+        return None
     checkouts = [checkout_of(side[0][0]) for side in sides]
-    return _lines_change(_mean_of_places(listed[0]), _mean_of_places(listed[1]), *checkouts) if all(listed) else None
+    found = _with_one_path(listed, checkouts)
+    return _lines_change(_mean_of_places(found[0]), _mean_of_places(found[1]), *checkouts)
+
+
+def _with_one_path(
+    listed: Sequence[Sequence[_ListedPlaces]], checkouts: Sequence[Checkout | None]
+) -> list[list[_ListedPlaces]]:
+    """The tables in which a line has the same path of calls everywhere.
+
+    A recording that spends nearly all of its steps in one call lists the lines inside it without the line of the call.
+    Then these lines stand alone in all recordings.
+    """
+    tables = [(table, checkout) for side, checkout in zip(listed, checkouts, strict=True) for table in side]
+    alone = {key_of(place, checkout) for table, checkout in tables for place in table.rows if not place.inner}
+
+    def place_in(place: CodePlace, checkout: Checkout | None) -> CodePlace:
+        short = CodePlace(place.inner, None, None, place.owner)
+        return short if place.inner and key_of(short, checkout) in alone else place
+
+    def table_in(table: _ListedPlaces, checkout: Checkout | None) -> _ListedPlaces:
+        rows, squares = defaultdict[CodePlace, float](float), defaultdict[CodePlace, float](float)
+        for place, ns in table.rows.items():
+            rows[place_in(place, checkout)] += ns
+            squares[place_in(place, checkout)] += (table.errors_ns or {}).get(place, 0.0) ** 2
+        errors = {place: square**0.5 for place, square in squares.items()}
+        return replace(table, rows=dict(rows), errors_ns=None if table.errors_ns is None else errors)
+
+    return [[table_in(table, of) for table in side] for side, of in zip(listed, checkouts, strict=True)]
 
 
 def _line_table(recording: Recording) -> _ListedPlaces | None:

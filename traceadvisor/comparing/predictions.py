@@ -136,8 +136,15 @@ def _check(
         base_step_ns=step.base_ns,
         measured_step_ns=step.head_ns,
         is_limit=is_limit,
-        agreement=_agreement(step.base_ns, low, high, step.head_ns),
+        agreement=_agreement(step.base_ns, low / (1 + _noise(step)) if is_limit else low, high, step.head_ns),
     )
+
+
+def _noise(step: StepChange) -> float:
+    """What identical runs differ by, as far as these captures tell: a limit is exceeded only by more."""
+    if step.noise_share is not None:
+        return step.noise_share
+    return step.ratio_high / step.ratio - 1 if step.ratio_high is not None else 0.0
 
 
 def _agreement(base_ns: float, low_ns: float, high_ns: float, measured_ns: float) -> Agreement:

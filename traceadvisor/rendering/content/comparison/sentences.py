@@ -56,6 +56,9 @@ WITH_LIMIT = AGREEMENT | {
 }
 """The same where the predicted saving is an upper limit."""
 
+AT_LIMIT = "at the limit: identical runs may differ by as much"
+"""A shorter step, by less than identical runs differ by."""
+
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
@@ -193,7 +196,10 @@ def prediction_sentence(run: ComparedRun) -> str | None:
     step = f"at least {low}" if check.is_limit else around(expected, low, high)
     what, agreements = ("Limit", WITH_LIMIT) if check.is_limit else ("Predicted", AGREEMENT)
     measured = f"{what} with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}"
-    measured = f"{measured}, {agreements[check.agreement]}."
+    is_at_limit = (
+        check.is_limit and check.agreement is Agreement.WITHIN and check.measured_step_ns < check.predicted.low_ns
+    )
+    measured = f"{measured}, {AT_LIMIT if is_at_limit else agreements[check.agreement]}."
     return " ".join((measured, *_reasons(run, check)))
 
 
