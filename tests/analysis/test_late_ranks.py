@@ -8,6 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.communication.late_ranks import late_rank
 from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import CollectiveCalls, RankFigures
 from traceadvisor.model.spans import SpanSet
 
@@ -38,6 +39,15 @@ def test_the_rank_with_the_shortest_collectives_is_late() -> None:
     assert found.caused_ns == ((20 + 10) / 2 + (40 + 20) / 2) / 2
     assert found.share_of_waiting == 1.0
     assert found.longer == ((Category.KERNEL, 25.0),)
+
+
+def test_the_limit_is_not_below_the_extra_time_in_the_line() -> None:
+    """The profiler may slow the others down while the late rank sleeps: without it, they wait longer."""
+    place = Location("train.py", 24, "read")
+    ranks = [replace(_rank(0, [40, 40]), places=((place, 10.0),)), replace(_rank(1, [10, 10]), places=((place, 45.0),))]
+    found = late_rank(ranks)
+    assert found is not None
+    assert (found.caused_ns, found.most_saved_ns) == (30.0, 35.0)
 
 
 def test_unknown_time_is_no_reason_to_be_late() -> None:

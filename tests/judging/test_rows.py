@@ -11,7 +11,7 @@ import pytest
 
 from tests.build_report import SHARES_NO_WORKERS, device_recording, v100
 from traceadvisor.judging.ranking import with_severity
-from traceadvisor.judging.rows import in_rows
+from traceadvisor.judging.rows import explained_by_late_rank, in_rows
 from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, RuleMeta
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
 from traceadvisor.model.spans import SpanSet
@@ -161,6 +161,26 @@ def test_rows_that_wait_for_each_other_are_ranked_by_value() -> None:
     # R1 is typical in b, behind R2; R2 is typical in a, behind R1
     cases = [[_case("R1", one, 5), _case("R2", one, 40)], [_case("R2", other, 5), _case("R1", other, 50)]]
     assert [row.finding.rule.id for row in in_rows(cases, [one, other])] == ["R1", "R2"]
+
+
+@pytest.mark.parametrize(("line", "saves_ms", "is_part"), [(24, 50.0, True), (24, 90.0, False), (25, 50.0, False)])
+def test_a_finding_about_the_line_that_delays_a_late_rank_is_part_of_that_one(
+    line: int,
+    saves_ms: float,
+    is_part: bool,  # noqa: FBT001  # a case
+) -> None:
+    """The delay is 40 ms: a finding that saves more than twice as much is about more than the delay."""
+
+    def at(case: RecordedFinding, line: int) -> RecordedFinding:
+        return replace(case, finding=replace(case.finding, locations=(Location("train.py", line),)))
+
+    ranks = [_recording("0"), _recording("1")]
+    late = at(replace(_case("DIST005", ranks[0], 40), recording_ids=("0", "1")), 24)
+    of_ranks = [[at(_case("IDLE004", ranks[0], 10), line)], [at(_case("IDLE004", ranks[1], saves_ms), line)]]
+    late = replace(late, finding=replace(late.finding, saving=Estimate.bound(40e6, "for a test")))
+    ((found,), left) = explained_by_late_rank([late], of_ranks)
+    assert found.also == (("IDLE004",) if is_part else ())
+    assert [len(rows) for rows in left] == ([0, 0] if is_part else [1, 1])
 
 
 def test_rules_folded_elsewhere_are_named_if_they_have_no_row() -> None:

@@ -130,3 +130,25 @@ def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, t
     page = FORMATS["html"].render(report).decode()
     assert f"Rank {ranks - 1} is late" in page
     assert f"The line with the most extra time is train.py:{place.line}" in page
+
+
+@pytest.mark.parametrize("option", [(), pytest.param(("--no-stacks",), marks=NIGHTLY)])
+def test_a_captured_launcher_names_the_line_also_from_samples(option: tuple[str, ...], tmp_path: Path) -> None:
+    """``capture torchrun``: the ranks are child processes. Without recorded stacks, samples show the line."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    launcher = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "train.py",
+        "log",
+    )
+    command = (sys.executable, "-m", "traceadvisor", "capture", *option, *launcher)
+    done = run(*command, cwd=tmp_path, env=added(OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr
+    (late, *_) = load(tmp_path / "runs").jobs[0].stragglers
+    assert late.location is not None
+    assert SCRIPT.splitlines()[late.location.line - 1].strip() == "time.sleep(DELAY_S)  # log"

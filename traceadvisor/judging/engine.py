@@ -14,11 +14,12 @@ from traceadvisor.judging.memory_advice import advise
 from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, jobs, rank_recording, side_by_side
 from traceadvisor.judging.recording import Description
-from traceadvisor.judging.rows import in_rows
+from traceadvisor.judging.rows import explained_by_late_rank, in_rows
 from traceadvisor.judging.run_rule import Judged, lawful_outcome
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
 from traceadvisor.model.findings import Clear, Estimate, Failed, Finding, Found, Silenced, Skipped
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.job import Job
 from traceadvisor.model.report import (
     FoundFigures,
     OutcomeRow,
@@ -113,7 +114,8 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
         [row for row in one.findings if (row.finding.rule.id, one.recording.id) not in in_comparison]
         for one in judgements
     ]
-    of_ranks = [[row] for row in _compared(compared, recordings)]
+    late, alone = explained_by_late_rank(_compared(compared, recordings), alone)
+    of_ranks = [[row] for row in late]
     found = {row.rule.id for row in outcomes if isinstance(row.outcome, Found)}
     return Report(
         tool_version=__version__,
@@ -138,7 +140,7 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
         settings=settings,
         rules=rule_texts(rules, found),
         silenced=tuple(one for judged in judgements for one in judged.silenced),
-        jobs=tuple(jobs(known)),
+        jobs=tuple(replace(one, step_ns=_longest_step(_judged_ranks(one, recordings))) for one in jobs(known)),
     )
 
 
@@ -159,10 +161,19 @@ def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -
     """Findings from comparisons of ranks, each for all compared ranks."""
     for row in compared:
         if isinstance(row.outcome, Found):
-            steps_ns = [_step_ns(recordings[recording_id]) for recording_id in row.recording_ids]
-            step_ns = max((step_ns for step_ns in steps_ns if step_ns), default=None)
+            step_ns = _longest_step(recordings[recording_id] for recording_id in row.recording_ids)
             found = with_severity(_within(row.outcome.finding, step_ns), row.recording_ids, step_ns)
             yield replace(found, further_saving=found.finding.saving)  # no other fix is known to reach this time
+
+
+def _longest_step(recordings: Iterable[Recording]) -> float | None:
+    """The step that figures about several ranks are shares of; None if no step time is known."""
+    return max((step_ns for step_ns in map(_step_ns, recordings) if step_ns), default=None)
+
+
+def _judged_ranks(job: Job, recordings: Mapping[str, Recording]) -> Iterator[Recording]:
+    """The recordings of a job that are in the report."""
+    return (recordings[row.recording_id] for row in job.ranks if row.recording_id in recordings)
 
 
 def _within(finding: Finding, step_ns: float | None) -> Finding:

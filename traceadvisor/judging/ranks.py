@@ -11,6 +11,7 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.analysis.communication.job import job_of
 from traceadvisor.analysis.communication.matching import matching, other_steps
+from traceadvisor.analysis.sampled.run_lines import sampled_places
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import Judged, run_rank_rule
@@ -89,6 +90,8 @@ def _code(
         for row in (found.stacks.rows if found.stacks else ())
         if (place := row.inner or row.line)
     )
+    if found.stacks is None and facts.run.stack_samples and facts.mean:
+        places = tuple(sampled_places(facts.run.stack_samples, facts.mean.duration_ns, ORIGIN_ROWS))
     return places, {row.name: row.total_ns / found.step_count for row in found.operators.rows if row.name}
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import PurePath
 from statistics import median_high
 
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.fold_overlapping import NEARLY_EQUAL_SHARE, doubt_and_effort
+from traceadvisor.judging.fold_overlapping import NEARLY_EQUAL_SHARE, TAKEN_SHARE, doubt_and_effort
 from traceadvisor.model.findings import FEWEST_STEPS
-from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
+from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, RecordedFinding, Recording
 
 Key = tuple[object, ...]
 
@@ -48,6 +48,45 @@ def in_rows(
     with_row = frozenset(row.typical.finding.rule.id for row in rows)
     counted = [order for order in findings if weights.replaced.isdisjoint(order[0].recording_ids if order else ())]
     return tuple(_ranked(row, with_row) for row in _in_order(rows, counted))
+
+
+def explained_by_late_rank(
+    compared: Iterable[RecordedFinding], alone: Sequence[Sequence[RecordedFinding]]
+) -> tuple[list[RecordedFinding], list[list[RecordedFinding]]]:
+    """Fold findings about the line that delays a late rank into that about the late rank.
+
+    Each rank is simulated alone: on the others, less time in the line means more waiting. A finding that saves more
+    than twice as much as the delay keeps its row: most of its time is no delay.
+
+    Args:
+        compared: findings about several ranks.
+        alone: those of each recording.
+    """
+    late, left = [], [list(rows) for rows in alone]
+    for case in compared:
+        lines = {(place.file, place.line) for place in case.finding.locations}
+        most_ns = case.finding.saving.high_ns / TAKEN_SHARE
+        there = [
+            row
+            for rows in left
+            for row in rows
+            if row.recording_ids[0] in case.recording_ids
+            and any((place.file, place.line) in lines for place in row.finding.locations)
+        ]
+        larger = {row.finding.rule.id for row in there if row.finding.saving.expected_ns > most_ns}
+        taken = [row for row in there if row.finding.rule.id not in larger]
+        by_rule = {row.finding.rule.id: row for row in sorted(taken, key=lambda row: row.finding.saving.expected_ns)}
+        folded = tuple(
+            part
+            for row in by_rule.values()
+            for part in (
+                FoldedFinding(row.finding.rule, FoldedBecause.SAME_TIME, row.finding.fix, row.finding.saving),
+                *row.folded,
+            )
+        )
+        late.append(replace(case, also=tuple(sorted({part.rule.id for part in folded})), folded=folded))
+        left = [[row for row in rows if row not in taken] for rows in left]
+    return late, left
 
 
 class _Weights:

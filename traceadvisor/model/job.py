@@ -146,6 +146,10 @@ class Job:
     ranks: tuple[RankRow, ...]
     spread: Mapping[Category, Spread]
     step_spread: Spread
+    step_ns: float | None = None
+    """The step that savings refer to: the longest of its judged ranks, without the profiler if it is known. None in
+    older reports."""
+
     in_full: tuple[int, ...] = ()
     """Slowest, median and fastest rank by their time without waiting."""
 
@@ -175,3 +179,9 @@ class Job:
     """The collectives with the most waiting, most first."""
 
     lanes: Lanes | None = None
+
+    @property
+    def late_rank(self) -> int | None:
+        """The rank that the others wait for most; None if ranks take turns, or none is waited for."""
+        first = self.stragglers[0] if self.stragglers else None
+        return None if first is None or first.is_persistent is False else first.rank

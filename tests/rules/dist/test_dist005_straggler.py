@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from traceadvisor import load
 from traceadvisor.model.findings import Clear, Finding
 from traceadvisor.model.location import Frame
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
+from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rules.dist.dist005_straggler import Straggler
 
 
@@ -134,6 +136,21 @@ def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path)
     assert found.fix.summary == "Shorten what delays rank 1: GPU idle (other CPU work)"
     evidence = {one.label: one.value for one in found.evidence}
     assert evidence["extra time on this rank in the code named above"] == pytest.approx(40_000, rel=0.1)
+
+
+def test_the_sentence_on_the_late_rank_names_its_function_and_call(tmp_path: Path) -> None:
+    report = report_of(tmp_path, _stacked(0, 10), _stacked(1, 50))
+    for name in ("html", "md"):
+        page = FORMATS[name].render(report).decode()
+        assert re.search(
+            r"The line with the most extra time is train.py:7 \(function log\), in sleep: [34]\d\.\d µs per step", page
+        )
+
+
+def test_the_sentence_on_the_late_rank_and_the_finding_are_shares_of_one_step(tmp_path: Path) -> None:
+    report = report_of(tmp_path, _stacked(0, 10), _stacked(1, 50))
+    (late,) = [row for row in report.findings if row.finding.rule.id == "DIST005"]
+    assert [job.step_ns for job in report.jobs] == [late.step_ns]
 
 
 def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path: Path) -> None:

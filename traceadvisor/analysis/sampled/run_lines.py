@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from traceadvisor.analysis.sampled.paths import Path, in_training, path_of, place_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
-from traceadvisor.model.samples import SampledFrame, StackSamples, Tallies
+from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, StackSamples, Tallies
 from traceadvisor.statistics import share_interval
 
 MOST_ROWS = 40
@@ -91,6 +91,27 @@ def run_lines(samples: StackSamples | None, loop: Location | None) -> RunLines |
         late_by_ns=samples.late_by_ns,
         sampler_share=samples.cpu_ns / whole.total_ns,
     )
+
+
+def sampled_places(samples: StackSamples, step_ns: float, most: int) -> list[tuple[Location, float]]:
+    """The user's innermost lines with the most time in training steps, and that time as a part of a step.
+
+    Each has the frame that owns its time, and its number of samples.
+    """
+    found: dict[tuple[SampledFrame, Frame | None], Sampled] = {}
+    whole_ns = 0
+    for stack in samples.stacks:
+        path, here = path_of(samples, stack), in_training(stack)
+        whole_ns += here.time_ns
+        if path.inner and here.count:
+            before = found.get((path.inner, path.owner), NOTHING_SAMPLED)
+            found[path.inner, path.owner] = Sampled(before.time_ns + here.time_ns, before.count + here.count)
+    whole_ns += sum(one.time_ns for state, one in samples.other.items() if state not in {None, StepState.OTHER})
+    largest = sorted(found.items(), key=lambda item: -item[1].time_ns)[:most]
+    return [
+        (replace(place_of(inner), owner=owner, samples=here.count), here.time_ns / whole_ns * step_ns)
+        for (inner, owner), here in largest
+    ]
 
 
 def _add_tallies(tallies: Tallies, sums: Iterable[_Sum]) -> None:

@@ -45,8 +45,8 @@ class Straggler(RankRule):
         job is as fast as its slowest rank.
     How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
         a slower disk or GPU, or other processes on the machine.
-    How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank. The expected value
-        is half of it. Without this wait, another rank may be the last.
+    How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank, or the extra time in
+        its line if that is longer. The expected value is half of it. Without this wait, another rank may be the last.
     When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is late in
         more steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
         recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If ranks
@@ -88,7 +88,7 @@ class Straggler(RankRule):
             return Clear(label, late.least_share, late.chance_share, Unit.SHARE, _CHANCE)
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.caused_ns, NOT_REPLAYED),
+            saving=Estimate.bound(late.most_saved_ns, NOT_REPLAYED),
             confidence=Confidence.MEDIUM if late.longer and late.is_sure else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(

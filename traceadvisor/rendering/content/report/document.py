@@ -32,7 +32,7 @@ from traceadvisor.rendering.content.report.outcomes import (
 from traceadvisor.rendering.content.report.recordings import environment_facts, recording_blocks, recording_fold
 from traceadvisor.rendering.content.report.rules import explained_rules, rules_fold
 from traceadvisor.rendering.content.report.run import by_machine, by_run, run_blocks
-from traceadvisor.rendering.content.report.run_lines import first_line
+from traceadvisor.rendering.content.report.run_lines import line_sentence
 from traceadvisor.rendering.content.report.run_time import first_run_sentence
 from traceadvisor.rendering.content.report.settings import settings_facts, settings_group
 from traceadvisor.rendering.content.report.titles import titles, with_titles
@@ -187,8 +187,8 @@ def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
             yield Prose(scale, Tone.QUIET, Detail.COMMENT)
         yield finding_cards(report, drawn)
         yield from (Prose(sentence, Tone.STRONG, SUMMARY) for sentence in _joint(report))
-    if line := next((first for one in report.recordings if (first := first_line(one.run_lines))), None):
-        yield Prose(f"Line with the most time in training steps: {line}", Tone.QUIET, SUMMARY)
+    if sentence := line_sentence(report):
+        yield Prose(sentence, Tone.QUIET, SUMMARY)
     if partly := partly_judged_sentence(report):
         yield Prose(partly, Tone.QUIET, SUMMARY)
     if trust := trust_fold(report):

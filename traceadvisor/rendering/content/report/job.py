@@ -12,7 +12,7 @@ from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns, sorted_by, titled
-from traceadvisor.rendering.origins import location_words
+from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, megahertz, number_of, percent
 from traceadvisor.rendering.words import CATEGORY, COLLECTIVE, LATE_CAUSE
 
@@ -83,7 +83,7 @@ def job_verdict(job: Job) -> str:
     """The sentence on who is late."""
     if job.waiting_ns is None:
         return "The ranks cannot be compared: no step has the same collectives on all of them."
-    step_ns = job.step_spread.high_ns
+    step_ns = job.step_ns or job.step_spread.high_ns
     if not job.stragglers or job.waiting_ns < LITTLE * step_ns:
         return f"The ranks keep pace: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others."
     first = job.stragglers[0]
@@ -117,7 +117,14 @@ def _causes(one: Straggler, most: int = 2) -> str:
 
 
 def _line(one: Straggler) -> str:
-    return f" The line with the most extra time is {location_words(one.location)}." if one.location else ""
+    """The line that delays it, with the function and the call that takes the time."""
+    place = one.location
+    if place is None:
+        return ""
+    function = f" ({place.function})" if place.is_line and place.function else ""
+    owner = f", in {frame_words(place.owner)}" if place.owner else ""
+    extra = f": {duration(one.location_ns)} per step" if one.location_ns else ""
+    return f" The line with the most extra time is {location_words(place)}{function}{owner}{extra}."
 
 
 def _gaps(job: Job) -> Iterator[str]:

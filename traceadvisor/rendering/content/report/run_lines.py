@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceadvisor.model.report import Report
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
@@ -36,6 +37,23 @@ def first_line(lines: RunLines | None) -> str | None:
         return None
     share = percent(_share(row.time.step_ns, lines.whole))
     return f"{clipped_inside(place_words(row), LONGEST_PHRASE)} ({share} of the run)"
+
+
+def line_sentence(report: Report) -> str | None:
+    """The line with the most time in training steps; None if none was sampled.
+
+    In a job with a late rank, it is a line of that rank: the others mostly wait.
+    """
+    late = {(job.run, job.cycle, job.late_rank) for job in report.jobs if job.late_rank is not None}
+    ranks = [one.distributed.rank if one.distributed else None for one in report.recordings]
+    found = [
+        ((one.run, one.cycle, rank) not in late, rank, line)
+        for one, rank in zip(report.recordings, ranks, strict=True)
+        if (line := first_line(one.run_lines))
+    ]
+    is_other, rank, line = min(found, key=lambda one: one[0], default=(True, None, None))
+    of = "" if is_other else f" of rank {rank}, which is late"
+    return line and f"Line with the most time in training steps{of}: {line}"
 
 
 def _title(lines: RunLines) -> str:
