@@ -56,7 +56,7 @@ def explained_by_late_rank(
     """Fold findings about the line that delays a late rank into that about the late rank.
 
     Each rank is simulated alone: on the others, less time in the line means more waiting. A finding that saves more
-    than twice as much as the delay keeps its row: most of its time is no delay.
+    than twice the delay keeps its row: most of its time is no delay.
 
     Args:
         compared: findings about several ranks.

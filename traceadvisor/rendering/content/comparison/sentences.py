@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import log, log1p
 from pathlib import Path
 
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import (
     Agreement,
     ComparedMemory,
@@ -71,6 +72,9 @@ TO_BE_SURE = f"To be sure, {TO_SETTLE[:1].lower()}{TO_SETTLE[1:]}"
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
+
+ALIKE_SHARE = 0.9
+"""Share of the largest change from which on another rank's step changes alike."""
 
 MOST_SHARE = 0.5
 """A category with a larger share of the change is most of it."""
@@ -272,9 +276,20 @@ def settings_sentence(run: ComparedRun) -> str | None:
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:
-    """The explanation of the rank whose step changed most."""
+    """The explanation of the rank whose step changed most.
+
+    The steps of a job change alike on all ranks. Then it is the rank that works, not one that waits for it.
+    """
     known = [rank.explanation for rank in run.ranks if rank.explanation]
-    return max(known, key=lambda one: abs(one.delta_ns), default=None)
+    most_ns = max((abs(one.delta_ns) for one in known), default=0.0)
+    alike = [one for one in known if abs(one.delta_ns) >= ALIKE_SHARE * most_ns]
+    return max(alike, key=_own_change_ns, default=None)
+
+
+def _own_change_ns(explained: StepExplanation) -> float:
+    """The change outside communication, which also is the wait for another rank."""
+    rows = (row for row in explained.categories if row.category is not Category.COMMUNICATION)
+    return abs(sum(row.delta_ns for row in rows))
 
 
 def deciding_run(comparison: Comparison) -> ComparedRun | None:
