@@ -23,6 +23,7 @@ from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.trace import Distributed
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.content.comparison.document import comparison_document
@@ -201,6 +202,19 @@ def test_the_line_beside_a_category_is_one_of_it() -> None:
         "Most of the change is Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
         "(before train.py:13): -20.0 ms."
     )
+
+
+def test_the_change_of_a_job_is_explained_by_the_rank_that_works() -> None:
+    """Both ranks' steps change alike: on one of them, it is the wait for the other."""
+
+    def rank(number: int, other_ms: float, communication_ms: float) -> Recording:
+        parts = {Category.OTHER_HOST: other_ms, Category.COMMUNICATION: communication_ms}
+        return replace(recording(parts_ms=parts), id=f"{number}", distributed=Distributed(number, 2, "gloo"))
+
+    base, head = report(rank(0, 10, 41), rank(1, 50, 1)), report(rank(0, 10, 0), rank(1, 10, 1))
+    sentence = cause_sentence(compare([base], [head]).runs[0])
+    assert sentence is not None
+    assert sentence.startswith("Most of the change is Other CPU work: -40.0 ms per step")
 
 
 def test_recorded_steps_that_became_shorter_explain_no_longer_undisturbed_step() -> None:
