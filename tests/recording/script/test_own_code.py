@@ -29,8 +29,7 @@ def test_a_warning_about_the_caller_names_the_line_of_the_script() -> None:
 @pytest.mark.parametrize("launch", [("train.py",), ("-m", "train")])
 def test_a_script_is_own_code_also_after_its_end(launch: tuple[str, ...], tmp_path: Path) -> None:
     """``python train.py`` removes ``__file__`` of the script before the functions of atexit run."""
-    (tmp_path / "train.py").write_text(
-        "import atexit\nfrom traceadvisor.recording.script.own_code import own_code\natexit.register(lambda: print(own_code()))\n"
-    )
+    own = "from traceadvisor.recording.script.own_code import own_code"
+    (tmp_path / "train.py").write_text(f"import atexit\n{own}\natexit.register(lambda: print(own_code()))\n")
     done = run(sys.executable, *launch, cwd=tmp_path)
     assert "'train.py'" in done.stdout, done.stderr
