@@ -141,7 +141,7 @@ def _check(
 
 
 def _noise(step: StepChange) -> float:
-    """What identical runs differ by, as far as these captures tell: a limit is exceeded only by more."""
+    """Difference of identical runs, as far as these captures tell: a limit is exceeded only by more."""
     if step.noise_share is not None:
         return step.noise_share
     return step.ratio_high / step.ratio - 1 if step.ratio_high is not None else 0.0
