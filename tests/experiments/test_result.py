@@ -116,7 +116,8 @@ def test_a_loop_below_both_ceilings_is_explained(form: str, name: str, tmp_path:
     result = _beside_own_three({0: 3.0, 2: 1.2, 4: 0.99}, _rate(3, 1.8), _rate(4, 2.4), cached=0.6)
     said = [
         "The loader alone makes 2 samples per second, the model alone uses 2.",
-        "Together they reach 1: they compete for the 2 CPU cores, and the training thread has to receive each batch.",
+        "Together they reach 1: 3 workers and the training share 2 CPU cores, and the training thread has to receive "
+        "each batch.",
     ]
     words = _lines(result)
     assert all(sentence in words for sentence in said)
@@ -129,7 +130,7 @@ def test_a_loop_below_both_ceilings_is_explained(form: str, name: str, tmp_path:
 def test_a_loop_that_reaches_the_slower_ceiling_has_that_limit() -> None:
     words = "\n".join(_lines(_beside_own_three({2: 1.2}, _rate(3, 1.05), cached=0.6)))
     assert "The loader sets the limit" in words
-    assert "compete" not in words
+    assert "Together" not in words
 
 
 def test_loading_and_training_without_workers_take_turns() -> None:

@@ -183,6 +183,15 @@ def test_a_finding_about_the_line_that_delays_a_late_rank_is_part_of_that_one(
     assert [len(rows) for rows in left] == ([0, 0] if is_part else [1, 1])
 
 
+def test_a_finding_without_a_saving_is_no_part_of_a_delay() -> None:
+    ranks = [_recording("0"), _recording("1")]
+    place = (Location("train.py", 24),)
+    cases = [replace(_case("DIST005", ranks[0], 40), recording_ids=("0", "1")), _case("DATA003", ranks[1], 0)]
+    late, other = (replace(one, finding=replace(one.finding, locations=place)) for one in cases)
+    ((found,), left) = explained_by_late_rank([late], [[other]])
+    assert (found.also, left) == ((), [[other]])
+
+
 def test_rules_folded_elsewhere_are_named_if_they_have_no_row() -> None:
     one, other = _recording("a", 100), _recording("b", 110)
     cases = [

@@ -43,6 +43,20 @@ def test_the_late_rank_is_named_with_its_cause_in_every_format(report: Report) -
         assert "The reason: compute. It is the latest in 4 of 4 steps." in page
 
 
+def test_waits_are_shares_of_recorded_steps_where_the_profiler_made_these_much_longer(report: Report) -> None:
+    recorded_ns = report.jobs[0].step_spread.high_ns
+    slowed, alike = (_job(report, step_ns=recorded_ns / times) for times in (2.0, 1.1))
+    assert (slowed.shown_step_ns, alike.shown_step_ns) == (recorded_ns, recorded_ns / 1.1)
+    assert "38.5 µs per step (38.9%)" in job_verdict(slowed)
+
+
+def test_no_rank_is_called_late_where_the_sentence_does_not(report: Report) -> None:
+    assert _job(report).late_rank == LATE
+    by_chance = _straggler(report, is_persistent=None)
+    assert _job(report, stragglers=(by_chance,)).late_rank is None
+    assert _job(report, waiting_ns=1.0).late_rank is None
+
+
 def test_the_picture_shows_the_late_rank_among_a_part_of_the_others(report: Report) -> None:
     chart = rank_lanes(report.jobs[0], "lanes")
     assert chart is not None

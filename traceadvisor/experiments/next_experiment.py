@@ -108,7 +108,8 @@ def _along(axis: str, name: str, values: Sequence[Value], base: Settings, own: i
     arms = {settings.words(): settings for value in values if (settings := Settings.of({axis: value}))}
     loaders = dict(arms) if KNOBS[axis].name in (WORKERS, BATCH_SIZE) else {}
     if loaders and own is not None:
-        loaders |= {settings.words(): settings for settings in (Settings.of({axis: own}),)}
+        mine = Settings.of({axis: own})
+        loaders[mine.words()] = mine
     if axis == BATCH_SIZE:
         arms |= {one.words(): one for arm in loaders.values() if (one := arm.having(Settings.of({CACHED: True})))}
     elif axis == WORKERS:

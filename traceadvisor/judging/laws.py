@@ -210,16 +210,16 @@ def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -
     is_limit = finding.saving.method is Method.BOUND or (facts.rank_waits and rule.claims == {Category.COMMUNICATION})
     if rule.also_saves or finding.of_run or not is_limit:
         return finding
-    claimed_ns = facts.per_step_ns(finding.claims) * facts.stretch
+    claimed_ns = facts.per_step_ns(finding.claims | finding.also_shortens) * facts.stretch
     if finding.saving.high_ns <= claimed_ns + NOISE_SHARE * (facts.step_ns or 0.0):
         return finding
     return _limited(finding, claimed_ns, LONGER_THAN_CLAIM)
 
 
-def _includes_all_that_it_shortens(finding: Finding, rule: Rule, facts: Facts) -> Finding:
+def _includes_all_that_it_shortens(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
     """An upper limit includes all time that the fix makes shorter: the time of one part alone is a lower bound."""
     saving = finding.saving
-    if not (rule.also_saves and finding.also_shortens) or finding.of_run or saving.method is not Method.BOUND:
+    if not finding.also_shortens or finding.of_run or saving.method is not Method.BOUND:
         return finding
     whole_ns = facts.per_step_ns(finding.claims | finding.also_shortens)
     least = facts.bound(whole_ns, saving.reason or "", finding.claims)

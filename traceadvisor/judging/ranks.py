@@ -90,8 +90,8 @@ def _code(
         for row in (found.stacks.rows if found.stacks else ())
         if (place := row.inner or row.line)
     )
-    if found.stacks is None and facts.run.stack_samples and facts.mean:
-        places = tuple(sampled_places(facts.run.stack_samples, facts.mean.duration_ns, ORIGIN_ROWS))
+    if found.stacks is None and facts.run.stack_samples and facts.step_ns:
+        places = tuple(sampled_places(facts.run.stack_samples, facts.step_ns, ORIGIN_ROWS))
     return places, {row.name: row.total_ns / found.step_count for row in found.operators.rows if row.name}
 
 

@@ -64,13 +64,14 @@ def explained_by_late_rank(
     """
     late, left = [], [list(rows) for rows in alone]
     for case in compared:
-        lines = {(place.file, place.line) for place in case.finding.locations}
+        lines = {(place.file, place.line) for place in case.finding.locations if place.is_line}
         most_ns = case.finding.saving.high_ns / TAKEN_SHARE
         there = [
             row
             for rows in left
             for row in rows
             if row.recording_ids[0] in case.recording_ids
+            and row.finding.saving.high_ns
             and any((place.file, place.line) in lines for place in row.finding.locations)
         ]
         larger = {row.finding.rule.id for row in there if row.finding.saving.expected_ns > most_ns}

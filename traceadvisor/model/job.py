@@ -10,7 +10,11 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind
+from traceadvisor.model.distortion import DISTORTED_RATIO
 from traceadvisor.model.location import Location
+
+LITTLE_SHARE = 0.02
+"""Share of the step. With less waiting, ranks keep pace."""
 
 
 class LateCause(Enum):
@@ -181,7 +185,18 @@ class Job:
     lanes: Lanes | None = None
 
     @property
+    def shown_step_ns(self) -> float:
+        """The step that recorded waits are shares of: without the profiler, unless recorded steps are much longer."""
+        recorded_ns = self.step_spread.high_ns
+        is_distorted = self.step_ns is not None and recorded_ns >= DISTORTED_RATIO * self.step_ns
+        return recorded_ns if self.step_ns is None or is_distorted else self.step_ns
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether no rank is late, or ranks wait too little to say which."""
+        return not self.stragglers or (self.waiting_ns or 0.0) < LITTLE_SHARE * self.shown_step_ns
+
+    @property
     def late_rank(self) -> int | None:
-        """The rank that the others wait for most; None if ranks take turns, or none is waited for."""
-        first = self.stragglers[0] if self.stragglers else None
-        return None if first is None or first.is_persistent is False else first.rank
+        """The rank that the others wait for most; None if ranks keep pace or take turns, or chance may explain it."""
+        return self.stragglers[0].rank if not self.keeps_pace and self.stragglers[0].is_persistent else None

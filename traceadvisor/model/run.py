@@ -106,6 +106,9 @@ class LoaderSettings:
     sampler: str | None = None
     """Class of the sampler."""
 
+    collates: bool | None = None
+    """Whether the loader takes samples one by one and collates them; without it, the data set makes whole batches."""
+
     @property
     def last_batch(self) -> int | None:
         """Samples in the last batch of this rank's epoch, 0 without any batch; None where unknown."""

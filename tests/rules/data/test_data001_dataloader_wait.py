@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Clear, Effort, Method, Unit
+from traceadvisor.model.findings import Clear, Effort, Found, Method, Unit
 from traceadvisor.model.location import Role
+from traceadvisor.recording.loop.loaders import _settings
 from traceadvisor.rules.data.data001_dataloader_wait import FEW_WORKERS, TAKES_ROWS, DataLoaderWait
 
 
@@ -138,9 +139,9 @@ def _batches(code: str, data: TensorDataset) -> list[list[torch.Tensor]]:
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("sampler", ["SequentialSampler", "RandomSampler", "DistributedSampler", None])
+@pytest.mark.parametrize("sampler", ["SequentialSampler", "RandomSampler", "DistributedSampler"])
 def test_a_cheap_batch_is_taken_with_one_index_by_code_that_loads_the_same(
-    sampler: str | None, tmp_path: Path, *, drop_last: bool
+    sampler: str, tmp_path: Path, *, drop_last: bool
 ) -> None:
     fix = _cheap(tmp_path, sampler=sampler, drop_last=drop_last).finding(DataLoaderWait()).fix
     assert "with one index" in fix.summary
@@ -154,14 +155,25 @@ def test_a_cheap_batch_is_taken_with_one_index_by_code_that_loads_the_same(
     assert sampler == "RandomSampler" or (labels == torch.cat([batch[1] for batch in expected])).all()
 
 
-def test_a_data_set_that_is_iterated_takes_no_index(tmp_path: Path) -> None:
-    outcome = _cheap(tmp_path, sampler="_InfiniteConstantSampler").outcome(DataLoaderWait())
+def test_the_loader_that_takes_a_batch_with_one_index_is_not_told_to_again(tmp_path: Path) -> None:
+    rows = BatchSampler(RandomSampler(range(64)), batch_size=16, drop_last=False)
+    told = _settings(DataLoader(TensorDataset(torch.zeros(64)), sampler=rows, batch_size=None), "", None)
+    assert (told.collates, told.sampler, told.batch_size) == (False, "RandomSampler", 16)
+    assert _settings(DataLoader(TensorDataset(torch.zeros(64)), batch_size=16), "", None).collates
+    assert isinstance(_cheap(tmp_path, sampler=told.sampler).outcome(DataLoaderWait()), Found)
+    assert isinstance(_cheap(tmp_path, sampler=told.sampler, collates=False).outcome(DataLoaderWait()), Clear)
+
+
+@pytest.mark.parametrize("sampler", [None, "_InfiniteConstantSampler"])
+def test_a_data_set_that_is_iterated_takes_no_index(sampler: str | None, tmp_path: Path) -> None:
+    outcome = _cheap(tmp_path, sampler=sampler).outcome(DataLoaderWait())
     assert isinstance(outcome, Clear)
     assert outcome.label == "expected saving of the fix"
 
 
 def test_each_fix_has_its_own_effort_and_caveats(tmp_path: Path) -> None:
-    cheap, workers = _cheap(tmp_path).finding(DataLoaderWait()), finding(DataLoaderWait(), _steps(30), tmp_path)
+    cheap = _cheap(tmp_path, sampler="SequentialSampler").finding(DataLoaderWait())
+    workers = finding(DataLoaderWait(), _steps(30), tmp_path)
     assert (cheap.effort, workers.effort) == (Effort.LINE, Effort.SETTING)
     assert cheap.caveats == TAKES_ROWS
     assert FEW_WORKERS in workers.caveats

@@ -3,6 +3,7 @@
 The batch crosses a queue between processes: the thread receives it, rebuilds its tensors in shared memory, and requests
 the next one. Other workers, or a faster data set, do not shorten this. A loop that waits for a batch waits until that
 batch is finished. So if no worker finished a batch during a fetch, the batch was ready, and all of the fetch was this.
+A large batch of Python objects may still be on its way: more workers do not shorten that either.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Loop:
     """Demand of a training loop on its loader."""
 
     rest_ns: float
-    """The step without its time in the loader."""
+    """The step without its wait for batches, and without the time to take them if that was measured."""
 
     fetches: float = 1.0
     """Batches per step."""

@@ -150,6 +150,7 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedL
         sample_count=_length(drawn_by) if whole is sampler else None,
         batch_count=_length(sampler),
         sampler=None if drawn_by is None else type(drawn_by).__name__,
+        collates=None if (collates := getattr(source, "_auto_collation", None)) is None else bool(collates),
         location=_location(frame) if frame else None,
     )
 

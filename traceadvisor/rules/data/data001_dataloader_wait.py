@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.location import Role
+from traceadvisor.model.run import LoaderSettings
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
@@ -74,15 +75,20 @@ TAKES_ROWS = (
     "Transforms and a collate_fn of your own must take whole batches.",
 )
 
-NO_ROWS = frozenset({"_InfiniteConstantSampler"})
-"""Samplers of data sets that are iterated and take no index."""
+NO_ROWS = frozenset({None, "_InfiniteConstantSampler"})
+"""Samplers of data sets that are iterated and take no index; None where something else draws whole batches."""
+
+OF_LOADERS = frozenset({"RandomSampler", "SequentialSampler"})
+"""Samplers that a loader makes by itself."""
+
+RANDOM = "Pass a generator, or a number of samples, of your own on to RandomSampler."
 
 
 def _fix(facts: Facts) -> Fix:
     """Return the change that makes batches faster, by what limits the loading."""
     without_wait, loader = NoDataWait(), facts.settings.loader
     match loading_limit(facts).kind:
-        case Limit.NOTHING if facts.run.worker_count == 0 and not (loader and loader.sampler in NO_ROWS):
+        case Limit.NOTHING if facts.run.worker_count == 0 and _takes_single_rows(loader):
             return Fix(
                 "Load a batch with less work: take its rows with one index, instead of one by one",
                 _rows_at_once(facts),
@@ -90,7 +96,7 @@ def _fix(facts: Facts) -> Fix:
                 needs=frozenset({Part.LOADER}),
                 edits=Role.LOADER,
                 effort=Effort.LINE,
-                caveats=TAKES_ROWS,
+                caveats=(*TAKES_ROWS, RANDOM) if loader and loader.sampler == "RandomSampler" else TAKES_ROWS,
             )
         case Limit.NOTHING:
             return Fix("Load batches with less work per sample", what_if=without_wait, effort=Effort.REFACTOR)
@@ -109,15 +115,20 @@ def _fix(facts: Facts) -> Fix:
             )
 
 
+def _takes_single_rows(loader: LoaderSettings | None) -> bool:
+    """Return whether the loader may take the rows of a batch one by one, by an index; so it may if nothing is known."""
+    return loader is None or (loader.sampler not in NO_ROWS and loader.collates is not False)
+
+
 def _rows_at_once(facts: Facts) -> str:
-    """Return the code of a loader that takes all rows of a batch with one index, in the same order as before."""
+    """Return the code of a loader that takes all rows of a batch with one index."""
     loader = facts.settings.loader
-    known = {"RandomSampler", "SequentialSampler"}
-    sampler = f"{loader.sampler}(dataset)" if loader and loader.sampler in known else "sampler"
+    own = loader.sampler if loader and loader.sampler in OF_LOADERS else None
+    sampler = f"{own}(dataset)" if own else "sampler"
     size = (loader.batch_size if loader else None) or "batch_size"
     drop_last = bool(loader and loader.drop_last)
     rows = f"BatchSampler({sampler}, batch_size={size}, drop_last={drop_last})"
-    names = ", ".join(["BatchSampler", *([loader.sampler] if loader and loader.sampler in known else [])])
+    names = f"BatchSampler, {own}" if own else "BatchSampler"
     without = "without shuffle and drop_last; keep the other arguments"
     loads = f"DataLoader(dataset, sampler=rows, batch_size=None)  # {without}"
     return f"from torch.utils.data import {names}\n\nrows = {rows}\n{loads}"

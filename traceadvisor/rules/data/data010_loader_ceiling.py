@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import batches_are_ready
+from traceadvisor.rules.data.loading_limit import workers_keep_up
 
 SECOND_RUN = (
     "Loading overlaps the step, so the rate of the data loader alone is unknown. To find out how much faster the "
@@ -41,7 +41,7 @@ class LoaderCeiling(Rule):
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
         if loader is None or loader.worker_count is None or not step_ns or not loading_ns or not fetches:
             return Skipped("No undisturbed steps with a data loader were timed: capture a longer run.")
-        if loader.worker_count and (loading_ns < self.min_wait_share * step_ns or batches_are_ready(facts)):
+        if loader.worker_count and (loading_ns < self.min_wait_share * step_ns or workers_keep_up(facts)):
             return Skipped(SECOND_RUN)
         alone_ns = step_ns if loader.worker_count else loading_ns
         model_ns = max(step_ns - loading_ns, 1.0)

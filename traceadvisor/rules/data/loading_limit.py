@@ -182,7 +182,7 @@ def usual_time(facts: Facts) -> str | None:
     return usual if is_usual else None
 
 
-def batches_are_ready(facts: Facts) -> bool:
+def workers_keep_up(facts: Facts) -> bool:
     """Return whether batches are known to be ready when the loop requests them, or late by chance."""
     loading, curve = facts.loading, facts.worker_curve
     if loading is None or curve is None:
@@ -332,17 +332,16 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
     memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
     if _needs_more_than_free(facts, workers):
         memory += f" If each grows as large as the processes of this run, {workers} need more memory than was free."
-    random = OTHER_NUMBERS
     if curve is None or not curve.cost.is_split:
         unknown = "It was not recorded whether loading uses the CPU or waits. Workers that compute need a core each."
-        return (unknown, memory, random)
+        return (unknown, memory, OTHER_NUMBERS)
     if curve.cost.is_waiting:
         waits = "Workers that wait need no core."
         if curve.loop.cores is not None and workers > curve.loop.cores:
             waits += " So you can ignore PyTorch's warning about more workers than cores."
-        return (waits, "A disk or server may answer more slowly when more workers ask.", memory, random)
+        return (waits, "A disk or server may answer more slowly when more workers ask.", memory, OTHER_NUMBERS)
     few = "With few CPU cores the gain is smaller: workers and the training thread share them."
-    return (*_beside_others(facts), few, memory, random)
+    return (*_beside_others(facts), few, memory, OTHER_NUMBERS)
 
 
 def _needs_more_than_free(facts: Facts, workers: int) -> bool:

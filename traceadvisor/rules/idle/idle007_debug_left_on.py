@@ -89,7 +89,7 @@ class DebugLeftOn(Rule):
         )
         saving = anomaly_saving(facts, fix, claims, also)
         is_longer = saving.high_ns > facts.per_step_ns(claims | also)
-        most = Evidence("the most of an undisturbed step that this may take", saving.high_ns, Unit.NS_PER_STEP)
+        most = Evidence("the most of the step that this may take", saving.high_ns, Unit.NS_PER_STEP)
         return facts.finding(
             claims=claims,
             also_shortens=also,

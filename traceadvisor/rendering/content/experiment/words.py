@@ -187,11 +187,14 @@ def _ceilings(axis: AxisResult, cores: int | None) -> Iterator[str]:
         yield f"The {'model' if of_model <= of_loader else 'loader'} sets the limit: {alone}"
         return
     yield f"{alone[:1].upper()}{alone[1:]}"
-    why = "they take turns, because there are no workers"
-    if axis.name != "num_workers" or axis.knee:
-        which = "the CPU cores" if cores is None else f"the {number_of(cores, 'CPU core')}"
-        why = f"they compete for {which}, and the training thread has to receive each batch"
-    yield f"Together they reach {fastest:,.0f}: {why}."
+    why = ""
+    if axis.name == "num_workers" and not axis.knee:
+        why = ": they take turns, because there are no workers"
+    elif axis.name == "num_workers":
+        shared = "" if cores is None or axis.knee < cores else f"share {number_of(cores, 'CPU core')}, and "
+        processes = f"{number_of(axis.knee, 'worker')} and the training {shared}" if shared else ""
+        why = f": {processes}the training thread has to receive each batch"
+    yield f"Together they reach {fastest:,.0f}{why}."
 
 
 def other_step(result: ExperimentResult) -> Iterator[str]:

@@ -22,8 +22,6 @@ MOST_JOBS = 3
 
 OPEN_ROWS = 12
 MOST_NAMED = 8
-LITTLE = 0.02
-"""Share of the step that ranks wait for each other, which is not worth a sentence about a rank."""
 
 
 def job_blocks(report: Report) -> Iterator[Block]:
@@ -83,8 +81,8 @@ def job_verdict(job: Job) -> str:
     """The sentence on who is late."""
     if job.waiting_ns is None:
         return "The ranks cannot be compared: no step has the same collectives on all of them."
-    step_ns = job.step_ns or job.step_spread.high_ns
-    if not job.stragglers or job.waiting_ns < LITTLE * step_ns:
+    step_ns = job.shown_step_ns
+    if job.keeps_pace:
         return f"The ranks keep pace: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others."
     first = job.stragglers[0]
     share = percent(first.share_of_waiting)
