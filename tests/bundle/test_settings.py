@@ -29,6 +29,7 @@ LOADER = RecordedLoader(
     sample_count=640,
     batch_count=80,
     sampler="RandomSampler",
+    collates=True,
     shuffled=True,
 )
 SETTINGS = RecordedSettings(
