@@ -5,11 +5,11 @@ import time
 import pytest
 
 from tests.analysis.sampled.sampling import C_SLEEP, INTERVAL_NS, MAIN, Samples, library, user
-from traceadvisor.analysis.sampled.run_lines import MOST_ROWS, run_lines
+from traceadvisor.analysis.sampled.run_lines import MOST_ROWS, run_lines, sampled_places
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
-from traceadvisor.model.samples import Sampled
+from traceadvisor.model.samples import Sampled, SampledStack, StackSamples
 from traceadvisor.statistics import share_interval
 
 LOOP = Location("train.py", 33, "train")
@@ -122,6 +122,11 @@ def test_a_table_that_does_not_sum_is_refused() -> None:
 def test_without_samples_there_is_no_table() -> None:
     assert run_lines(None, LOOP) is None
     assert run_lines(Samples().build(), LOOP) is None
+
+
+def test_samples_without_time_belong_to_no_place() -> None:
+    stack = SampledStack((0,), {StepState.PLAIN: Sampled(0, 5)})
+    assert sampled_places(StackSamples((MAIN,), (stack,)), 100.0, MOST_ROWS) == []
 
 
 def test_the_error_of_a_share_follows_from_the_number_of_samples() -> None:

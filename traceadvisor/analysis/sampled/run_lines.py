@@ -103,7 +103,7 @@ def sampled_places(samples: StackSamples, step_ns: float, most: int) -> list[tup
     for stack in samples.stacks:
         path, here = path_of(samples, stack), in_training(stack)
         whole_ns += here.time_ns
-        if path.inner and here.count:
+        if path.inner and here.time_ns:
             before = found.get((path.inner, path.owner), NOTHING_SAMPLED)
             found[path.inner, path.owner] = Sampled(before.time_ns + here.time_ns, before.count + here.count)
     whole_ns += sum(one.time_ns for state, one in samples.other.items() if state not in {None, StepState.OTHER})
