@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from traceadvisor.analysis.communication.job import job_of
+from traceadvisor.analysis.communication.late_causes import BLOCK_VALUES, Delays, middle_of_others
 from traceadvisor.analysis.communication.matching import aligned, matching, other_steps
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.job import Job, LateCause
@@ -136,3 +138,26 @@ def test_the_delays_in_one_step_are_measured_from_the_median_of_the_others() -> 
     job = _job(*(_rank(rank, [arrival] * STEPS) for rank, arrival in enumerate((30, 40, 50, 85, 40))))
     assert {(one.rank, one.late_ns, one.transfer_ns) for one in job.collectives} == {(3, 45, 5)}
     assert {tuple(one.extra_ns.items()) for one in job.collectives} == {((Category.KERNEL, 45),)}
+
+
+def test_the_median_of_the_others_is_the_same_in_blocks() -> None:
+    values = np.random.default_rng(1).integers(0, 1000, (5, 2 * BLOCK_VALUES // 10 + 3, 2))
+    last = np.arange(values.shape[1]) % 5
+    expected = [np.median(np.delete(values[:, place], rank, axis=0), axis=0) for place, rank in enumerate(last[:9])]
+    found = middle_of_others(values, last)
+    assert (found[:9] == expected).all()
+    assert (found[-9:] == middle_of_others(values[:, -9:], last[-9:])).all()
+
+
+def test_the_delays_of_many_ranks_need_little_memory() -> None:
+    """All values together are 26 MB; the delays themselves are small."""
+    ranks = [_rank(rank, [40 + rank % 7] * 1000) for rank in range(200)]
+    matched = matching([one.calls for one in ranks])
+    assert matched is not None
+    clocks = aligned(matched)
+    tracemalloc.start()
+    delays = Delays(ranks, matched, clocks)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert delays.extra_ns.any()
+    assert most < 20e6

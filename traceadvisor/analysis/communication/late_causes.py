@@ -24,6 +24,9 @@ EXPLAINED = 0.25
 LOWER_CLOCK = 0.95
 """Share of the median clock of the other ranks, below which a GPU is throttled."""
 
+BLOCK_VALUES = 500_000
+"""Values of all ranks that are copied at a time: 4 MB. All of a large job do not fit into memory several times."""
+
 CHANCE = 0.05
 """Probability that any rank is the latest in so many steps by chance, below which one is late for a reason."""
 
@@ -54,11 +57,10 @@ class Delays:
         self.start_ns = np.zeros(last.size, np.int64)
         """Later begin of the first recorded step, for its first collective."""
 
-        described = self._described(ranks, matched)
-        if described.size:
-            count = described.shape[1]
-            own = described[last[:count], np.arange(count)]
-            self.extra_ns[:count] = (own - middle_of_others(described, last[:count])).round()
+        for start, described in self._described(ranks, matched):
+            here = last[start : start + described.shape[1]]
+            own = described[here, np.arange(here.size)]
+            self.extra_ns[start : start + here.size] = (own - middle_of_others(described, here)).round()
         if all(places[0] == 0 for places in matched.place):
             begins = np.array([one.begin_ns for one in ranks]) - clocks.offset_ns[:, 0]
             self.start_ns[0] = begins[last[0]] - np.median(np.delete(begins, last[0]))
@@ -66,14 +68,16 @@ class Delays:
         self._last = last
 
     @staticmethod
-    def _described(ranks: Sequence[RankFigures], matched: Matching) -> Int64:
-        """Time of each rank before each of the first collectives, by category."""
+    def _described(ranks: Sequence[RankFigures], matched: Matching) -> Iterator[tuple[int, Int64]]:
+        """Time of each rank before each of the first collectives, by category: blocks, each after its begin."""
         tables = [one.calls.before_ns for one in ranks]
         known = [table for table in tables if table is not None]
         if len(known) < len(ranks):
-            return np.empty(0, np.int64)
-        count = min(int((places < len(table)).sum()) for places, table in zip(matched.place, known, strict=True))
-        return np.stack([table[places[:count]] for places, table in zip(matched.place, known, strict=True)])
+            return
+        pairs = list(zip(matched.place, known, strict=True))
+        count = min(int((places < len(table)).sum()) for places, table in pairs)
+        for block in _blocks(count, len(ranks) * len(_CATEGORIES)):
+            yield block.start, np.stack([table[places[block]] for places, table in pairs])
 
     def cause(self, number: int) -> LateCause:
         """The cause with the most extra time, if it explains enough of the delay."""
@@ -102,10 +106,19 @@ def middle_of_others(values: Int64, last: Int64) -> Float64:
 
     ``values``: shape ``(ranks, n, ...)``. ``last``: the row that is left out, shape ``(n,)``.
     """
-    is_other = np.arange(values.shape[0]) != last[:, np.newaxis]
-    others = np.moveaxis(values, 0, 1)[is_other].reshape(last.size, values.shape[0] - 1, *values.shape[2:])
-    middle: Float64 = np.median(others, axis=1)
+    middle = np.empty(values.shape[1:])
+    for block in _blocks(last.size, values[:, :1].size):
+        is_other = np.arange(values.shape[0]) != last[block, np.newaxis]
+        others = np.moveaxis(values[:, block], 0, 1)[is_other]
+        shape = len(is_other), values.shape[0] - 1, *values.shape[2:]
+        middle[block] = np.median(others.reshape(shape), axis=1, overwrite_input=True)
     return middle
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    """Slices of collectives, for arrays with ``size`` values for each."""
+    length = max(1, BLOCK_VALUES // max(size, 1))
+    return (slice(start, min(start + length, count)) for start in range(0, count, length))
 
 
 def stragglers(
