@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.communication.late_ranks import late_rank
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.location import Location
+from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.ranks import CollectiveCalls, RankFigures
 from traceadvisor.model.spans import SpanSet
 
@@ -48,6 +48,42 @@ def test_the_limit_is_not_below_the_extra_time_in_the_line() -> None:
     found = late_rank(ranks)
     assert found is not None
     assert (found.caused_ns, found.most_saved_ns) == (30.0, 35.0)
+
+
+def _in_lines(number: int, duration: int, lines: dict[int, float]) -> RankFigures:
+    """A rank that spends this time in these lines of one function."""
+    places = tuple((Location("train.py", line, "read", samples=5), time_ns) for line, time_ns in lines.items())
+    return replace(_rank(number, [duration] * 2), places=places)
+
+
+def test_a_function_that_takes_the_others_nearly_as_long_does_not_run_on_one_rank_only() -> None:
+    """Ten lines of 5 ns against 38 ns elsewhere: each line takes less than the 12 ns that they differ by."""
+    ranks = [_in_lines(0, 30, {1: 38.0}), _in_lines(1, 10, dict.fromkeys(range(10), 5.0))]
+    found = late_rank(ranks)
+    assert found is not None
+    assert found.place is not None
+    assert (found.place[1], found.is_only_here) == (12.0, False)
+
+
+def test_several_lines_that_share_the_time_are_named_by_their_function() -> None:
+    shared = late_rank([_in_lines(0, 30, {}), _in_lines(1, 10, {24: 12.0, 25: 8.0})])
+    one = late_rank([_in_lines(0, 30, {}), _in_lines(1, 10, {25: 1.0, 24: 19.0})])
+    assert shared is not None
+    assert one is not None
+    assert shared.place is not None
+    assert one.place is not None
+    assert (shared.place[0].is_line, shared.place[0].samples, shared.place[1]) == (False, 10, 20.0)
+    assert (one.place[0].is_line, one.place[0].line, one.is_only_here) == (True, 24, True)
+
+
+def test_a_line_that_waits_in_several_lines_of_a_library_is_one_line() -> None:
+    place = Location("train.py", 24, "read", owner=Frame("load", "io.py", 7))
+    other = replace(place, owner=Frame("load", "io.py", 9))
+    late = replace(_rank(1, [10, 10]), places=((place, 10.0), (other, 9.0)))
+    found = late_rank([_rank(0, [30, 30]), late])
+    assert found is not None
+    assert found.place == (place, 19.0)
+    assert found.is_only_here
 
 
 def test_unknown_time_is_no_reason_to_be_late() -> None:

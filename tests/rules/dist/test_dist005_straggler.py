@@ -143,7 +143,7 @@ def test_the_sentence_on_the_late_rank_names_its_function_and_call(tmp_path: Pat
     for name in ("html", "md"):
         page = FORMATS[name].render(report).decode()
         assert re.search(
-            r"The line with the most extra time is train.py:7 \(function log\), in sleep: [34]\d\.\d µs per step", page
+            r"The code with the most extra time is train.py:7 \(function log\), in sleep: [34]\d\.\d µs per step", page
         )
 
 

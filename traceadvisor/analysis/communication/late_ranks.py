@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +14,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import FEWEST_STEPS
-from traceadvisor.model.location import Location
+from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.statistics import share_interval
 
@@ -73,8 +75,8 @@ class LateRank:
     the number of steps: what it did before was not recorded."""
 
     place: tuple[Location, float] | None
-    """The line of the user's code that takes it longest beyond the others' mean, and that time per step; None if no
-    line takes :data:`LEAST_PART` of the wait."""
+    """The line of the user's code that takes it longest beyond the others' mean, and that time per step; the function
+    if several of its lines share the time. None if none takes :data:`LEAST_PART` of the wait."""
 
     is_only_here: bool
     """Whether that line explains :data:`EXPLAINED_PART` of the wait, and takes the others next to no time."""
@@ -171,7 +173,7 @@ def _least_share(matched: Matching, late: int) -> float:
 
 
 def _is_only_here(place: tuple[Location, float], late: RankFigures, caused_ns: float) -> bool:
-    own_ns = sum(time_ns for other, time_ns in late.places if other == place[0])
+    own_ns = _by_place(late)[_key(place[0])][1]
     return place[1] >= EXPLAINED_PART * caused_ns and place[1] >= (1 - ELSEWHERE_PART) * own_ns
 
 
@@ -193,19 +195,33 @@ def _most_extra(late: _ByKey[_Named], others: Sequence[_ByKey[_Named]], least_ns
 
 
 def extra_place(ranks: Sequence[RankFigures], row: int, caused_ns: float) -> tuple[Location, float] | None:
-    """The line that takes a rank longest beyond the others' mean, and that time per step; None if it is no cause."""
+    """The place that takes a rank longest beyond the others' mean, and that time per step; None if it is no cause."""
     others = [_by_place(one) for place, one in enumerate(ranks) if place != row]
     return _most_extra(_by_place(ranks[row]), others, LEAST_PART * caused_ns)
 
 
 def _by_place(rank: RankFigures) -> _ByKey[Location]:
     """Time by the user's function and the function that it waits for: lines may be known on one rank only."""
-    found: _ByKey[Location] = {}
+    lines: defaultdict[Hashable, list[tuple[Location, float]]] = defaultdict(list)
     for place, time_ns in rank.places:
-        key = place.file, place.function, place.owner.function if place.owner else None
-        first, before_ns = found.get(key, (place, 0.0))  # the place with the most time is the first
-        found[key] = first, before_ns + time_ns
-    return found
+        lines[_key(place)].append((place, time_ns))
+    return {key: (_line_or_function(found), sum(time_ns for _, time_ns in found)) for key, found in lines.items()}
+
+
+def _key(place: Location) -> Hashable:
+    return place.file, place.function, place.owner.function if place.owner else None
+
+
+def _line_or_function(places: Sequence[tuple[Location, float]]) -> Location:
+    """The line of one function with nearly all of its time; the function if several lines share it."""
+    times_ns: defaultdict[Location, float] = defaultdict(float)
+    for place, time_ns in places:
+        times_ns[place] += time_ns
+    most = max(times_ns, key=lambda one: times_ns[one])  # the line alone: places are equal whatever their owner
+    if times_ns[most] >= (1 - ELSEWHERE_PART) * sum(times_ns.values()):
+        return most
+    samples = sum(place.samples or 0 for place, _ in places) or None
+    return replace(most, kind=PlaceKind.FUNCTION_START, samples=samples)
 
 
 def _by_operator(rank: RankFigures) -> _ByKey[str]:

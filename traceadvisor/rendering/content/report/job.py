@@ -115,14 +115,15 @@ def _causes(one: Straggler, most: int = 2) -> str:
 
 
 def _line(one: Straggler) -> str:
-    """The line that delays it, with the function and the call that takes the time."""
+    """The line or function that delays it, with the function and the call that takes the time."""
     place = one.location
     if place is None:
         return ""
     function = f" ({place.function})" if place.is_line and place.function else ""
     owner = f", in {frame_words(place.owner)}" if place.owner else ""
     extra = f": {duration(one.location_ns)} per step" if one.location_ns else ""
-    return f" The line with the most extra time is {location_words(place)}{function}{owner}{extra}."
+    what = "line" if place.is_line else "code"
+    return f" The {what} with the most extra time is {location_words(place)}{function}{owner}{extra}."
 
 
 def _gaps(job: Job) -> Iterator[str]:
