@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from traceadvisor.comparing.places import Checkout, aligned, checkout_of, key_of
+from traceadvisor.comparing.places import Checkout, Moves, aligned, checkout_of, key_of
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import (
     CategoryChange,
@@ -41,6 +41,7 @@ def explain(base: Captures, head: Captures) -> StepExplanation | None:
     sides = [_steady(side) for side in (base, head)]
     if not all(sides):
         return None
+    moves = Moves(*(checkout_of(side[0][0]) for side in sides))
     parts = [_mean_parts(side) for side in sides]
     steps = [sum(ns or 0.0 for ns in side.values()) for side in parts]
     categories = tuple(
@@ -57,10 +58,10 @@ def explain(base: Captures, head: Captures) -> StepExplanation | None:
         head_step_ns=steps[1],
         delta_ns=steps[1] - steps[0],
         categories=categories,
-        whole=_origins(sides, totals, tuple(Category)),
-        by_category={category: _origins(sides, totals, (category,)) for category in changed},
+        whole=_origins(sides, totals, tuple(Category), moves),
+        by_category={category: _origins(sides, totals, (category,), moves) for category in changed},
         kernels=_kernels(sides),
-        sampled_lines=_sampled(sides),
+        sampled_lines=_sampled(sides, moves),
     )
 
 
@@ -91,7 +92,7 @@ def _flat(side: Captures) -> list[Recording]:
 
 
 def _origins(
-    sides: Sequence[Captures], totals: Sequence[Mapping[Category, float]], categories: Sequence[Category]
+    sides: Sequence[Captures], totals: Sequence[Mapping[Category, float]], categories: Sequence[Category], moves: Moves
 ) -> OriginChange:
     """The tables of some categories together. Modules and lines need both sides to have recorded them."""
     whole = [sum(side[category] for category in categories) for side in totals]
@@ -114,11 +115,10 @@ def _origins(
     operators = [tables(side, lambda origins: origins.operators) for side in (0, 1)]
     modules = [tables(side, lambda origins: origins.modules) for side in (0, 1)]
     lines = [places(side) for side in (0, 1)]
-    checkouts = [checkout_of(side[0][0]) for side in sides]
     return OriginChange(
         _table_change(operators[0], operators[1]) if operators[0] and operators[1] else None,
         _table_change(modules[0], modules[1]) if modules[0] and modules[1] else None,
-        _lines_change(lines[0], lines[1], *checkouts) if lines[0] and lines[1] else None,
+        _lines_change(lines[0], lines[1], moves) if lines[0] and lines[1] else None,
     )
 
 
@@ -187,14 +187,13 @@ def _kernel_table(recording: Recording) -> _Listed | None:
     return _Listed(total_ns, dict(rows), min(rest_ns, *rows.values()) if rest_ns > ROUNDING_SHARE * total_ns else 0.0)
 
 
-def _sampled(sides: Sequence[Captures]) -> LinesChange | None:
+def _sampled(sides: Sequence[Captures], moves: Moves) -> LinesChange | None:
     """Lines of the training thread in undisturbed steps; None where a side was not sampled, or has no such steps."""
     listed = [[one for recording in _flat(side) if (one := _line_table(recording)) is not None] for side in sides]
     if not all(listed):
         return None
-    checkouts = [checkout_of(side[0][0]) for side in sides]
-    found = _with_one_path(listed, checkouts)
-    return _lines_change(_mean_of_places(found[0]), _mean_of_places(found[1]), *checkouts)
+    found = _with_one_path(listed, moves.checkouts)
+    return _lines_change(_mean_of_places(found[0]), _mean_of_places(found[1]), moves)
 
 
 def _with_one_path(
@@ -281,12 +280,10 @@ def _table_change(base: _Listed, head: _Listed) -> TableChange:
     return TableChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
 
 
-def _lines_change(
-    base: _ListedPlaces, head: _ListedPlaces, base_checkout: Checkout | None, head_checkout: Checkout | None
-) -> LinesChange:
+def _lines_change(base: _ListedPlaces, head: _ListedPlaces, moves: Moves) -> LinesChange:
     """The same for places in the code, which are aligned first."""
     changes = []
-    for pair in aligned(base.rows, head.rows, base_checkout, head_checkout):
+    for pair in aligned(base.rows, head.rows, moves):
         one, other = pair.base, pair.head
         before, after = None if one is None else base.rows[one], None if other is None else head.rows[other]
         hidden_ns = _hidden(one is not None, base, other is not None, head)

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from itertools import pairwise
 from pathlib import PurePath
 
 from traceadvisor.frozen import frozen
@@ -28,13 +28,13 @@ Times = Mapping[CodePlace, float]
 """Nanoseconds per step by place."""
 
 SIMILAR_SHARE = 1 / 3
-"""One of several lines that moved keeps at least this share of its time; with less, it is another line."""
+"""One of several lines of a function keeps at least this share of its time when it moves; else it is another line."""
 
 MOST_ALIGNED = 100
 """Lines of one function whose order is compared; the longest table of a report has far fewer."""
 
 MOST_CALLS = 2_000
-"""Calls of one file whose order is compared: the time grows with their square."""
+"""Calls and ends of functions of one file whose order is compared."""
 
 
 @frozen
@@ -105,31 +105,39 @@ class Paired:
     """Whether it has no partner, and the other side lists lines of its function that may be this one."""
 
 
-def aligned(
-    base: Times, head: Times, base_checkout: Checkout | None, head_checkout: Checkout | None
-) -> Iterator[Paired]:
+def aligned(base: Times, head: Times, moves: Moves) -> Iterator[Paired]:
     """The places of both sides in pairs."""
-    moves = _Moves(base_checkout, head_checkout)
     groups: defaultdict[tuple[object, ...], tuple[list[CodePlace], list[CodePlace]]] = defaultdict(lambda: ([], []))
-    for side, (times, checkout) in enumerate(((base, base_checkout), (head, head_checkout))):
+    lines: defaultdict[tuple[object, ...], tuple[set[Lines], set[Lines]]] = defaultdict(lambda: (set(), set()))
+    for side, (times, checkout) in enumerate(zip((base, head), moves.checkouts, strict=True)):
         for place in times:
-            groups[key_of(place, checkout)][side].append(place)
-    for ours, theirs in groups.values():
-        yield from _paired(sorted(ours, key=_lines), sorted(theirs, key=_lines), moves, (base, head))
+            key = key_of(place, checkout)
+            groups[key][side].append(place)
+            lines[key[:-1]][side].add(_lines(place)[:-1])  # of the function, whatever it calls
+    for key, (ours, theirs) in groups.items():
+        are_only = len(ours) == len(theirs) == 1 and all(len(side) == 1 for side in lines[key[:-1]])
+        yield from _paired(sorted(ours, key=_lines), sorted(theirs, key=_lines), moves, (base, head), are_only=are_only)
 
 
-def _lines(place: CodePlace) -> tuple[int, ...]:
+Lines = tuple[int, ...]
+
+
+def _lines(place: CodePlace) -> Lines:
     spots = (place.line, place.until, place.inner, place.owner)
     return tuple((spot.line or 0) if spot else 0 for spot in spots)
 
 
-class _Moves:
-    """The lines of HEAD by those of BASE, as the calls in both show them."""
+class Moves:
+    """The lines of HEAD by those of BASE, as the calls in both show them. Build it once for two checkouts."""
 
     def __init__(self, base: Checkout | None, head: Checkout | None) -> None:
-        self._checkouts = base, head
-        sides = [_calls_by_file(checkout) for checkout in (base, head)]
-        self._known = {file: _anchors(sides[0][file], sides[1][file]) for file in sides[0] if file in sides[1]}
+        """Compare the order of the calls in each file."""
+        self.checkouts = base, head
+        ours, theirs = _calls_by_file(base), _calls_by_file(head)
+        found = {file: _anchors(ours[file], theirs[file]) for file in ours if file in theirs}
+        self._known = {
+            file: (anchors, sorted((head, base) for base, head in anchors)) for file, anchors in found.items()
+        }
 
     def are_same(self, one: CodePlace, other: CodePlace) -> bool | None:
         """Whether a place of BASE and one of HEAD with the same key are on the same lines; None if unknown."""
@@ -140,11 +148,11 @@ class _Moves:
     def _is_same(self, ours: Location, theirs: Location) -> bool | None:
         if not (ours.is_line and theirs.is_line):
             return True  # the function is all that is known
-        anchors = self._known.get(place_of(ours, self._checkouts[0])[0], ())
-        expected = _moved(ours.line, anchors)
+        forward, back = self._known.get(place_of(ours, self.checkouts[0])[0], ((), ()))
+        expected = _moved(ours.line, forward)
         if expected is not None:
             return expected == theirs.line
-        return None if _moved(theirs.line, sorted((head, base) for base, head in anchors)) is None else False
+        return None if _moved(theirs.line, back) is None else False
 
 
 _Mark = tuple[int, int, str, str]
@@ -169,10 +177,58 @@ def _anchors(base: Sequence[_Mark], head: Sequence[_Mark]) -> Sequence[tuple[int
         return ()
     lines: defaultdict[int, list[int]] = defaultdict(list)
     names = [[mark[1:] for mark in side] for side in (base, head)]
-    for block in SequenceMatcher(a=names[0], b=names[1], autojunk=False).get_matching_blocks():
-        for place in range(block.size):
-            lines[base[block.a + place][0]].append(head[block.b + place][0])
+    for one, other in _same_names(names[0], names[1]):
+        lines[base[one][0]].append(head[other][0])
     return [(line, Counter(found).most_common(1)[0][0]) for line, found in sorted(lines.items())]
+
+
+_Name = tuple[int, str, str]
+
+
+def _same_names(base: Sequence[_Name], head: Sequence[_Name]) -> Iterator[tuple[int, int]]:
+    """Positions of the same names in both sides, which repeated names do not slow down.
+
+    Source: the "patience" difference of Git. Names that occur once on each side divide both into parts, in which more
+    names may occur once; equal begins and ends of a part belong together.
+    """
+    left = [(0, len(base), 0, len(head))]
+    while left:
+        begin, end, other_begin, other_end = left.pop()
+        while begin < end and other_begin < other_end and base[begin] == head[other_begin]:
+            yield begin, other_begin
+            begin, other_begin = begin + 1, other_begin + 1
+        while begin < end and other_begin < other_end and base[end - 1] == head[other_end - 1]:
+            end, other_end = end - 1, other_end - 1
+            yield end, other_end
+        ours, theirs = _once(base, range(begin, end)), _once(head, range(other_begin, other_end))
+        found = _longest_in_order([(place, theirs[name]) for name, place in ours.items() if name in theirs])
+        yield from found
+        if found:
+            cuts = [(begin - 1, other_begin - 1), *found, (end, other_end)]
+            left += [(one + 1, to, other + 1, other_to) for (one, other), (to, other_to) in pairwise(cuts)]
+
+
+def _once(names: Sequence[_Name], places: range) -> dict[_Name, int]:
+    """The places of names that occur once, in order."""
+    counts = Counter(names[place] for place in places)
+    return {names[place]: place for place in places if counts[names[place]] == 1}
+
+
+def _longest_in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The most pairs whose second numbers rise as their first ones do."""
+    ends: list[int] = []
+    lasts: list[tuple[int, int]] = []
+    before: dict[tuple[int, int], tuple[int, int] | None] = {}
+    for pair in pairs:
+        length = bisect_left(ends, pair[1])
+        before[pair] = lasts[length - 1] if length else None
+        ends[length : length + 1], lasts[length : length + 1] = [pair[1]], [pair]
+    found = list[tuple[int, int]]()
+    last = lasts[-1] if lasts else None
+    while last is not None:
+        found.append(last)
+        last = before[last]
+    return found[::-1]
 
 
 def _moved(line: int, anchors: Sequence[tuple[int, int]]) -> int | None:
@@ -186,42 +242,52 @@ def _moved(line: int, anchors: Sequence[tuple[int, int]]) -> int | None:
     return line + after[1] - after[0] if is_between else None
 
 
+_Same = Mapping[tuple[CodePlace, CodePlace], bool | None]
+
+
 def _paired(
-    base: list[CodePlace], head: list[CodePlace], moves: _Moves, times_ns: tuple[Times, Times]
+    base: list[CodePlace], head: list[CodePlace], moves: Moves, times_ns: tuple[Times, Times], *, are_only: bool
 ) -> Iterator[Paired]:
-    """The pairs of one function: those that are known by their calls, then the others in the order of lines."""
+    """The pairs of one function: those that are known by their calls, then the others in the order of lines.
+
+    ``are_only``: whether each side has one line of the function.
+    """
+    if len(base) * len(head) > MOST_ALIGNED**2:
+        yield from (Paired(one, None, may_have_moved=True) for one in base)
+        yield from (Paired(None, one, may_have_moved=True) for one in head)
+        return
+    are_same = {(one, other): moves.are_same(one, other) for one in base for other in head}
     left = list(head)
     rest: list[CodePlace] = []
     for one in base:
         owner = one.owner.line if one.owner else None
         alike = (other for other in left if (other.owner.line if other.owner else None) == owner)
-        same = next((other for other in alike if moves.are_same(one, other)), None)
+        same = next((other for other in alike if are_same[one, other]), None)
         if same is None:
             rest.append(one)
         else:
             left.remove(same)
             yield Paired(one, same)
-    for ours, theirs in _in_order(rest, left, moves, times_ns):
-        is_unknown = any(
-            moves.are_same(ours or one, theirs or one) is not False for one in (head if theirs is None else base)
-        )
-        yield Paired(ours, theirs, may_have_moved=(ours is None or theirs is None) and is_unknown)
+    for ours, theirs in _in_order(rest, left, are_same, times_ns, are_only=are_only):
+        if ours is None or theirs is None:
+            found = (
+                [are_same[ours, other] for other in head] if ours else [are_same[one, theirs] for one in base if theirs]
+            )
+            yield Paired(ours, theirs, may_have_moved=any(same is not False for same in found))
+        else:
+            yield Paired(ours, theirs)
 
 
 def _in_order(
-    base: list[CodePlace], head: list[CodePlace], moves: _Moves, times_ns: tuple[Times, Times]
+    base: list[CodePlace], head: list[CodePlace], are_same: _Same, times_ns: tuple[Times, Times], *, are_only: bool
 ) -> Iterator[tuple[CodePlace | None, CodePlace | None]]:
     """The pairs, in the order of lines, with the least sum of differences (dynamic programming)."""
-    if len(base) * len(head) > MOST_ALIGNED**2:
-        yield from (*((one, None) for one in base), *((None, one) for one in head))
-        return
     base_ns, head_ns = times_ns
-    are_only = len(base) == len(head) == 1
     cost = [[0.0] * (len(head) + 1) for _ in range(len(base) + 1)]
 
     def may_be_same(one: CodePlace, other: CodePlace) -> bool:
         """Whether two places are the same: by their calls; else alone, on the same lines, or with a similar time."""
-        same, times = moves.are_same(one, other), (base_ns[one], head_ns[other])
+        same, times = are_same[one, other], (base_ns[one], head_ns[other])
         is_like = are_only or _lines(one) == _lines(other) or min(times) >= SIMILAR_SHARE * max(times)
         return is_like if same is None else same
 
