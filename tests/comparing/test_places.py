@@ -76,7 +76,7 @@ def test_the_only_line_with_its_owner_has_no_partner_with_another_time_if_the_fu
     assert _lines(base, head) == [(10, None), (None, 40), (20, 20)]
 
 
-def test_functions_with_one_name_are_told_apart_by_the_calls_around_them() -> None:
+def test_functions_with_the_same_name_are_paired_by_the_calls_around_them() -> None:
     def forwards(*lines: int) -> Checkout:
         calls = [
             OnlyCall("train.py", "forward", first, first + 3, name, first + place)
