@@ -100,6 +100,7 @@ def test_on_a_gpu_blocks_and_what_is_discarded_before_take_their_time(
     assert seconds > 3 * (0.05 + 0.08)  # first ideas of a step's length are too long by some
 
 
+@pytest.mark.slow
 def test_the_shortest_block_on_a_gpu_is_planned_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeCuda(monkeypatch)
     monkeypatch.setattr(blocks, "GPU_SETTLING_S", 1.0)

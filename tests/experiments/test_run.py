@@ -130,6 +130,7 @@ def test_a_script_that_ends_early_is_run_again_as_long_as_it_makes_progress(tmp_
     assert outcome.problem is None
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_is_ended_after_the_deadline_with_all_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     source = (
@@ -181,6 +182,7 @@ def test_a_sweep_that_is_killed_leaves_nothing_behind(tmp_path: Path, number: si
         wait_until(lambda: all(map(_is_gone, pids)), 10)
 
 
+@pytest.mark.slow
 def test_a_script_that_ignores_signals_ends_within_the_budget(tmp_path: Path) -> None:
     _script(tmp_path, NEVER_ENDS)
     begin_s = time.monotonic()

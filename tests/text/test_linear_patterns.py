@@ -20,6 +20,8 @@ import pytest
 import traceadvisor
 from tests.text.hard_texts import HardText, hard_texts
 
+pytestmark = pytest.mark.slow
+
 LONG, LONGER = 1 << 13, 1 << 15
 """Characters. Bounded repetitions, such as `{1,2000}`, are shorter."""
 
@@ -165,7 +167,6 @@ def test_a_linear_pattern_is_taken_as_such(fast: str) -> None:
     assert slow_text(re.compile(fast)) is None
 
 
-@pytest.mark.slow
 def test_no_pattern_takes_more_than_linear_time() -> None:
     found = patterns()
     assert len(found) > 200

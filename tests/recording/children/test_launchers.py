@@ -101,6 +101,7 @@ def two_ranks(folder: Path, done: Done) -> None:
     assert "recorded 8 of 30 steps of rank 0 in runs" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_gives_what_it_gives_without_a_capture(folder: Path) -> None:
     command = (*PYTHON, "-u", "train.py", "one two", "--fail")
     plain = run(*command, cwd=folder)
