@@ -17,23 +17,15 @@ class DataLoaderWait(Rule):
         count.
     Why it costs time: The data loader delivers batches more slowly than the training loop uses them. The GPU is idle
         until the next batch arrives.
-    How to fix it: Deliver batches faster than the GPU uses them. Load in worker processes, and raise ``num_workers`` to
-        the smallest number that hides the wait. Keep workers alive with ``persistent_workers=True``. Decode less data,
-        or decode it before the training. If workers make batches fast enough, the training thread takes long to receive
-        them: use larger batches, and collate into a few large tensors instead of many small ones or Python objects.
-        That is proposed if receiving takes more than a fifth of an undisturbed step, or more than 1.4 ms per batch
-        even while the machine is fastest (2.8 ms beside other programs). If a batch is cheap and workers would not
-        help, as for small samples in tensors, most of the time goes into taking samples one by one and collating them.
-        Let the data set take all rows of a batch with one index:
-        ``DataLoader(dataset, sampler=BatchSampler(RandomSampler(dataset), batch_size=64, drop_last=False),
-        batch_size=None)``. Then ``dataset[rows]`` gets a list of indices, which ``TensorDataset`` and any
-        ``__getitem__`` that indexes tensors or arrays take.
+    How to fix it: Load in worker processes, and raise ``num_workers`` to the smallest number that hides the wait.
+        Decode less data, or decode it before the training. If receiving a batch takes a fifth of an undisturbed step:
+        use larger batches, and a few large tensors instead of many small ones. If a batch is cheap, as of small samples
+        in tensors, let the data set take all its rows with one index.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
-        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes for all
-        rows of a batch is unknown, so that fix saves up to the whole wait. Measured on one core, it removed 24% of the
-        time of a batch of 16 small pictures, 53% for 16 rows of ten numbers and 88% for 128 of these.
+        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is
+        unknown: at most the whole wait is saved.
     When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
         queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
         training thread.
