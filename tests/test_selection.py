@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.children import run
 from tests.shared import CHECKOUT
 
@@ -16,12 +18,14 @@ def selected(*options: str) -> str:
     return run(*command, "-m", "slow and not nightly or due", *options, KILLS, cwd=CHECKOUT, check=True).stdout
 
 
+@pytest.mark.slow
 def test_nightly_tests_are_due_where_their_files_have_changed() -> None:
     always, changed = selected(), selected("--changed-since=no-such-commit")
     assert "test_two_ranks_that_are_killed" in always
     assert always.count("::test_") < changed.count("::test_")
 
 
+@pytest.mark.slow
 def test_named_files_run_in_one_process_and_folders_on_all_cores() -> None:
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--deselect", "tests/text")
     assert "workers" not in run(*command, "tests/test_pairwise.py", cwd=CHECKOUT, check=True).stdout

@@ -190,6 +190,7 @@ def test_step_times_of_any_size_take_no_memory(bundle: Path) -> None:
     assert report.recordings[0].steps
 
 
+@pytest.mark.slow
 def test_an_endless_line_of_step_times_is_read_in_pieces(bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("a") as file:
         file.write("9" * 40_000_000 + "\n9,1,100000,0,1,plain\n")

@@ -75,6 +75,7 @@ def test_every_expression_takes_a_known_value(path: Path) -> None:
     assert contexts <= {"inputs", "steps", "github", "runner", "matrix"}
 
 
+@pytest.mark.slow
 def test_a_recording_is_reported_commented_and_fails_on_its_condition(
     python: str, repository: Repository, address: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_mixed_precision_is_left_out_where_bfloat16_is_emulated(
     assert has_fast_bfloat16(torch.device(device)) == is_fast
 
 
+@pytest.mark.slow
 def test_without_a_gpu_the_loader_is_the_first_finding(tmp_path: Path) -> None:
     ended = _run("--steps", SHORTEST, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -142,6 +143,7 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None:
     import torch  # noqa: PLC0415  # whether there is a GPU
 

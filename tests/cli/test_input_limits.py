@@ -48,6 +48,7 @@ def test_a_file_over_a_limit_is_read_with_the_suggested_setting(recording: Path,
     assert load(recording, settings=read_settings(settings)).health.events_read == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--trusted"], []], ids=["option", "settings"])
 def test_scrub_reads_a_file_over_a_limit(
     options: list[str],
@@ -65,6 +66,7 @@ def test_scrub_reads_a_file_over_a_limit(
     assert CliRunner().invoke(main, [*scrub, *options]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_compare_reads_a_file_over_a_limit(recording: Path, tmp_path: Path) -> None:
     compare = ["compare", str(recording), str(recording), "-o", str(tmp_path / "out")]
     assert CliRunner().invoke(main, compare).exit_code == 3

@@ -44,6 +44,7 @@ def test_messages_keep_paths_that_are_no_utf_8() -> None:
     assert understood(written((ODD, 1)), tuple[str, int]) == (ODD, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "words"),
     [

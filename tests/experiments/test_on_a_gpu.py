@@ -79,6 +79,7 @@ def test_pinned_memory_of_a_batch_size_is_given_back_before_the_next_one(
     assert changes <= freed_after
 
 
+@pytest.mark.slow
 def test_on_a_gpu_blocks_and_what_is_discarded_before_take_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,12 +49,14 @@ def _problem(folder: Path, source: str) -> str:
     return f"{outcome.problem} {(out / 'output.log').read_text()}"
 
 
+@pytest.mark.slow
 def test_a_script_that_joins_other_processes_is_refused_before_it_waits_for_them(tmp_path: Path) -> None:
     problem = _problem(tmp_path, JOINS.format(folder=tmp_path, size=2))
     assert "it trains in 2 processes, and only one process can be measured" in problem
     assert "CUDA_VISIBLE_DEVICES=0" in problem
 
 
+@pytest.mark.slow
 def test_a_group_of_one_process_is_none(tmp_path: Path) -> None:
     problem = _problem(tmp_path, JOINS.format(folder=tmp_path, size=1))
     assert "joined" in problem

@@ -170,6 +170,7 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_killed_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     _script(tmp_path, NEVER_ENDS)

@@ -50,6 +50,7 @@ def test_a_linear_cost_grows_fourfold_and_a_quadratic_one_sixteenfold() -> None:
     assert not Growth("events", "a rule", 1, (0.001, 0.002, 0.03)).is_too_fast
 
 
+@pytest.mark.slow
 def test_a_rule_that_scans_is_found_without_being_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "all_rules", lambda: (_Scanning(),))
     monkeypatch.setattr(measuring, "FORMATS", {})

@@ -69,6 +69,7 @@ def test_the_report_on_public_recordings_does_not_depend_on_the_number_of_proces
     assert one == several
 
 
+@pytest.mark.slow
 def test_the_report_on_captures_does_not_depend_on_the_number_of_processes() -> None:
     one, several = (report_json.render(api.load(SAMPLE_TRACES, processes=count)) for count in (1, 2))
     assert one == several

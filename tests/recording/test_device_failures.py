@@ -76,6 +76,7 @@ def test_a_kernel_that_failed_costs_the_recording_only(tmp_path: Path, last: int
     assert len(steps(tmp_path / "bundle")) >= last
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_while_a_kernel_never_ends_ends(tmp_path: Path) -> None:
     body = "cuda = FakeCuda(); train(10); cuda.hangs = True; raise ValueError('mine')"
     codes, messages = captured(tmp_path, body, exit_code=1)
@@ -84,6 +85,7 @@ def test_a_script_that_fails_while_a_kernel_never_ends_ends(tmp_path: Path) -> N
     assert len(steps(tmp_path / "bundle")) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["time.sleep(600)", "torch.cuda.synchronize()"])
 def test_a_signal_ends_a_script_while_a_kernel_never_ends(tmp_path: Path, wait: str) -> None:
     command = train(tmp_path, f"cuda = FakeCuda(); train(10); cuda.hangs = True; print('up', flush=True); {wait}")
@@ -117,6 +119,7 @@ thread.join()
     assert codes == ["own-profiler"]
 
 
+@pytest.mark.slow
 def test_the_training_thread_may_wait_for_a_thread_that_profiles(tmp_path: Path) -> None:
     body = """
 train(10)

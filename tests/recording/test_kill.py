@@ -170,6 +170,7 @@ def test_two_ranks_that_are_killed_leave_a_capture_that_can_be_read(folder: Path
     check(folder, 2, killed_ns, told)
 
 
+@pytest.mark.slow
 def test_a_script_that_leaves_without_its_exit_functions_leaves_a_capture(folder: Path) -> None:
     with warm_started(*WORDS, "-o", "bundle", "train.py", "600", cwd=folder, stdout=PIPE) as process:
         trained(process, 1, 0.0)

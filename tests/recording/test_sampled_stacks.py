@@ -65,6 +65,7 @@ def bundle(once: Once) -> Path:
     return once("sampled", make) / "bundle"
 
 
+@pytest.mark.slow
 def test_the_file_is_part_of_the_capture(bundle: Path) -> None:
     (file,) = (file for file in manifest(bundle).files if file.kind is FileKind.STACKS)
     assert (file.path, file.rank) == ("stacks.0.jsonl", 0)
@@ -130,6 +131,7 @@ thread.join()
 """
 
 
+@pytest.mark.slow
 def test_a_block_in_another_thread_is_sampled(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BLOCK)
     done = warm("train.py", "bundle", cwd=tmp_path)
@@ -157,6 +159,7 @@ with traceadvisor.capture("bundle", skip_first=0, wait=0):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", pytest.param("<stdin>", marks=pytest.mark.slow)])
 def test_code_that_was_typed_in_has_lines(file: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TYPED)

@@ -140,6 +140,7 @@ def freeing(once: Once) -> Path:
     return once("freeing", make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), marks=NIGHTLY), ("--repeat", "3"), ("--no-memory",)],
@@ -157,6 +158,7 @@ def test_torch_warns_of_nothing_that_only_the_recording_causes(
     assert traces(tmp_path / "bundle"), done.stderr
 
 
+@pytest.mark.slow
 def test_the_log_level_of_torch_that_the_user_chose_is_left_alone(tmp_path: Path) -> None:
     """At this level torch would log each block of memory."""
     (tmp_path / "train.py").write_text(FREEING)

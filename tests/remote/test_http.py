@@ -69,6 +69,7 @@ def test_a_server_without_ranges_is_read_on_after_a_failure(fault: Fault) -> Non
         assert api.load(f"{server.url}{PATH}").recordings[0].steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.BUSY, Fault.SILENT])
 def test_attempts_end(fault: Fault) -> None:
     with serving(files({PATH: TRACE.read_bytes()})) as server:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 
 from tests.analysis.analysing import facts_of
@@ -63,6 +64,7 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(MARKS, SPAN_ENDS, actions(HOST + DEVICE))
 def test_every_recording_is_replayed_with_every_edit(

@@ -125,7 +125,7 @@ def test_numbers_are_limited() -> None:
     "pattern",
     ["a/", "/a", "~/", "a.", "a:", "1.", "\\a", "site-packages/", "torchinductor_", "f(1): ", ";", "a@", "::"],
 )
-def test_a_megabyte_of_hostile_text_is_scrubbed_in_time(pattern: str) -> None:
+def test_long_hostile_text_is_scrubbed_in_time(pattern: str) -> None:
     text = pattern * (20_000 // len(pattern))
     started = time.process_time()
     texts = Texts()

@@ -196,13 +196,13 @@ def test_clean_text_can_be_written_as_utf_8(text: str) -> None:
         "a b/",
     ],
 )
-def test_a_megabyte_of_hostile_text_is_cleaned_in_time(pattern: str) -> None:
-    text = pattern * (1_000_000 // len(pattern))
+def test_long_hostile_text_is_cleaned_in_time(pattern: str) -> None:
+    text = pattern * (200_000 // len(pattern))
     started = time.process_time()
 
     clean(text)
 
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize("build", [three_recordings, captured, captured_on_host, captured_ranks])

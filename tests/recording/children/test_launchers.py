@@ -163,6 +163,7 @@ def test_what_cannot_be_run_is_named(folder: Path) -> None:
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "told"),
     [("import torch; torch.optim.SGD([torch.ones(1)], lr=1.0)", 3), ("raise SystemExit(4)", 4)],
@@ -188,6 +189,7 @@ def test_the_users_own_sitecustomize_runs(folder: Path) -> None:
     assert sorted(captured.stdout.splitlines()) == both
 
 
+@pytest.mark.slow
 def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(folder: Path) -> None:
     (folder / "site" / "traceadvisor").mkdir(parents=True)
     (folder / "site" / "traceadvisor" / "__init__.py").write_text("raise ImportError('an older version')")
@@ -210,6 +212,7 @@ def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -
     assert done.stdout == "done\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=NIGHTLY)])
 def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(folder: Path, number: int) -> None:
     command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
@@ -298,6 +301,7 @@ def test_a_command_that_handles_an_interrupt_has_all_the_time_that_it_needs(fold
         assert process.wait(timeout=60) == 1
 
 
+@pytest.mark.slow
 def test_a_script_that_sigterm_ends_gets_one_line(folder: Path) -> None:
     command = (*CAPTURE, "-o", "bundle", "train.py", "--endless")
     with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
@@ -311,6 +315,7 @@ def test_a_script_that_sigterm_ends_gets_one_line(folder: Path) -> None:
     assert len([line for line in said if "SIGTERM" in line]) == 1, said
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_the_command_is_that_of_its_training_and_a_second_capture_is_refused(folder: Path) -> None:
     (folder / "exits.py").write_text(f"{TRAIN}\nsys.exit(5)")
     command = ("-o", "bundle", "--", *PYTHON, "exits.py")
@@ -323,6 +328,7 @@ def test_the_exit_code_of_the_command_is_that_of_its_training_and_a_second_captu
     assert len(traces(folder / "bundle")) == 1
 
 
+@pytest.mark.slow
 def test_a_forked_child_that_ends_changes_nothing_in_the_bundle(folder: Path) -> None:
     """It inherits what the training process does at its end, and sys.exit(0) completes the training."""
     fork = "import atexit, os\nif not os.fork(): atexit._run_exitfuncs(), os._exit(9)\nos.wait()\nsys.exit(0)\n"

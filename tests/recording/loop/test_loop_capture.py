@@ -372,6 +372,7 @@ def test_a_profiler_made_before_the_capture_is_left_alone(tmp_path: Path, make: 
     assert len(steps(tmp_path / "bundle")) == TRAIN_STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own compiler uses what torch deprecates
 def test_compiled_models_and_optimizers_still_run(tmp_path: Path) -> None:
     training = Training()
@@ -465,6 +466,7 @@ def test_a_step_outside_the_recording_calls_few_functions_of_this_package(tmp_pa
     assert len(steps(tmp_path / "bundle")) == 300
 
 
+@pytest.mark.slow
 def test_late_and_direct_events_of_real_loops_make_the_same_steps(tmp_path: Path) -> None:
     def train(name: str) -> list[tuple[int, bool, bool]]:
         folder = tmp_path / name

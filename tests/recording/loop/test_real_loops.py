@@ -307,7 +307,7 @@ def test_long_iterations_that_hold_many_optimizer_steps_are_named(tmp_path: Path
     policy = Model()
     with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):
         for _ in range(10):
-            time.sleep(0.5)
+            time.sleep(0.1)
             for _ in range(8):
                 policy.learn()
     (note,) = manifest(tmp_path / "bundle").notes

@@ -242,6 +242,7 @@ def ranks(count: int) -> Report:
     )
 
 
+@pytest.mark.slow
 def test_two_thousand_recordings_fit() -> None:
     text = text_of(ranks(2_000))
 
