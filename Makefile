@@ -36,6 +36,7 @@ slow: ## run the tests that take minutes: browser, launchers, the demo
 MINUTES ?= 5
 
 nightly: ## run what takes too long for every change: nightly tests, more examples, 24 kills, growth, 40 mutants (MUTANT_SEED=...)
+	$(MAKE) site
 	pytest -m nightly --deselect tests/recording/test_kill.py
 	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
 	$(MAKE) kills MOMENTS=24

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,12 +25,15 @@ settings.register_profile("explore", settings.get_profile("nightly"), derandomiz
 settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
+STARTED_S = time.monotonic()
+
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # a child process that crashes writes where
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="only write golden files anew, instead of comparing")
     parser.addoption("--changed-since", metavar="COMMIT", help="nightly tests whose files changed since then are due")
+    parser.addoption("--start-within", type=float, metavar="SECONDS", help="skip tests that would start later")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -69,6 +73,9 @@ def _changed(commit: str, *paths: str) -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose needs are not met, or fail it with ``CI=true``; skipped here, each reason is one line."""
+    within_s = item.config.getoption("--start-within")
+    if within_s is not None and time.monotonic() - STARTED_S > within_s:
+        pytest.skip(f"not started within {within_s:.0f} s: left to make nightly")
     reason = needed.unmet(_fixture_names(item))
     if reason and os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)

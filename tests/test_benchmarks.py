@@ -120,7 +120,7 @@ def test_a_reader_makes_something_of_a_recording(contender: Contender, recording
     assert measure(contender.argv(recording, tmp_path)).peak_bytes > 0  # it raises where nothing came of it
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("benchmarks")
 def test_results_are_written_between_the_markers_of_a_document(recording: Path, tmp_path: Path) -> None:
     document_path = tmp_path / "performance.md"
     document_path.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")

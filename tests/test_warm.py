@@ -25,7 +25,7 @@ raise SystemExit("the end")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tests/warm.py", "tests/warm_server.py")
 @pytest.mark.parametrize("form", [("show.py",), ("-m", "show")], ids=["script", "module"])
 def test_a_script_sees_what_python_shows_it(tmp_path: Path, form: tuple[str, ...]) -> None:
     (tmp_path / "show.py").write_text(SHOWS)
@@ -48,7 +48,7 @@ def test_a_process_can_be_signalled_and_does_not_outlive_its_block(tmp_path: Pat
     assert second.returncode == -signal.SIGKILL
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tests/warm.py", "tests/warm_server.py")
 def test_the_server_does_not_outlive_tests_that_crash(tmp_path: Path) -> None:
     source = """
 import os, psutil

@@ -196,7 +196,7 @@ def test_decoding_restores_the_encoded_image() -> None:
     assert (train.decode(train.encode(pixels)) == pixels).all()
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_the_report_of_a_run_too_short_for_a_window_says_so(tmp_path: Path) -> None:
     ended = _run("--steps", "5", cwd=tmp_path)
     assert "recorded 0 of 5 steps" in ended.stderr

@@ -48,7 +48,7 @@ def test_a_file_over_a_limit_is_read_with_the_suggested_setting(recording: Path,
     assert load(recording, settings=read_settings(settings)).health.events_read == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/scrubbing", "traceadvisor/parsing")
 @pytest.mark.parametrize("options", [["--trusted"], []], ids=["option", "settings"])
 def test_scrub_reads_a_file_over_a_limit(
     options: list[str],

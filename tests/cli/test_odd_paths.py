@@ -44,7 +44,7 @@ def test_messages_keep_paths_that_are_no_utf_8() -> None:
     assert understood(written((ODD, 1)), tuple[str, int]) == (ODD, 1)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     ("folder", "words"),
     [
@@ -96,7 +96,7 @@ def test_what_is_missing_is_a_clear_error(tmp_path: Path, words: tuple[str, ...]
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     ("folder", "words"),
     [

@@ -174,7 +174,7 @@ def enumerate_lanes(capture: Capture) -> Iterator[tuple[tuple[int | str, int], t
         yield (number, 0), lane
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/comparing", "traceadvisor/rules")
 def test_in_no_pair_of_recordings_a_finding_is_gone_whose_check_did_not_run_or_whose_time_did_not_fall(
     captured: list[Capture],
 ) -> None:

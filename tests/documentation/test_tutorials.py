@@ -12,11 +12,19 @@ from tests.documentation.running import matches, run_page
 from tests.memory import tutorials
 from tests.shared import CHECKOUT
 
-TUTORIALS = sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
+LONG = ("data-loader", "first-report", "guard-in-ci")
+NIGHTLY = pytest.mark.nightly(
+    "docs/tutorials", "traceadvisor/cli", "traceadvisor/comparing", "traceadvisor/recording", "tests/documentation"
+)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=NIGHTLY if page.stem in LONG else pytest.mark.slow)
+        for page in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
+    ],
+)
 def test_the_commands_of_a_tutorial_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path)
 

@@ -79,7 +79,7 @@ def test_pinned_memory_of_a_batch_size_is_given_back_before_the_next_one(
     assert changes <= freed_after
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_on_a_gpu_blocks_and_what_is_discarded_before_take_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +101,7 @@ def test_on_a_gpu_blocks_and_what_is_discarded_before_take_their_time(
     assert seconds > 3 * (0.05 + 0.08)  # first ideas of a step's length are too long by some
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_the_shortest_block_on_a_gpu_is_planned_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeCuda(monkeypatch)
     monkeypatch.setattr(blocks, "GPU_SETTLING_S", 1.0)

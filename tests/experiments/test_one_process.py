@@ -56,7 +56,7 @@ def test_a_script_that_joins_other_processes_is_refused_before_it_waits_for_them
     assert "CUDA_VISIBLE_DEVICES=0" in problem
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_group_of_one_process_is_none(tmp_path: Path) -> None:
     problem = _problem(tmp_path, JOINS.format(folder=tmp_path, size=1))
     assert "joined" in problem

@@ -103,7 +103,7 @@ def _plainly(part: str, sizes: list[int], *, whole: bool = False) -> _Compiled:
     return plain
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize(("part", "whole"), [*((one, False) for one in PARTS), *((one, True) for one in WHOLE)])
 def test_a_script_that_compiles_has_the_graphs_of_its_plain_run_and_runs_them(
     tmp_path: Path,
@@ -129,7 +129,7 @@ def test_other_batch_sizes_are_compiled_as_in_a_plain_run(tmp_path: Path, part: 
     assert training.runs > MOST * plain.runs
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_each_setting_has_its_own_graphs_of_code_that_the_script_compiles(tmp_path: Path) -> None:
     training, sizes = _Compiled("function"), (2, 4, 6, 10, 12, 14, 16, 18, 20)
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=8):

@@ -174,7 +174,7 @@ def test_a_script_that_fails_at_once_keeps_secrets_to_itself(home: Path) -> None
     assert "The script failed: OSError: GET https://[redacted]@hub" in str(read_experiment(folder).problem)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_capture_report_and_try_keep_secrets_to_themselves(home: Path) -> None:
     work = home / "work"
     captured = _run(home, "capture", "-o", "captured", *_script(home))

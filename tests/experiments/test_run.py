@@ -183,7 +183,7 @@ def test_a_sweep_that_is_killed_leaves_nothing_behind(tmp_path: Path, number: si
         wait_until(lambda: all(map(_is_gone, pids)), 10)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_ignores_signals_ends_within_the_budget(tmp_path: Path) -> None:
     _script(tmp_path, NEVER_ENDS)
     begin_s = time.monotonic()

@@ -21,15 +21,7 @@ NIGHTLY = pytest.mark.nightly(
     "traceadvisor/facts.py",
     "tests/growth",
 )
-OFTEN = {
-    "steps",
-    "copies",
-    "collectives",
-    "attention blocks",
-    "names and shapes",
-    "memory events",
-    "batches of a loader",
-}
+OFTEN = {"steps", "names and shapes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ def test_a_linear_cost_grows_fourfold_and_a_quadratic_one_sixteenfold() -> None:
     assert not Growth("events", "a rule", 1, (0.001, 0.002, 0.03)).is_too_fast
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_rule_that_scans_is_found_without_being_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "all_rules", lambda: (_Scanning(),))
     monkeypatch.setattr(measuring, "FORMATS", {})
@@ -88,7 +80,7 @@ def test_no_cost_grows_faster_than_its_input(what: str, size: int) -> None:
     assert len(found.stages) > 5
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_most_rules_judge_something_on_the_worst_cases() -> None:
     some = ("collectives", "copies", "attention blocks", "memory events", "telemetry rows", "batches of a loader")
     ran = {rule for what in some for watches in measured(what, 20).watches for watch in watches for rule in watch.ran}

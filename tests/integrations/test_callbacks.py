@@ -87,6 +87,7 @@ print(callback.block.captured.recorded_steps)
 """
 
 
+@NIGHTLY
 @pytest.mark.parametrize("script", ["lightning", "transformers"])
 def test_a_training_with_the_callback_is_captured(script: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(script)

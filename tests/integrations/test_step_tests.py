@@ -152,7 +152,7 @@ def test_a_finding_fails_with_its_line_and_a_rule_without_input_skips(tmp_path: 
     assert "1 failed, 1 skipped" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/integrations", "traceadvisor/comparing", "docs/with-other-tools.md")
 def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     page = (CHECKOUT / "docs" / "with-other-tools.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

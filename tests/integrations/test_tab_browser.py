@@ -59,12 +59,14 @@ def test_a_run_is_chosen_its_verdict_read_its_timeline_opened_and_it_is_compared
     assert [one for one in tab.messages if "WebGL" not in one] == []
 
 
+@pytest.mark.nightly("traceadvisor/integrations", "templates")
 def test_an_older_recording_is_chosen(tab: Tab) -> None:
     choose(tab, "resnet50_num_workers_0")
     tab.click(TAB, "option", "(1623143089861)")
     wait_until(lambda: "1623143089861" in str(tab.ask(REPORT, "document.querySelector('.source')?.textContent")))
 
 
+@pytest.mark.nightly("traceadvisor/integrations", "templates")
 def test_a_hostile_run_stays_in_its_frame(tab: Tab) -> None:
     choose(tab, "a-hostile-run")
     headline(tab)
@@ -74,6 +76,7 @@ def test_a_hostile_run_stays_in_its_frame(tab: Tab) -> None:
     assert [address for address in tab.requests if "canary" in address] == []
 
 
+@pytest.mark.nightly("traceadvisor/integrations", "templates")
 def test_a_dark_tensorboard_has_a_dark_tab_and_a_dark_report(tab: Tab) -> None:
     choose(tab, "resnet50_num_workers_4")
     headline(tab)

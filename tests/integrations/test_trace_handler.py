@@ -40,7 +40,13 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", ["'log', 'rank0'", "'log', 'rank0', True"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "'log', 'rank0'",
+        pytest.param("'log', 'rank0', True", marks=pytest.mark.nightly("traceadvisor/integrations")),
+    ],
+)
 def test_it_writes_what_torchs_handler_writes_and_then_a_report(arguments: str, tmp_path: Path) -> None:
     folder = tmp_path / "ours"
     for name, handler in (("torch", "tensorboard_trace_handler"), ("ours", "traceadvisor.trace_handler")):

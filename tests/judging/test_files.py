@@ -61,6 +61,7 @@ def _refuse(*args: object, **kwargs: object) -> NoReturn:
     raise AssertionError("a process was started")
 
 
+@pytest.mark.nightly("traceadvisor/judging", "traceadvisor/system")
 @pytest.mark.parametrize("name", ["tensorboard-logs", "formats"])
 def test_the_report_on_public_recordings_does_not_depend_on_the_number_of_processes(
     name: str, shared_traces: Path

@@ -39,6 +39,7 @@ def only_device(reading: PluginReading) -> PluginDevice:
     return device
 
 
+@pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis/steps", "tests/parity")
 def test_the_same_steps_are_found(both: Both) -> None:
     plugin, ours = both
     assert [str(row.step.index) for row in ours.steps] == [step.name for step in plugin.steps]

@@ -139,7 +139,7 @@ def test_members_too_large_together_keep_their_names(filling: bytes, side: str) 
     assert not result.summary.truncated
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_a_member_too_large_is_reported_without_being_decoded(tmp_path: Path) -> None:
     large = b'{"INFO": [' + b"[]," * 2 * MIB + b'0], "traceEvents": [' + EVENT + b"]}"
     tracemalloc.start()

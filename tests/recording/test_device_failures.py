@@ -85,7 +85,7 @@ def test_a_script_that_fails_while_a_kernel_never_ends_ends(tmp_path: Path) -> N
     assert len(steps(tmp_path / "bundle")) >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("wait", ["time.sleep(600)", "torch.cuda.synchronize()"])
 def test_a_signal_ends_a_script_while_a_kernel_never_ends(tmp_path: Path, wait: str) -> None:
     command = train(tmp_path, f"cuda = FakeCuda(); train(10); cuda.hangs = True; print('up', flush=True); {wait}")

@@ -46,7 +46,7 @@ def trained(found: Sequence[TimedStep]) -> int:
     return sum(step.state is not StepState.OTHER for step in found)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     ("form", "is_freed"),
     [

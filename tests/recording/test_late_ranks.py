@@ -132,6 +132,7 @@ def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, t
     assert f"The line with the most extra time is train.py:{place.line}" in page
 
 
+@NIGHTLY
 @pytest.mark.parametrize("option", [(), pytest.param(("--no-stacks",), marks=NIGHTLY)])
 def test_a_captured_launcher_names_the_line_also_from_samples(option: tuple[str, ...], tmp_path: Path) -> None:
     """``capture torchrun``: the ranks are child processes. Without recorded stacks, samples show the line."""

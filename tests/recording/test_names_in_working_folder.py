@@ -98,7 +98,7 @@ def _imported(work: Path, *command: str, **variables: str) -> tuple[Done, set[st
     return done, set(log.read_text().split()) if log.exists() else set()
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     "words",
     [

@@ -71,6 +71,7 @@ def test_two_ranks_make_one_bundle(tmp_path: Path) -> None:
     assert done.stderr.count("traceadvisor: ") == 2
 
 
+@NIGHTLY
 def test_a_rank_that_is_killed_leaves_the_part_of_the_other(tmp_path: Path) -> None:
     started = time.monotonic()
     done = torchrun(tmp_path, "--die")

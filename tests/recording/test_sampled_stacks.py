@@ -131,7 +131,7 @@ thread.join()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_block_in_another_thread_is_sampled(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BLOCK)
     done = warm("train.py", "bundle", cwd=tmp_path)

@@ -201,6 +201,7 @@ def test_a_run_that_ends_before_its_window_ends_as_ever(tmp_path: Path) -> None:
     assert "report ready" not in done.stderr
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     "form",
     [

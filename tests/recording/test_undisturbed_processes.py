@@ -158,7 +158,7 @@ def test_torch_warns_of_nothing_that_only_the_recording_causes(
     assert traces(tmp_path / "bundle"), done.stderr
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_the_log_level_of_torch_that_the_user_chose_is_left_alone(tmp_path: Path) -> None:
     """At this level torch would log each block of memory."""
     (tmp_path / "train.py").write_text(FREEING)

@@ -33,7 +33,7 @@ def test_the_end_of_a_script_is_its_own(end: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, noticed(done.stderr)) == (alone.returncode, "ran\n", alone.stderr)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_clocks_that_a_script_replaces_are_not_those_of_its_capture(tmp_path: Path) -> None:
     replaced = "import os, time\ntime.perf_counter_ns = time.time_ns = lambda: 0\nos.getpid = lambda: 1\n"
     (tmp_path / "script.py").write_text(replaced + TRAIN)
@@ -44,7 +44,7 @@ def test_clocks_that_a_script_replaces_are_not_those_of_its_capture(tmp_path: Pa
     assert all(step.duration_ns for step in steps(tmp_path / "bundle"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(("first", "notes"), [(0, {"own-profile"}), (16, set())])
 def test_a_profile_function_of_a_script_stays(first: int, notes: set[str], tmp_path: Path) -> None:
     """The recording begins at step 13."""

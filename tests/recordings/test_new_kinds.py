@@ -25,12 +25,12 @@ def _rules(report: Report) -> list[str]:
     return [row.finding.rule.id for row in report.findings]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/analysis", "traceadvisor/rules")
 def test_padding_to_a_constant_comes_first(tmp_path: Path) -> None:
     assert _rules(_report(tmp_path, "translation.py"))[0] == "DATA013"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/analysis", "traceadvisor/rules")
 @pytest.mark.parametrize(("arguments", "found"), [((), True), (("--keep",), False)])
 def test_checkpointed_blocks_are_found_where_there_are_any(
     arguments: tuple[str, ...], tmp_path: Path, *, found: bool

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from tests.recordings.advice import PAGE, with_block
 from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pairs, step_ns
 from tests.test_sample_traces import ELSEWHERE
@@ -60,6 +62,7 @@ def test_measured_steps_are_in_the_predicted_range_except_known_misses() -> None
     assert len([pair for pair in conclusive if pair.method is Method.REPLAY]) == 1 + len(KNOWN_MISSES)
 
 
+@pytest.mark.nightly("traceadvisor/replay", "traceadvisor/rules")
 def test_the_measured_step_of_a_public_training_is_in_the_predicted_range(shared_traces: Path) -> None:
     assert all(pair.is_within_range for pair in public_pairs(shared_traces))
 

@@ -84,7 +84,7 @@ def test_variation_is_replayed(shape: Shape, seed: int) -> None:
     assert abs(replayed(varied(program(shape), 0.05, seed)).error_share) < VARIED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=10)
 @given(ALONE, SEEDS)
 def test_of_many_steps_those_near_the_median_are_replayed(shape: Shape, seed: int) -> None:
@@ -147,7 +147,7 @@ def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | No
     agree(replayed(before), NoDataWait(), ready, seed, scenario)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=25)
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1, 2, 3]))
 def test_workers_instead_of_the_training_thread(shape: Shape, workers: int) -> None:

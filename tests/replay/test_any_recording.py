@@ -64,7 +64,7 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=200)
 @given(MARKS, SPAN_ENDS, actions(HOST + DEVICE))
 def test_every_recording_is_replayed_with_every_edit(

@@ -39,7 +39,7 @@ def test_a_recording_is_refused_and_its_copy_passes(tmp_path: Path, trace: Path)
     assert (_check(copy).exit_code, _check(copy).output) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/scrubbing")
 def test_a_capture_is_refused_once_for_all_its_files(tmp_path: Path) -> None:
     capture = next(sample for sample in SAMPLES if sample.name == "two-ranks")
     refused = _check(*capture.iterdir())

@@ -56,7 +56,7 @@ def address() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_the_report_has_the_same_bytes_as_without_dask(address: str, tmp_path: Path) -> None:
     options = ("two-ranks", "uneven", "well-fed", "missing", "--format=json")
     for out, more in (("there", ("--dask", address)), ("here", ())):

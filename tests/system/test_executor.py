@@ -202,7 +202,7 @@ run(note_process_and_stay, [folder, folder])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/system")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_caller(signal_number: signal.Signals, tmp_path: Path) -> None:
     code = CALLER.format(folder=str(tmp_path))

@@ -21,6 +21,9 @@ import traceadvisor
 from tests.text.hard_texts import HardText, hard_texts
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.nightly(
+    "traceadvisor/text", "traceadvisor/scrubbing", "traceadvisor/parsing", "traceadvisor/analysis", "tests/text"
+)
 
 LONG, LONGER = 1 << 13, 1 << 15
 """Characters. Bounded repetitions, such as `{1,2000}`, are shorter."""
@@ -149,6 +152,7 @@ def ended_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("slow", [r"(a+)+b", r"\s+=", r"begin.*end", r"[\w.]+[\d.]+@", r"(?:x|xx)*y", r"\[[^\]]*\]\("])
 def test_a_slow_pattern_is_found_among_others(slow: str) -> None:
     assert slow_text(re.compile(slow)) is not None
@@ -167,6 +171,9 @@ def test_a_linear_pattern_is_taken_as_such(fast: str) -> None:
     assert slow_text(re.compile(fast)) is None
 
 
+@pytest.mark.nightly(
+    "traceadvisor/text", "traceadvisor/scrubbing", "traceadvisor/parsing", "traceadvisor/analysis", "tests/text"
+)
 def test_no_pattern_takes_more_than_linear_time() -> None:
     found = patterns()
     assert len(found) > 200

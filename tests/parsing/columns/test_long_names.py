@@ -13,7 +13,7 @@ from traceadvisor.parsing.columns.interning import Shortener, Signatures
 from traceadvisor.parsing.json.events import TimedEvent
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/parsing")
 @pytest.mark.parametrize("part", ["::", "miopengcnasm", "copy", "kernel_gemm_", "a::m"])
 def test_a_hundred_names_of_the_greatest_length_are_read_in_time(part: str) -> None:
     names = [part * (LIMITS.text_length // len(part)) + str(number) for number in range(100)]

@@ -116,7 +116,7 @@ def test_a_command_gives_what_it_gives_without_a_capture(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_shell_script_that_trains_twice_makes_two_bundles_and_leaves_a_foreign_one_alone(folder: Path) -> None:
     (folder / "run.sh").write_text(
         f"set -e\n{sys.executable} train.py a\n{sys.executable} -c pass\n{sys.executable} train.py b\n"
@@ -163,7 +163,7 @@ def test_what_cannot_be_run_is_named(folder: Path) -> None:
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     ("source", "told"),
     [("import torch; torch.optim.SGD([torch.ones(1)], lr=1.0)", 3), ("raise SystemExit(4)", 4)],
@@ -189,7 +189,7 @@ def test_the_users_own_sitecustomize_runs(folder: Path) -> None:
     assert sorted(captured.stdout.splitlines()) == both
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(folder: Path) -> None:
     (folder / "site" / "traceadvisor").mkdir(parents=True)
     (folder / "site" / "traceadvisor" / "__init__.py").write_text("raise ImportError('an older version')")
@@ -328,7 +328,7 @@ def test_the_exit_code_of_the_command_is_that_of_its_training_and_a_second_captu
     assert len(traces(folder / "bundle")) == 1
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_forked_child_that_ends_changes_nothing_in_the_bundle(folder: Path) -> None:
     """It inherits what the training process does at its end, and sys.exit(0) completes the training."""
     fork = "import atexit, os\nif not os.fork(): atexit._run_exitfuncs(), os._exit(9)\nos.wait()\nsys.exit(0)\n"

@@ -74,6 +74,7 @@ def test_lightning_that_starts_its_second_rank_itself(tmp_path: Path) -> None:
         same_steps(both, rank)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("transformers")
 @pytest.mark.parametrize("variant", ["workers", pytest.param("resuming", marks=NIGHTLY)])
 def test_trainer_of_hugging_face(variant: str, tmp_path: Path) -> None:
@@ -97,6 +98,7 @@ def test_the_trainer_of_hugging_face_takes_the_settings_that_a_report_names() ->
     assert set(names.values()) <= set(done.stdout.split())
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("accelerate")
 @pytest.mark.parametrize(
     "variant", ["plain", *(pytest.param(name, marks=NIGHTLY) for name in ("accumulating", "skipping"))]
@@ -117,6 +119,7 @@ def test_accelerate(variant: str, tmp_path: Path) -> None:
     assert (loader.batch_size, loader.worker_count) == (4, 2 if variant == "plain" else 0)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("webdataset")
 @pytest.mark.parametrize(
     "variant", ["loader", *(pytest.param(name, marks=NIGHTLY) for name in ("rebatching", "direct", "endless"))]
@@ -130,12 +133,14 @@ def test_webdataset(variant: str, tmp_path: Path) -> None:
     assert loader.worker_count == (2 if variant in {"loader", "rebatching"} else None)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("hydra")
 def test_hydra_that_changes_the_working_directory(tmp_path: Path) -> None:
     both = run_both(tmp_path, "with_hydra.py", "training.batches=20", "hydra.run.dir=outputs", "hydra.job.chdir=true")
     checked(both)
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     "variant", ["loader", *(pytest.param(name, marks=NIGHTLY) for name in ("workers", "functional"))]
 )

@@ -24,6 +24,7 @@ NIGHTLY = pytest.mark.nightly("traceadvisor/recording", "tests/recording/framewo
 ACCELERATE = ("accelerate", "launch", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("accelerate")
 def test_accelerate_launch_with_one_process(tmp_path: Path) -> None:
     launcher = (*ACCELERATE, "--cpu", "--num_processes", "1")
@@ -66,6 +67,7 @@ def test_accelerate_launch_with_mpirun(tmp_path: Path, open_mpi: dict[str, str])
         same_steps(both, rank)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("uv")
 def test_uv_run(tmp_path: Path) -> None:
     launcher = ("uv", "run", "--offline", "--no-project", "--no-python-downloads", "--python", sys.executable)
@@ -75,6 +77,7 @@ def test_uv_run(tmp_path: Path) -> None:
     whole_window(both)
 
 
+@NIGHTLY
 def test_mpirun(tmp_path: Path, open_mpi: dict[str, str]) -> None:
     launcher = ("mpirun", "-n", "2", "--oversubscribe", sys.executable)
     two_ranks(tmp_path, launcher, open_mpi)
@@ -107,6 +110,7 @@ def test_deepspeed(tmp_path: Path) -> None:
         assert {row.fetches for row in same_steps(both, rank)} == {2}
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("jupyter")
 def test_a_notebook_that_is_executed(tmp_path: Path) -> None:
     """The kernel of the notebook trains; its output stands in the notebook, as does the line that a report is ready."""

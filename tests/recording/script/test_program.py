@@ -169,7 +169,7 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
     assert [one.ending for one in manifest(tmp_path / "bundle").endings] == [Ending.COMPLETED]
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize("form", [(), pytest.param(PYTHON, marks=NIGHTLY)], ids=["script", "command"])
 def test_a_child_that_is_forked_after_the_recording_ends_as_without_a_capture(
     tmp_path: Path, form: tuple[str, ...]

@@ -131,7 +131,17 @@ def test_a_damaged_recording_is_a_notification() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize(
+    "build",
+    [
+        captured,
+        *(
+            pytest.param(build, marks=pytest.mark.nightly("traceadvisor/rendering/alerts"))
+            for build in ALL
+            if build is not captured
+        ),
+    ],
+)
 def test_the_sarif_multitool_finds_no_error(build: Callable[[], Report], page_checkers: Path, tmp_path: Path) -> None:
     assert _validated(page_checkers, sarif.render(build()), tmp_path / "a.sarif") == set()
     assert _validated(page_checkers, sarif.render(hostile(build())), tmp_path / "b.sarif") == set()

@@ -242,7 +242,7 @@ def ranks(count: int) -> Report:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_two_thousand_recordings_fit() -> None:
     text = text_of(ranks(2_000))
 

@@ -41,7 +41,7 @@ class UnusedGradients(Rule):
                     "The capture measured no gradients: an earlier version, few steps, several ranks or compiled code."
                 )
             return Skipped(facts.unknown_without("Which gradients are used is unknown", Option.CAPTURE))
-        share = found.step_share
+        share = min(found.step_share, 1.0)
         if share < self.min_share:
             return Clear("time for gradients that no optimizer uses", share, self.min_share, Unit.SHARE)
         untrained = next((one for one in facts.settings.constructed if one.role is Role.UNTRAINED), None)
@@ -71,5 +71,4 @@ class UnusedGradients(Rule):
 
 
 def _measured(share_ns: float, step_ns: float) -> Estimate:
-    low_ns, high_ns = 0.9 * share_ns, min(1.1 * share_ns, step_ns)
-    return Estimate(low_ns, min(share_ns, high_ns), high_ns, Method.MODEL)
+    return Estimate(0.9 * share_ns, share_ns, min(1.1 * share_ns, step_ns), Method.MODEL)

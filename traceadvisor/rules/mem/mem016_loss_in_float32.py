@@ -58,14 +58,13 @@ class LossInFloat32(SnapshotRule):
         share = memory.saved_share(change)
         if share < self.min_share:
             return Clear("saving by a loss in pieces", share, self.min_share, Unit.SHARE)
-        at_peak = memory.at_peak(is_large)
         return MemoryFinding(
             change=change,
             fix=Fix("Compute the loss in pieces of the tokens", change=IN_PIECES),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("a tensor of the loss", largest, Unit.BYTES),
-                Evidence("such tensors at the peak", at_peak.size, Unit.COUNT),
+                Evidence("such tensors at the peak", memory.at_peak(is_large).size, Unit.COUNT),
             ),
             locations=memory.locations(np.flatnonzero(is_large & of_loss)),
             caveats=(
