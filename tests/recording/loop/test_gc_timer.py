@@ -9,11 +9,31 @@ import pytest
 
 from tests.recording.loop.test_loop_capture import Training, captured
 from tests.recording.running import settings
+from tests.waiting import wait_until
 from traceadvisor.recording.gc_timer import LONG_PAUSE_NS, PROFILER, GcTimer
 
 
+def _collects() -> bool:
+    """Whether a collection can be asked for: not while one of another thread runs a finalizer that waits."""
+    phases: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        phases.append(phase)
+
+    gc.callbacks.append(note)
+    gc.collect(0)
+    gc.callbacks.remove(note)
+    return bool(phases)
+
+
 @pytest.fixture
-def no_collections() -> Iterator[None]:
+def collector() -> None:
+    """The collector is free."""
+    wait_until(_collects)
+
+
+@pytest.fixture
+def no_collections(collector: None) -> Iterator[None]:  # it is free first
     """No collection but those that a test asks for."""
     gc.disable()
     yield
@@ -59,6 +79,7 @@ class _Collecting(Training):
             gc.collect()
 
 
+@pytest.mark.usefixtures("collector")
 def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     gc.unfreeze()  # so that there is something to look through: a command that ran in this process froze its imports
     before = list(gc.callbacks)
