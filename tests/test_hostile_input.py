@@ -86,6 +86,7 @@ def test_no_format_shows_what_a_terminal_obeys_a_secret_or_a_home(name: str, rep
     assert not UNSHOWN.search(text)
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates", "tests/hostile_input.py")
 @pytest.mark.usefixtures("pango")
 def test_the_document_for_paper_loads_nothing_attaches_nothing_and_shows_the_word(
     reports: tuple[Report, Report],
