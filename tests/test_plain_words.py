@@ -221,7 +221,7 @@ def test_joined_strings_and_comments_are_searched_as_one_text(tmp_path: Path) ->
     assert words("all").may_be_in(_LINE_BREAK.sub(" ", path.read_text(encoding="utf-8")))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/rendering", "tests/words.toml")
 def test_reports_of_samples_and_public_recordings_use_plain_words(shared_traces: Path) -> None:
     samples = list(SAMPLES)
     reports = [load(path) for path in (*samples, *(shared_traces / name for name in RECORDINGS))]

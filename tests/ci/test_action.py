@@ -156,7 +156,7 @@ def test_an_unreadable_recording_fails_with_the_code_of_the_command(python: str,
     assert runner.done["Write the report"].returncode == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("action.yml", "tests/ci")
 def test_a_command_is_recorded_and_reported(python: str, repository: Repository, address: str, tmp_path: Path) -> None:
     source = (
         "import sys, torch\nmodel = torch.nn.Linear(1, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=1.0)\n"

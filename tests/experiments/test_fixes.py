@@ -42,6 +42,7 @@ def test_a_report_from_somebody_else_sets_nothing_that_is_not_safe_to_try(
     assert reason in others["DATA002"]
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/experiments")
 @pytest.mark.parametrize("label", of_origin(Origin.REAL), ids=lambda label: label.path)
 def test_settings_on_public_recordings_are_those_of_the_code(label: Label, shared_traces: Path) -> None:
     assert shared_traces.is_dir()

@@ -140,7 +140,7 @@ def _assert_sealed(folder: Path, done: Done) -> None:
         assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_sweep_in_one_process_keeps_secrets_to_itself(home: Path) -> None:
     keys = f"set:__main__.API_KEY={MARK}one,{MARK}fails,{home}/x"
     options = ("--set", keys, "--minutes", "0.6", "-o", "out", "--format", "html,md,pdf")

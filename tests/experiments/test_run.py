@@ -130,7 +130,7 @@ def test_a_script_that_ends_early_is_run_again_as_long_as_it_makes_progress(tmp_
     assert outcome.problem is None
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_hangs_is_ended_after_the_deadline_with_all_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     source = (

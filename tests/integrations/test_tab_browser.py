@@ -45,6 +45,7 @@ def headline(tab: Tab) -> str:
     return str(tab.wait(REPORT, "document.readyState === 'complete' && document.querySelector('h1')?.textContent"))
 
 
+@pytest.mark.nightly("traceadvisor/integrations", "templates")
 def test_a_run_is_chosen_its_verdict_read_its_timeline_opened_and_it_is_compared(tab: Tab, server: Server) -> None:
     choose(tab, "resnet50_num_workers_0")
     assert headline(tab).startswith("Batches are loaded in the training process")

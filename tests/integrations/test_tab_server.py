@@ -166,6 +166,7 @@ def test_a_variable_takes_the_tab_away(tmp_path: Path) -> None:
         assert "traceadvisor" not in listing(server)
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_without_recordings_the_tab_is_inactive_until_one_is_written(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}", "--load_fast=true") as server:

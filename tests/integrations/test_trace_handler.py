@@ -39,14 +39,8 @@ def names(folder: Path) -> list[str]:
     return sorted(re.sub(r"\d{10,}", "TIME", path.name) for path in folder.glob("*.pt.trace.json*"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "'log', 'rank0'",
-        pytest.param("'log', 'rank0', True", marks=pytest.mark.nightly("traceadvisor/integrations")),
-    ],
-)
+@pytest.mark.nightly("traceadvisor/integrations")
+@pytest.mark.parametrize("arguments", ["'log', 'rank0'", "'log', 'rank0', True"])
 def test_it_writes_what_torchs_handler_writes_and_then_a_report(arguments: str, tmp_path: Path) -> None:
     folder = tmp_path / "ours"
     for name, handler in (("torch", "tensorboard_trace_handler"), ("ours", "traceadvisor.trace_handler")):

@@ -48,6 +48,7 @@ def test_no_hint_on_a_planted_recording_names_what_is_there(label: Label) -> Non
         assert _useless(facts) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging")
 @pytest.mark.parametrize("path", ["formats", "others", "ranks", "tensorboard-logs", "unseen"])
 def test_no_hint_on_a_public_recording_names_what_is_there(path: str, shared_traces: Path) -> None:
     for facts in recorded(shared_traces / path):

@@ -29,6 +29,7 @@ def _lacking(facts: Facts) -> list[str]:
     return [text for text in texts if named(text) - facts.program] + lines
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging")
 @pytest.mark.parametrize("path", ["formats", "others", "ranks", "tensorboard-logs", "unseen"])
 def test_fixes_for_public_recordings_fit_their_programs(path: str, shared_traces: Path) -> None:
     for facts in recorded(shared_traces / path):

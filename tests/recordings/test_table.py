@@ -18,6 +18,13 @@ from traceadvisor.parsing.trace_file import read_trace
 
 WITH_UNKNOWN_TIME = {NO_WORKERS_LATER, FOUR_WORKERS, "unseen/vllm-decode-cuda-graphs.pt.trace.json.gz"}
 
+LONG = ("formats/array-form", "tensorboard-logs/")
+NIGHTLY = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis", "tests/plain_reading.py")
+
+
+def _marked(name: str) -> object:
+    return pytest.param(name, marks=NIGHTLY) if name.startswith(LONG) else name
+
 
 @cache
 def plain_reading_of(path: Path) -> PlainReading:
@@ -37,12 +44,12 @@ def test_production_gives_the_figures_of_the_table(name: str, shared_traces: Pat
     assert of_production(facts_of(shared_traces / name)) == table()[name]
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", [_marked(name) for name in RECORDINGS])
 def test_a_second_derivation_gives_the_figures_of_the_table(name: str, shared_traces: Path) -> None:
     assert of_plain_reading(plain_reading_of(shared_traces / name)) == table()[name]
 
 
-@pytest.mark.parametrize("name", RECORDINGS + LATER_RECORDINGS)
+@pytest.mark.parametrize("name", [_marked(name) for name in RECORDINGS + LATER_RECORDINGS])
 def test_both_derivations_agree_on_every_category_of_every_step(name: str, shared_traces: Path) -> None:
     facts, plain = facts_of(shared_traces / name), plain_reading_of(shared_traces / name)
     production = [

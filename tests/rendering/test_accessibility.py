@@ -73,6 +73,7 @@ def test_axe_finds_what_is_wrong(chromium: str, page_checkers: Path, tmp_path: P
     assert [found.split(":")[0] for found in answer["violations"]] == ["image-alt"]
 
 
+@NIGHTLY
 def test_html_validate_finds_nothing(page_checkers: Path, tmp_path: Path) -> None:
     files = []
     for number, name in enumerate(ALL):

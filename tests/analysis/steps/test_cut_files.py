@@ -87,7 +87,7 @@ def test_a_sample_cut_at_many_places_states_no_wrong_step(path: Path, tmp_path: 
     _cut_anywhere(path, tmp_path, 6)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis/steps")
 @pytest.mark.parametrize("name", RECORDINGS + LATER_RECORDINGS)
 def test_a_public_recording_cut_at_many_places_states_no_wrong_step(
     name: str, shared_traces: Path, tmp_path: Path

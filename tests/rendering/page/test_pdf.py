@@ -24,7 +24,12 @@ from traceadvisor.rendering.writers.html import page
 
 makes_a_pdf = pytest.mark.usefixtures("pango")
 
-ALL = (three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
+ALL = (
+    nothing_readable,
+    captured,
+    *(pytest.param(build, marks=NIGHTLY) for build in (three_recordings, on_the_cpu, captured_on_host, captured_ranks)),
+)
 
 
 def hostile_three() -> Report:
@@ -69,6 +74,7 @@ def test_a_document_whose_layout_would_take_long_is_cut_and_says_so() -> None:
     assert pdf.paper_page(report_document(few)) == page(report_document(few), for_paper=True)
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 @makes_a_pdf
 def test_hostile_text_is_printed_as_text_and_nothing_is_attached(drawn: Draw) -> None:
     document = drawn(hostile_three).document

@@ -25,7 +25,14 @@ from traceadvisor.rendering.writers import pdf
 pytestmark = pytest.mark.usefixtures("pango")
 NIGHTLY = pytest.mark.nightly("traceadvisor/rendering", "templates")
 
-ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+ALL = (
+    nothing_readable,
+    captured,
+    *(
+        pytest.param(build, marks=NIGHTLY)
+        for build in (one_recording, three_recordings, on_the_cpu, captured_on_host, captured_ranks)
+    ),
+)
 
 
 def hostile_captured() -> Report:
@@ -163,6 +170,7 @@ def _places(outline: list[Any]) -> Iterator[tuple[str, int, float]]:
             yield str(part.title), part.page.idnum, float(part.top)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("build", [one_recording, captured, captured_ranks, three_recordings])
 def test_the_pages_are_filled_and_begin_with_the_findings(build: Callable[[], Report], drawn: Draw) -> None:
     _check_pages(build(), drawn(build).document)
