@@ -1,4 +1,4 @@
-"""Garbage collection in a process that imports much, makes many objects that stay, and then ends."""
+"""When Python looks for garbage."""
 
 from __future__ import annotations
 
@@ -12,10 +12,23 @@ _COLLECT_EVERY = 20_000
 
 
 @contextmanager
+def no_collections() -> Iterator[None]:
+    """No collection begins by itself in this context."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
 def imports_kept() -> Iterator[None]:
     """Import in this context without collections; what is made is never looked through, and the rest seldom from then.
 
-    Nor is there a collection as the process ends.
+    This is for a process that imports much, makes many objects that stay, and then ends: without a collection, too.
     """
     gc.disable()
     try:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +66,57 @@ def test_nothing_leaves_the_environment_while_the_profilers_thread_may_read_it(
     recorder.discard()
     assert removed == []
     assert "KINETO_LOG_LEVEL" not in os.environ
+
+
+@pytest.fixture
+def running() -> Iterator[None]:
+    """Two threads that enter and leave functions all the time."""
+    ended = threading.Event()
+
+    def descend(depth: int) -> None:
+        if depth:
+            descend(depth - 1)
+        else:
+            ended.wait(0.0005)
+
+    def run() -> None:
+        while not ended.is_set():
+            descend(30)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    yield
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.usefixtures("running")
+def test_a_recording_starts_while_other_threads_run_and_garbage_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection calls functions of Python, which let other threads leave the frames that torch looks at."""
+    start, usual = _KinetoProfile.start_trace, gc.get_threshold()
+
+    def wait(*_: object) -> None:
+        time.sleep(0.002)
+
+    def starting(self: _KinetoProfile) -> None:
+        gc.callbacks.append(wait)
+        gc.set_threshold(20)
+        try:
+            start(self)
+        finally:
+            gc.set_threshold(*usual)
+            gc.callbacks.remove(wait)
+
+    monkeypatch.setattr(_KinetoProfile, "start_trace", starting)
+    recorder = _recorder(tmp_path, CaptureOptions(stacks=True))
+    recorder.prepare()
+    recorder.start()
+    recorder.discard()
+    assert gc.isenabled()
 
 
 def fake_cuda(monkeypatch: pytest.MonkeyPatch, *, is_initialized: bool) -> FakeCuda:

@@ -34,6 +34,7 @@ from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.system import clocks
+from traceadvisor.system.garbage import no_collections
 
 MARK = "ProfilerStep#"
 
@@ -189,7 +190,10 @@ class TorchRecorder:
     def _start(self, profiler: _KinetoProfile | None) -> None:
         assert profiler  # noqa: S101  # it is prepared
         self._forks.install()
-        profiler.start_trace()
+        with (
+            no_collections()
+        ):  # one lets other threads run on, and torch fails where they leave frames that it looks at
+            profiler.start_trace()
         self._started, self._thread = True, threading.get_ident()
         self._bounds.start(self.overdue)
 
