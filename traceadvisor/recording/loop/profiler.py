@@ -190,9 +190,7 @@ class TorchRecorder:
     def _start(self, profiler: _KinetoProfile | None) -> None:
         assert profiler  # noqa: S101  # it is prepared
         self._forks.install()
-        with (
-            no_collections()
-        ):  # one lets other threads run on, and torch fails where they leave frames that it looks at
+        with no_collections():  # they let other threads run on, and torch fails where those leave frames that it reads
             profiler.start_trace()
         self._started, self._thread = True, threading.get_ident()
         self._bounds.start(self.overdue)
