@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -66,7 +66,10 @@ def started(
     new_session: bool = False,
     limit_s: float = LIMIT_S,
 ) -> Iterator[Child]:
-    """Start a command; it is killed at the end of the block, or after ``limit_s`` if the block still waits for it."""
+    """Start a command; it is killed at the end of the block, or after ``limit_s`` if the block still waits for it.
+
+    At the end of the block, what it has started in a session of its own is killed with it.
+    """
     with _default_handlers():
         child = subprocess.Popen(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, start_new_session=new_session)
     limit = threading.Timer(limit_s, child.kill)
@@ -78,6 +81,9 @@ def started(
         finally:
             limit.cancel()
             child.kill()
+            if new_session:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
 
 
 def added(**variables: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from tests.children import PIPE, run, started
@@ -45,6 +46,20 @@ def test_a_child_does_not_outlive_its_block() -> None:
         pass
     assert child.returncode == -signal.SIGKILL
     assert time.monotonic() - before_s < 30
+
+
+GRANDCHILD = """
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_nor_does_what_it_has_started_in_its_own_session() -> None:
+    with started(sys.executable, "-c", GRANDCHILD, stdout=PIPE, new_session=True) as child:
+        assert child.stdout
+        number = int(child.stdout.readline())
+    wait_until(lambda: not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_failure_shows_what_the_command_wrote() -> None:

@@ -75,7 +75,7 @@ def tensorboard(folder: Path, *arguments: str, is_alone: bool = False, **variabl
     environment = added(XDG_CACHE_HOME=str(folder / "cache"), PYTHONUNBUFFERED="1", **variables)
     with (
         log.open("wb") as stderr,
-        started(*command, env=environment, cwd=folder, stdout=stderr, stderr=stderr) as child,
+        started(*command, env=environment, cwd=folder, stdout=stderr, stderr=stderr, new_session=True) as child,
     ):
         found: list[str] = []
 
