@@ -10,6 +10,7 @@ import pytest
 
 from tests.children import PIPE, run, started
 from tests.shared import CHECKOUT
+from tests.waiting import wait_until
 
 SHOW_SIGINT = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
 

@@ -383,6 +383,7 @@ def recorded_once(folder: Path, own: list[OwnStep]) -> list[TimedStep]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", FED, ids=lambda run: run.__name__)
 def test_the_steps_of_a_fed_loop_are_its_iterations(
     run: Callable[[Training], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
