@@ -66,7 +66,7 @@ def test_scrub_reads_a_file_over_a_limit(
     assert CliRunner().invoke(main, [*scrub, *options]).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_compare_reads_a_file_over_a_limit(recording: Path, tmp_path: Path) -> None:
     compare = ["compare", str(recording), str(recording), "-o", str(tmp_path / "out")]
     assert CliRunner().invoke(main, compare).exit_code == 3

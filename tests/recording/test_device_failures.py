@@ -76,7 +76,7 @@ def test_a_kernel_that_failed_costs_the_recording_only(tmp_path: Path, last: int
     assert len(steps(tmp_path / "bundle")) >= last
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_fails_while_a_kernel_never_ends_ends(tmp_path: Path) -> None:
     body = "cuda = FakeCuda(); train(10); cuda.hangs = True; raise ValueError('mine')"
     codes, messages = captured(tmp_path, body, exit_code=1)

@@ -159,6 +159,7 @@ def test_a_run_that_is_killed_leaves_a_capture_that_can_be_read(folder: Path, mo
     check(folder, 1, killed_ns, told)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("moment", tried(pytest.mark.slow))
 def test_two_ranks_that_are_killed_leave_a_capture_that_can_be_read(folder: Path, moment: float) -> None:
     launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")

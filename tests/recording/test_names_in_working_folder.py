@@ -118,7 +118,7 @@ def test_a_capture_imports_nothing_of_the_folder_that_a_plain_run_does_not(
     assert found - plain == set()
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     "words", [("--", *SCRIPT), pytest.param(("-m", "train", *SCRIPT[1:]), marks=NIGHTLY)], ids=["script", "module"]
 )

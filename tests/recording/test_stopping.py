@@ -171,7 +171,7 @@ def test_a_command_ends_as_its_training_does_after_all_recordings(tmp_path: Path
     assert len(traces(tmp_path / "bundle")) == 2
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_no_loader_worker_is_left(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKERS)
     stopped(tmp_path, run(*CAPTURE, *STOP, "train.py", cwd=tmp_path))

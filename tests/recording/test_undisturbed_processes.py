@@ -140,7 +140,7 @@ def freeing(once: Once) -> Path:
     return once("freeing", make)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), marks=NIGHTLY), ("--repeat", "3"), ("--no-memory",)],

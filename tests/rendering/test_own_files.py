@@ -53,6 +53,7 @@ def test_other_results_are_own_files(content: str, tmp_path: Path) -> None:
     assert is_own_file(tmp_path / "a")
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "traceadvisor/cli")
 @pytest.mark.usefixtures("pango")
 def test_a_pdf_report_is_an_own_file(tmp_path: Path) -> None:
     write_report(tmp_path / "report.pdf", FORMATS["pdf"].pieces(three_recordings()))

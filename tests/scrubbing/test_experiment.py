@@ -126,6 +126,7 @@ def test_the_command_says_what_the_copy_lacks(folder: Path, tmp_path: Path) -> N
     assert "events" not in output
 
 
+@pytest.mark.nightly("traceadvisor/scrubbing", "traceadvisor/experiments")
 @pytest.mark.parametrize("content", ["", "{}", '{"schema": "traceadvisor.experiment/9"}', "[" * 100_000])
 def test_a_damaged_result_is_refused_and_nothing_is_written(folder: Path, tmp_path: Path, content: str) -> None:
     (folder / "experiment.json").write_text(content)

@@ -158,6 +158,7 @@ def test_a_slow_pattern_is_found_among_others(slow: str) -> None:
     assert slow_text(re.compile(slow)) is not None
 
 
+@NIGHTLY
 def test_a_pattern_that_is_tried_at_one_place_may_search_from_there_to_the_end() -> None:
     assert slow_text(re.compile(r".+\.json")) is not None
     assert slow_text(re.compile(r".+\.json"), is_anchored=True) is None

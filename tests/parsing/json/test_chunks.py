@@ -238,6 +238,7 @@ def test_members_after_the_events_beyond_the_limit_are_left_out_and_counted() ->
     assert result.summary.excesses[ExceededLimit.EVENT] == 1
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 @pytest.mark.parametrize("recording", [NO_WORKERS, FORMATS[0], FORMATS[4]])
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_recording_whose_metadata_stand_last_reads_the_same(

@@ -40,6 +40,7 @@ def _given(frames: list[dict[str, Any]]) -> list[tuple[str, str | None, int | No
     return [(one["name"], one["filename"] or None, one["line"] or None) for one in frames]
 
 
+@pytest.mark.nightly("traceadvisor/parsing/snapshot")
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_every_value_of_a_real_file_is_read(name: str, shared_traces: Path) -> None:
     path = shared_traces / "memory-snapshots" / f"{name}.pickle"

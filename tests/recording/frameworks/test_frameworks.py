@@ -46,6 +46,7 @@ def constructed(both: Both, file: str, through: str | None = None) -> dict[Role,
     return {one.role: (one.source or "").strip() for one in every}
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("lightning")
 @pytest.mark.parametrize(
     "variant", ["automatic", *(pytest.param(name, marks=NIGHTLY) for name in ("accumulating", "manual", "stream"))]

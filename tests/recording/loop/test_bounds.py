@@ -156,7 +156,7 @@ def test_a_loop_with_many_operators_is_recorded_in_part(tmp_path: Path, monkeypa
     assert len(traces(tmp_path / "bundle")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_loop_that_makes_no_more_steps_is_not_recorded_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

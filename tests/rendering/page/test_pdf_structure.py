@@ -118,6 +118,7 @@ def test_the_readers_order_is_that_of_the_page(build: Callable[[], Report], draw
     assert pictures == printed.pictures
 
 
+@NIGHTLY
 @pytest.mark.parametrize("build", [one_recording, captured, captured_ranks, hostile_captured])
 def test_every_picture_has_a_text_and_every_table_its_heads(build: Callable[[], Report], drawn: Draw) -> None:
     tagged = list(elements(drawn(build).document))
