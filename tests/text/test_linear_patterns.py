@@ -172,9 +172,7 @@ def test_a_linear_pattern_is_taken_as_such(fast: str) -> None:
     assert slow_text(re.compile(fast)) is None
 
 
-@pytest.mark.nightly(
-    "traceadvisor/text", "traceadvisor/scrubbing", "traceadvisor/parsing", "traceadvisor/analysis", "tests/text"
-)
+@NIGHTLY
 def test_no_pattern_takes_more_than_linear_time() -> None:
     found = patterns()
     assert len(found) > 200

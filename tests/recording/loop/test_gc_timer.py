@@ -67,18 +67,12 @@ def test_the_stop_removes_the_callback() -> None:
 
 
 class _Collecting(Training):
-    """Collects in every fourth step: all that a process of many tests holds is looked through."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.learned = count()
-
     def learn(self, batch: list) -> None:  # type: ignore[type-arg]  # as its base has it
         super().learn(batch)
-        if next(self.learned) % 4 == 0:
-            gc.collect()
+        gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("collector")
 def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     gc.unfreeze()  # so that there is something to look through: a command that ran in this process froze its imports
@@ -86,7 +80,7 @@ def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     with captured(tmp_path):
         _Collecting().epoch()
     found = settings(tmp_path / "bundle")
-    assert found.gc_share is not None and 0.1 < found.gc_share < 1  # noqa: PT018  # one thought
+    assert found.gc_share is not None and 0.3 < found.gc_share < 1  # noqa: PT018  # one thought
     assert found.gc_longest_ns is not None and found.gc_longest_ns > 1_000_000  # noqa: PT018
     assert gc.callbacks == before
 
