@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, RankEnding, Schedule
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.recording import rank_files
 from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole
 
@@ -27,7 +30,14 @@ class Rank:
         self.fails: Exception | None = None
         self.written = 0
         writer = BundleWriter(folder, Manifest(FORMAT, "1", 1, ("a",), Schedule(1, 1, 1, 8, 1), 1, job="x"), 0, "host")
-        self.files = RankFiles(writer, parts=self.parts, notes=lambda: (), lost=self.errors.append)
+        self.is_recording = False
+        self.files = RankFiles(
+            writer,
+            parts=self.parts,
+            notes=lambda: (),
+            lost=self.errors.append,
+            is_recording=lambda: self.is_recording,
+        )
 
     def parts(self) -> list[Part]:
         return [Whole(SETTINGS, self.write), Growing(STEPS, self.log)]
@@ -97,3 +107,19 @@ def test_an_error_at_the_end_is_reported(rank: Rank) -> None:
     found = read_manifest(rank.folder)
     assert found is not None
     assert found.endings == (END,)
+
+
+def test_nothing_is_written_while_a_recording_runs_but_for_a_long_one(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_files, "FLUSH_S", 0.01)
+    rank.is_recording = True
+    rank.files.start(lambda: None)
+    rank.step(0)
+    time.sleep(0.2)
+    assert rank.written == 0
+    assert not read_steps(rank.folder / "steps.0.csv")[0]
+    monkeypatch.setattr(rank_files, "QUIET_S", 0.05)
+    wait_until(lambda: rank.written > 0)
+    rank.files.finish(END)
+    assert len(read_steps(rank.folder / "steps.0.csv")[0]) == 1

@@ -1,7 +1,8 @@
 """Knows the files of one rank, and writes them while the run goes on: a killed run loses about a second.
 
 Files of rows grow; files of settings and sums are replaced as a whole, so rarely that it costs little. All of this runs
-in a thread of its own: the training thread never waits for a slow disk.
+in a thread of its own: the training thread never waits for a slow disk. But it waits for the interpreter while this
+thread computes, so nothing is written while a recording runs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ WHOLE_S = 10.0
 
 LARGEST_SHARE = 0.001
 """... and the largest share of the time that this may take."""
+
+QUIET_S = 10.0
+"""Longest time without writing while a recording runs: its steps are then so long that writing takes little of them."""
 
 PATIENCE_S = 10.0
 """Longest time for which the training thread waits for the other thread: at the first step and at the end."""
@@ -81,6 +85,7 @@ class RankFiles:
         parts: Callable[[], Iterable[Part]],
         notes: Callable[[], Sequence[Note]],
         lost: Callable[[Exception], None],
+        is_recording: Callable[[], bool],
     ) -> None:
         """Prepare; nothing is written yet.
 
@@ -89,11 +94,13 @@ class RankFiles:
             parts: returns the files to write; there may be more as the run goes on.
             notes: returns the notes for the manifest.
             lost: called with each error, in any thread. Writing goes on: the disk may have room again.
+            is_recording: whether a profiler runs, which records what this thread does, and makes it slow.
         """
         self._writer = writer
         self._parts = parts
         self._notes = notes
         self._lost = lost
+        self._is_recording = is_recording
         self._open: dict[str, _Grown] = {}
         self._due_s: dict[str, float] = {}
         self._replaced: set[str] = set()
@@ -153,7 +160,11 @@ class RankFiles:
             grown.file.leave_to_parent()
 
     def _follow(self) -> None:
+        written_s = clocks.monotonic()
         while not _next(self._orders, FLUSH_S):
+            if self._is_recording() and clocks.monotonic() < written_s + QUIET_S:
+                continue
+            written_s = clocks.monotonic()
             try:
                 with self._alone():
                     self._write(ending=None)

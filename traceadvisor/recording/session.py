@@ -127,7 +127,13 @@ class CaptureSession:
             launch.rank,
             launch.host,
         )
-        self._files = RankFiles(self._writer, parts=self._parts, notes=self._notes, lost=self._lost)
+        self._files = RankFiles(
+            self._writer,
+            parts=self._parts,
+            notes=self._notes,
+            lost=self._lost,
+            is_recording=lambda: self._loop is not None and self._loop.is_recording,
+        )
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
         self._loop: LoopCapture | None = None

@@ -202,6 +202,11 @@ class LoopCapture:
         return self._tracker.checkpoint_after_ns
 
     @property
+    def is_recording(self) -> bool:
+        """Whether a profiler runs or is prepared."""
+        return self._recorder.recording
+
+    @property
     def is_fetching(self) -> bool:
         """Whether the training thread is getting a batch from a loader."""
         return self._listener.is_fetching
