@@ -99,8 +99,10 @@ Python and small operators longer, and large operators hardly."""
 
 NO_STEP = "no complete step was recorded"
 
-_GPU_WORK = (Category.KERNEL, Category.COMMUNICATION, Category.H2D_COPY, Category.OTHER_COPY)
-"""Categories whose time recording hardly changes: the device does not know of the profiler."""
+_OWN_WORK = (Category.KERNEL, Category.H2D_COPY, Category.OTHER_COPY)
+_GPU_WORK = (*_OWN_WORK, Category.COMMUNICATION)
+"""Categories whose time recording hardly changes: the device does not know of the profiler. A collective may also wait
+for other ranks."""
 
 _ONE_CLOCK_NOTE = frozenset({"telemetry-clock-back"})
 """Notes that say less than the note on the clocks."""
@@ -169,7 +171,12 @@ class Facts:
     @cached_property
     def run(self) -> RunFacts:
         """The run of this recording: its settings, steps and machine."""
-        return RunFacts(self.trace, self.device_index, self.captured)
+        return RunFacts(self.trace, self.device_index, self.captured, lambda: self._work_ns(*_OWN_WORK))
+
+    def _work_ns(self, *kinds: Category) -> float:
+        """Time of a typical recorded step in some categories; 0 without a device."""
+        parts = self.typical.parts_ns if self.typical and self.observation.has_device else {}
+        return sum(parts.get(kind) or 0.0 for kind in kinds)
 
     @property
     def settings(self) -> RunSettings:
@@ -310,8 +317,8 @@ class Facts:
     @cached_property
     def distortion(self) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones; None without either."""
-        parts = self.typical.parts_ns if self.typical and self.observation.has_device else None
-        return self.run.timing.distortion(None if parts is None else sum(parts.get(one) or 0.0 for one in _GPU_WORK))
+        has_work = self.typical and self.observation.has_device
+        return self.run.timing.distortion(self._work_ns(*_GPU_WORK) if has_work else None)
 
     @property
     def is_distorted(self) -> bool:

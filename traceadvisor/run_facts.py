@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +34,9 @@ class RunFacts:
 
     captured: Run | None = None
     """None for a recording made without ``traceadvisor capture``."""
+
+    work_ns: Callable[[], float] = float
+    """Tells the device's own work of a typical recorded step; 0 without a device."""
 
     @property
     def steps(self) -> Sequence[TimedStep]:
@@ -74,7 +77,7 @@ class RunFacts:
     @cached_property
     def timing(self) -> RunTiming:
         """The steps of the whole run, recorded or not."""
-        return run_timing(self.steps, burst=max(self.worker_count or 1, 1))
+        return run_timing(self.steps, max(self.worker_count or 1, 1), self.work_ns() if self.steps else 0.0)
 
     @cached_property
     def time(self) -> RunTime | None:
@@ -111,7 +114,7 @@ class RunFacts:
     @property
     def samples_per_s(self) -> float | None:
         """Training speed of this rank over the undisturbed steps; None where the batch size is not known."""
-        step_ns, fetches = self.timing.undisturbed_ns, self.timing.fetches_per_step
+        step_ns, fetches = self.timing.pace_ns, self.timing.fetches_per_step
         if not self.batch_size or not step_ns or not fetches:
             return None
         return self.batch_size * fetches / step_ns * 1e9

@@ -66,6 +66,11 @@ NO_INPUT = (
     "is unknown. Annotate the code that does."
 )
 
+RAN_AHEAD = (
+    "The CPU ran ahead of the GPU: it launched an undisturbed step in {}, which takes the GPU longer. The step time is "
+    "that of the recorded steps on the GPU."
+)
+
 HOW_TO_MARK = {
     None: "Call the profiler's step() once per iteration to mark steps.",
     Framework.JAX: 'To mark steps, use jax.profiler.StepTraceAnnotation("train", step_num=i).',
@@ -104,6 +109,8 @@ def unread_sentence(observation: Observation) -> str:
 
 def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
     """Yield notes on whether profiling changed the run. The input is sound, so they do not degrade it."""
+    if timing.launch_ns:
+        yield HealthNote("ran-ahead", RAN_AHEAD.format(f"{timing.launch_ns / 1e6:.3g} ms"), degrades=False)
     found = timing.distortion()
     if found is None:
         return

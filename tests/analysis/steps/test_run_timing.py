@@ -32,6 +32,21 @@ def test_batches_that_come_in_bursts_do_not_hide_the_wait() -> None:
     assert run_timing(_steps(*[60, 4, 4, 4] * 5), 4).undisturbed_ns == 18
 
 
+@pytest.mark.parametrize(
+    ("durations", "pace_ns"),
+    [([10] * 9 + [910], 100), ([10] * 10, None), ([85] * 10, 85)],
+    ids=["the last step waits for the GPU", "no step waits for it", "as long as the work"],
+)
+def test_steps_that_the_cpu_launches_faster_than_the_gpu_works_show_the_step_time_by_their_mean_at_most(
+    durations: list[int], pace_ns: float | None
+) -> None:
+    timing = run_timing([*_steps(*durations), *_steps(10, 10, state=RECORDED, first=11)], 1, work_ns=100)
+    assert timing.pace_ns == pace_ns
+    ran_ahead = timing.undisturbed_ns is None
+    assert ran_ahead == (durations[0] < 80)
+    assert ("ran-ahead" in [note.code for note in timing_notes(timing)]) == ran_ahead
+
+
 def test_fewer_steps_than_a_burst_give_their_mean() -> None:
     assert run_timing(_steps(10, 20), 4).undisturbed_ns == 15
 

@@ -105,6 +105,19 @@ def test_all_undisturbed_steps_of_a_run_are_compared(tmp_path: Path) -> None:
     assert any("no slow step was recorded" in caveat for caveat in found.caveats)
 
 
+AFTER = [((30, 30, 60), False), ((110, 110, 110), True), ((60, 110, 110), True)]
+
+
+@pytest.mark.parametrize(("after", "is_found"), AFTER)
+def test_a_step_in_which_the_cpu_only_waits_for_the_gpu_is_no_outlier(
+    after: tuple[float, ...], tmp_path: Path, *, is_found: bool
+) -> None:
+    # A value is read in every tenth step: right after, the CPU launches three steps ahead of the GPU.
+    lengths = [110.0, *[110.0, 110.0, 110.0, 110.0, 110.0, 110.0, 290.0, *after] * 6, 110.0]
+    outcome = run_rule(StepOutliers(), _captured(lengths, tmp_path).facts())
+    assert isinstance(outcome, Found) == is_found
+
+
 def test_the_saving_is_a_share_of_the_training_time(tmp_path: Path) -> None:
     lengths = [100.0] * 51
     for slow in range(5, 51, 5):

@@ -20,6 +20,10 @@ SHORTEST_STRETCH = 2
 MOST_STRETCHES = 16
 """Stretches of a run whose medians give the error of its step time: each is then as long as possible."""
 
+RAN_AHEAD_SHARE = 0.8
+"""Share of the device's work per step below which a step time shows only how fast the CPU launches. Clocks of a GPU
+change the time of its work less."""
+
 MOST_LOG_SPREAD = 5.0
 """A factor of 148: the step times say nothing."""
 
@@ -71,6 +75,10 @@ class RunTiming:
     rest_spread: float | None = None
     """As ``spread``, of the undisturbed step without its loader."""
 
+    launch_ns: float | None = None
+    """Median undisturbed step by the CPU's clock, where it is shorter than the device's work of a step: the CPU ran
+    ahead of the device, and then only the mean of many steps can show the step time. None if it did not."""
+
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
 
@@ -88,6 +96,11 @@ class RunTiming:
             None if self.spread is None else ratio * self.spread,
             None if gpu_work_ns is None else float(round(gpu_work_ns)),
         )
+
+    @property
+    def pace_ns(self) -> float | None:
+        """Time per undisturbed step; the mean where the CPU ran ahead of the device. None if unknown."""
+        return self.mean_undisturbed_ns if self.launch_ns else self.undisturbed_ns
 
     @property
     def disturbance_share(self) -> float | None:
@@ -128,17 +141,30 @@ class RunTiming:
         return undisturbed_ns / self.undisturbed_ns, recorded_ns / self.recorded_ns
 
 
-def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
+def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> RunTiming:
     """Return the medians of a run, without the first step, which includes start-up.
 
-    ``burst``: batches that the loader delivers together, at least 1: one from each worker. A single step then waits for
-    all of them or for none, so medians are taken over means of that many successive steps.
+    Args:
+        steps: of the run.
+        burst: batches that the loader delivers together, at least 1: one from each worker. A single step then waits for
+            all of them or for none, so medians are taken over means of that many successive steps.
+        work_ns: the device's work of a recorded step. No training step is shorter, although the CPU may launch it in
+            less and wait for the device in a later step, or not at all in a short run.
     """
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
+    undisturbed_ns = median_of_bursts([step.duration_ns for step in plain], burst)
+    if undisturbed_ns is not None and undisturbed_ns < RAN_AHEAD_SHARE * work_ns:
+        mean_ns = fmean(step.duration_ns for step in plain)
+        return RunTiming(
+            *(None, None, None, None),
+            median_of_bursts([step.fetches for step in plain], 1),
+            mean_undisturbed_ns=mean_ns if mean_ns >= RAN_AHEAD_SHARE * work_ns else None,
+            launch_ns=undisturbed_ns,
+        )
     return RunTiming(
-        median_of_bursts([step.duration_ns for step in plain], burst),
+        undisturbed_ns,
         median_of_bursts([step.loader_ns for step in plain], burst),
         median_of_bursts([step.duration_ns for step in recorded], burst),
         median_of_bursts([step.loader_ns for step in recorded], burst),

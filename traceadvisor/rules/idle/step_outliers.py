@@ -44,6 +44,12 @@ _MOST_OTHER_SHARE = 0.2
 _MOST_CHANCE = 0.01
 """Maximum probability that steps which are slow at random fit some period as well."""
 
+_SHORT_SHARE = 0.9
+"""Share of the median below which a step is one that the CPU launched ahead of the device."""
+
+_USUAL_AGAIN = 2
+"""Successive steps of the usual length after which the CPU waits for the device in each step again."""
+
 _TELLING = (Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
 
 
@@ -169,6 +175,28 @@ def undisturbed_lengths(steps: Sequence[TimedStep]) -> dict[int, float]:
     """Lengths of undisturbed steps without time in the loader; without the first step of the run and of each epoch."""
     plain = [step for step in steps if step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns]
     return {step.index: float(max(step.duration_ns - step.loader_ns, 0)) for step in plain}
+
+
+def at_pace(lengths_ns: Mapping[int, float]) -> dict[int, float]:
+    """Lengths of steps, with the time of a long one moved to the short ones right after it.
+
+    A CPU that runs ahead of the device waits for it in a step that reads a value, and then launches a few steps faster
+    than the device runs them: together they take as long as others.
+    """
+    if not lengths_ns:
+        return {}
+    usual = float(median(lengths_ns.values()))
+    found, long, usual_ones = dict(lengths_ns), None, 0
+    for index, length in lengths_ns.items():
+        usual_ones = 0 if length < _SHORT_SHARE * usual else usual_ones + 1
+        if long is None or index - 1 not in lengths_ns or usual_ones == _USUAL_AGAIN or found[long] <= usual:
+            long = None
+        elif length < usual:
+            moved = min(usual - length, found[long] - usual)
+            found[long], found[index] = found[long] - moved, length + moved
+        if length > usual and (long is None or length > found[long]):
+            long, usual_ones = index, 0
+    return found
 
 
 def recorded_lengths(rows: Sequence[StepRow], *, edges: bool = False) -> dict[int, float]:

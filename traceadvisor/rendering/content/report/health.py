@@ -24,7 +24,7 @@ _SENTENCE = re.compile(r"(?<=[.;:]) ")
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
-QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed"})
+QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed", "ran-ahead"})
 
 NOTHING, TOO_SHORT = "nothing-recorded", "window-not-reached"
 
