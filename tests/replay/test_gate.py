@@ -9,10 +9,12 @@ from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Method
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
+from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.replay.gate import Gate
+from traceadvisor.replay.gate import Gate, gate
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.step_graph import chosen_steps
 
@@ -194,3 +196,19 @@ def test_the_host_alone_explains_a_step_within_two_percent(null_model_ns: float,
 
 def test_unchecked_properties_are_no_reason_for_doubt() -> None:
     assert (SOUND.elsewhere_share, SOUND.paced_ns, SOUND.turn_error_share, SOUND.late_share) == (0, None, 0, 0)
+
+
+def test_a_pause_of_the_host_as_long_as_it_was_ahead_delays_no_replayed_step(tmp_path: Path) -> None:
+    builder, host = TraceBuilder(), 0
+    for number in range(8):
+        pause = 150 if number == 5 else 0  # the host launches each step in 60 us, of which the device works 100
+        builder.step(number, host, host + 60 + pause)
+        begin = 100 * number + 45
+        builder.launch(host + 40 + pause, host + 42 + pause, kernel=(begin, begin + 99))
+        host += 60 + pause
+    facts = facts_of(builder, tmp_path)
+    steps = facts.steps.steps[3:]
+    graph = build_graph(facts.observation, steps)
+    held = gate(graph, facts.observation, steps, SpanSet.empty())
+    assert held.error_share == pytest.approx(0, abs=0.01)
+    assert gate(replace(graph, leads=()), facts.observation, steps, SpanSet.empty()).error_share > 0.05

@@ -48,7 +48,20 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     host = HostTasks(tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count)
     counts = (work.stream_count, threads.size + 1)
     has_workers = observation.loader is not None and not observation.loader.in_training_process
-    return StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts, loader_has_workers=has_workers)
+    leads = _leads(work, device, steps[0].host_start_ns)
+    return StepGraph(
+        host, device, constants, tuple(unexplained), recorded_ns, *counts, loader_has_workers=has_workers, leads=leads
+    )
+
+
+def _leads(work: Work, device: DeviceTasks, begin_ns: int) -> tuple[float, ...]:
+    """Return what each stream had to do yet at a time, as a share of its work in the replayed steps."""
+    before = work.call_start_ns < begin_ns
+    stream = np.concatenate((work.stream[before], work.unlaunched_stream))
+    left_ns = np.zeros(work.stream_count, dtype=np.int64)
+    np.maximum.at(left_ns, stream, np.concatenate((work.end_ns[before], work.unlaunched_end_ns)) - begin_ns)
+    own_ns = np.bincount(device.stream, weights=device.duration_ns, minlength=left_ns.size)
+    return tuple((left_ns / np.maximum(own_ns, 1)).tolist())
 
 
 def _phases(instants_ns: Int64, loading: SpanSet, optimizer: SpanSet) -> NDArray[np.int8]:

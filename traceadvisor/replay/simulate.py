@@ -139,7 +139,10 @@ class _Device:
         self.ends = self.ends_ns.data
         """The same, faster for single tasks."""
 
-        self.stream_ends = [-constants.queued_gap_ns] * graph.stream_count
+        work_ns = np.bincount(tasks.stream, weights=tasks.duration_ns, minlength=graph.stream_count)
+        leads = np.zeros(graph.stream_count)
+        leads[: len(graph.leads)] = graph.leads
+        self.stream_ends: list[int] = (np.round(work_ns * leads).astype(np.int64) - constants.queued_gap_ns).tolist()
         self.accepted = 0
         """When the last launch by :meth:`launch` entered its queue; delayed if the queue was full."""
 

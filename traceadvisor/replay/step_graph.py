@@ -168,6 +168,10 @@ class StepGraph:
     workers: Workers | None = None
     """Workers that make the batches for ``FETCH``; None without such tasks."""
 
+    leads: tuple[float, ...] = ()
+    """By stream, the work left when the host began the first step, as a share of its work in these steps: a host that
+    runs ahead can stop for as long without delaying the device. A missing one is 0."""
+
     @property
     def step_count(self) -> int:
         """Number of replayed steps."""
