@@ -17,6 +17,7 @@ from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.replay.replay import Replay, replay
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -67,19 +68,26 @@ def replayed(program: Program, *, sync_events: bool = False) -> Replayed:
     return Replayed(truth, facts, result)
 
 
-def replayed_undisturbed(program: Program, event_ns: int) -> Replayed:
+def replayed_undisturbed(program: Program, event_ns: int, host_ns: float | None = None) -> Replayed:
     """The same where recording slows the host, and the run's step times tell how long undisturbed steps take.
 
-    The truth is that of the undisturbed run.
+    The truth is that of the undisturbed run. ``host_ns``: what steps that the host launched ahead tell of its time.
     """
     truth, slowed = simulate(program), simulate(replace(program, event_ns=event_ns))
     with TemporaryDirectory() as folder:
         facts = facts_of(write(slowed), Path(folder))
     loader_ns = [fmean(step.fetch_ns for step in run.recorded[1:]) for run in (truth, slowed)]
-    timing = RunTiming(truth.step_ns(), loader_ns[0], slowed.step_ns(), loader_ns[1], 1.0)
+    timing = RunTiming(truth.step_ns(), loader_ns[0], slowed.step_ns(), loader_ns[1], 1.0, host_ns=host_ns)
     result = replay(facts.observation, facts.steps, timing, program.loader.workers)
     assert result is not None
     return Replayed(truth, facts, result)
+
+
+def faster(was: Replayed, speedup: float) -> FasterKernels:
+    """All kernels that compute, so many times as fast."""
+    rows = was.kernels()
+    alike = np.full(rows.size, speedup)
+    return FasterKernels(rows, alike, alike, alike)
 
 
 def settled(program: Program, turn: int = 1) -> Program:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import median
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +32,7 @@ from tests.replay.edits import (
 )
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
-from tests.replay.replaying import Replayed, replayed, settled
+from tests.replay.replaying import Replayed, faster, replayed, settled
 from tests.replay.shapes import ALONE, SHAPES
 from tests.replay.written import BYTES_PER_NS
 from traceadvisor.analysis.operators.names import rows_named
@@ -42,7 +41,7 @@ from traceadvisor.replay.fixes.communication import HalvedMessages, OverlappedEx
 from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
 from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
-from traceadvisor.replay.fixes.kernels import FasterHost, FasterKernels, FasterLoader
+from traceadvisor.replay.fixes.kernels import FasterHost, FasterLoader
 from traceadvisor.replay.fixes.launches import FUSED_FACTOR, LAUNCH_FACTOR, AmortisedLaunches, FusedOptimizer
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
@@ -316,13 +315,6 @@ def test_a_device_that_lags_hides_that_the_host_waits_for_workers() -> None:
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
-
-
-def faster(was: Replayed, speedup: float) -> FasterKernels:
-    """All kernels that compute, so many times as fast."""
-    rows = was.kernels()
-    alike = np.full(rows.size, speedup)
-    return FasterKernels(rows, alike, alike, alike)
 
 
 def pageable(was: Replayed) -> frozenset[int]:

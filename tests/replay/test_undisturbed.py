@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from tests.replay.edits import with_batches_ready, with_cheap_launches, with_less_in, with_slower_host
+from tests.replay.edits import (
+    with_batches_ready,
+    with_cheap_launches,
+    with_faster_kernels,
+    with_less_in,
+    with_slower_host,
+)
+from tests.replay.forward import simulate
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
-from tests.replay.replaying import Replayed, replayed, replayed_undisturbed
+from tests.replay.replaying import Replayed, faster, replayed, replayed_undisturbed
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.events import Kind
@@ -81,6 +88,20 @@ def test_without_undisturbed_steps_what_is_saved_is_a_share_of_the_recorded_one(
     share = untold.predicted(WithoutHostWork(_logging(untold)), scenario=Scenario.HIGH)
     assert share == pytest.approx(1.5e6 / untold.truth.step_ns(), abs=0.001)
     assert share < true - 2 * CLOSE
+
+
+@settings(max_examples=25)
+@given(st.integers(3, 6), st.sampled_from([2_000, 4_000]))
+def test_overhead_that_the_device_hides_is_known_from_steps_launched_ahead(layers: int, event_ns: int) -> None:
+    before = program(
+        Shape(layers=layers, operator_ns=10_000, forward_ns=150_000, backward_ns=300_000, python_ns=300_000)
+    )
+    host_ns = simulate(with_faster_kernels(before, 1_000)).step_ns()
+    told, untold = replayed_undisturbed(before, event_ns, host_ns), replayed_undisturbed(before, event_ns)
+    shares = {scenario: told.predicted(faster(told, 20), scenario=scenario) for scenario in Scenario}
+    assert shares[Scenario.EXPECTED] == pytest.approx(told.true(with_faster_kernels(before, 20)), abs=3 * CLOSE)
+    assert shares[Scenario.LOW] == pytest.approx(untold.predicted(faster(untold, 20)), abs=CLOSE)
+    assert shares[Scenario.LOW] < shares[Scenario.EXPECTED] - CLOSE
 
 
 def test_where_the_device_hides_some_of_it_the_overhead_is_unknown() -> None:

@@ -24,6 +24,9 @@ RAN_AHEAD_SHARE = 0.8
 """Share of the device's work per step below which a step time shows only how fast the CPU launches. Clocks of a GPU
 change the time of its work less."""
 
+FEWEST_AHEAD = 3
+"""Steps launched ahead of the device that show how long the CPU takes for one."""
+
 MOST_LOG_SPREAD = 5.0
 """A factor of 148: the step times say nothing."""
 
@@ -74,6 +77,10 @@ class RunTiming:
 
     rest_spread: float | None = None
     """As ``spread``, of the undisturbed step without its loader."""
+
+    host_ns: float | None = None
+    """Undisturbed step of the CPU alone, without its loader: the median of those that are shorter than the device's
+    work, which the CPU launched ahead of the device. None with fewer than three."""
 
     launch_ns: float | None = None
     """Median undisturbed step by the CPU's clock, where it is shorter than the device's work of a step: the CPU ran
@@ -155,12 +162,15 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
     undisturbed_ns = median_of_bursts([step.duration_ns for step in plain], burst)
+    ahead = [_rest_ns(step) for step in plain if step.duration_ns < RAN_AHEAD_SHARE * work_ns]
+    host_ns = float(median(ahead)) if len(ahead) >= FEWEST_AHEAD else None
     if undisturbed_ns is not None and undisturbed_ns < RAN_AHEAD_SHARE * work_ns:
         mean_ns = fmean(step.duration_ns for step in plain)
         return RunTiming(
             *(None, None, None, None),
             median_of_bursts([step.fetches for step in plain], 1),
             mean_undisturbed_ns=mean_ns if mean_ns >= RAN_AHEAD_SHARE * work_ns else None,
+            host_ns=host_ns,
             launch_ns=undisturbed_ns,
         )
     return RunTiming(
@@ -174,6 +184,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
         _least([_rest_ns(step) for step in plain]),
         _error(plain, burst),
         _spread(plain, len(recorded), burst, _rest_ns),
+        host_ns,
     )
 
 
