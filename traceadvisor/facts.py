@@ -550,6 +550,7 @@ class Facts:
         also_shortens: SpanSet | None = None,
         most_ns: float | None = None,
         most_share: float | None = None,
+        whole_ns: float | None = None,
         saving: Estimate | None = None,
         confidence: Confidence | None = None,
         locations: tuple[Location, ...] = (),
@@ -565,6 +566,7 @@ class Facts:
             also_shortens: other time that the fix makes shorter: an upper limit includes all of it. None by default.
             most_ns: upper limit of the saving per typical step; by default all of this time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
+            whole_ns: the training time per step that this is a share of; by default the step.
             saving: the saving, if the rule computes it.
             confidence: the confidence in the cause, if the rule determines it; by default from the recording.
             locations: places in the user's code.
@@ -580,7 +582,7 @@ class Facts:
         also_shortens = (also_shortens or SpanSet.empty()) - claims
         rows = tuple(row for row in evidence if row is not None)
         if most_share is not None:
-            saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
+            saving = Estimate.bound(most_share * (whole_ns or self.step_ns or 0.0), fix.not_replayed or "")
         if saving is None:
             most_ns = self.per_step_ns(claims | also_shortens) if most_ns is None else most_ns
             saving = self.saving(fix, most_ns, claims)
@@ -595,6 +597,7 @@ class Facts:
             locations=_lines_first(tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations)))),
             caveats=(*fix.caveats, *caveats, *self._few_steps),
             of_run=most_share is not None,
+            whole_ns=whole_ns,
             also_shortens=also_shortens,
         )
 

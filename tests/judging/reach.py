@@ -143,8 +143,9 @@ def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
     """Savings of more than the step, of more than the claimed time, or of more than its removal saves."""
     rule, saving, step_ns = finding.rule.id, finding.saving, facts.step_ns or 0.0
     noise_ns = NOISE_SHARE * step_ns
-    if saving.high_ns > step_ns * (1 + 1e-9):
-        yield Violation(rule, "saved of the whole step", saving.high_ns, step_ns)
+    whole_ns = finding.whole_ns or step_ns
+    if saving.high_ns > whole_ns * (1 + 1e-9):
+        yield Violation(rule, "saved of the whole step", saving.high_ns, whole_ns)
     what_if = finding.fix.what_if
     if saving.method is Method.REPLAY and isinstance(what_if, Edit) and facts.replay:
         left_ns = _untouched_ns(facts.replay.graph, what_if) / max(facts.replay.baseline_ns, 1.0) * step_ns

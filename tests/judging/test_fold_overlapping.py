@@ -238,6 +238,34 @@ def test_the_more_specific_finding_of_the_same_time_stays_even_with_a_smaller_sa
     assert placement.rows[0].folded[0].because is FoldedBecause.SAME_TIME
 
 
+@pytest.mark.parametrize(("end", "names"), [(85, ["specific"]), (75, ["general", "specific"])])
+def test_a_more_specific_finding_explains_a_general_one_whose_time_it_claims_with_more(
+    end: int, names: list[str]
+) -> None:
+    general, specific = _limit("general", 50, (0, 100)), _limit("specific", 20, (100 - end, 900))
+    placement = in_order([general, specific], {"specific": frozenset({"general"})}, None, STEP_NS)
+    assert _names(placement) == names
+
+
+def test_of_nearly_equal_savings_of_the_same_time_the_easier_stays() -> None:
+    line = _found("line", Estimate(200, 300, 310, Method.REPLAY), (0, 100), edit=Named("a"))
+    near, far = (
+        _found(str(ns), Estimate(200, ns, 310, Method.REPLAY), (0, 100), edit=Named("b"), effort=Effort.SETTING)
+        for ns in (280, 260)
+    )
+    assert _names(_order(line, near)) == ["280"]
+    assert _names(_order(line, far)) == ["line"]
+    assert _names(_order(line, near, far)) == ["280"]
+
+
+def test_a_share_of_the_run_ranks_by_the_time_per_step_that_it_is_of() -> None:
+    # Of 2500 ns per step, 1000 are in training steps: three fifths of the run are more than all of the step.
+    outside = replace(_limit("outside", 150), of_run=True, whole_ns=2.5 * STEP_NS)
+    placement = _order(_limit("step", 90, (0, 900)), outside)
+    assert _names(placement) == ["outside", "step"]
+    assert [row.further_saving.high_ns for row in placement.rows] == [1500, 900]
+
+
 def test_of_two_loader_fixes_the_worse_is_an_alternative() -> None:
     faster = _found("faster", Estimate(200, 300, 310, Method.REPLAY), (0, 10), edit=NoDataWait())
     workers = _found("workers", Estimate(300, 350, 360, Method.REPLAY), (50, 90), edit=LoaderWorkers(2))

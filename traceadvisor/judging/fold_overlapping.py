@@ -19,7 +19,7 @@ TAKEN_SHARE = 0.5
 """Remaining share of a saving, below which the findings above take it. A small saving of its own keeps its row."""
 
 SAME_TIME_SHARE = 0.8
-"""Two findings explain the same time if their claims overlap by more than this share of the larger claim."""
+"""A finding explains the time of another if it claims more than this share of it; the same time if both do."""
 
 NEARLY_EQUAL_SHARE = 0.1
 """Two expected savings are nearly equal if they differ by at most this share of the larger.
@@ -139,12 +139,12 @@ def in_order(
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
-    """Fold each finding into a more specific one about the same time."""
+    """Fold each finding into a more specific one that explains its time, and perhaps other time as well."""
     kept = list(rows)
     for row in rows:
         name = row.finding.rule.id
         finer = (one for one in kept if name in refines.get(one.finding.rule.id, ()))
-        refiner = next((one for one in finer if one is not row and _same_time(one.finding, row.finding)), None)
+        refiner = next((one for one in finer if one is not row and _explains(one.finding, row.finding)), None)
         if refiner:
             refiner.fold(row, FoldedBecause.SAME_TIME)
             kept.remove(row)
@@ -154,12 +154,13 @@ def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str
 def _one_per_time(rows: list[_Row]) -> list[_Row]:
     """Fold each finding into one with a better saving about the same time.
 
-    The middle of an upper limit is no prediction: a known saving that may be as large is the better one.
+    The middle of an upper limit is no prediction: a known saving that may be as large is the better one. Of nearly
+    equal savings, the most certain and easiest is.
     """
     kept: list[_Row] = []
     for row in sorted(rows, key=lambda row: (-row.further.expected_ns, *doubt_and_effort(row.finding))):
         better = next((one for one in kept if _same_time(one.finding, row.finding)), None)
-        if better and better.is_limit and not row.is_limit and row.further.high_ns >= better.further.high_ns:
+        if better and _is_preferred(row, better):
             row.fold(better, FoldedBecause.SAME_TIME)
             kept[kept.index(better)] = row
         elif better and row.finding.saving.high_ns:
@@ -169,12 +170,23 @@ def _one_per_time(rows: list[_Row]) -> list[_Row]:
     return kept
 
 
+def _is_preferred(row: _Row, larger: _Row) -> bool:
+    """Whether a finding is better than one about the same time with a larger expected saving."""
+    if larger.is_limit and not row.is_limit:
+        return row.further.high_ns >= larger.further.high_ns
+    savings = (larger.finding.saving, *(one.saving for one in larger.folded))
+    largest_ns = max(saving.expected_ns for saving in savings)
+    is_near = row.further.expected_ns >= (1 - NEARLY_EQUAL_SHARE) * largest_ns
+    return is_near and doubt_and_effort(row.finding) < doubt_and_effort(larger.finding)
+
+
 def _same_time(one: Finding, other: Finding) -> bool:
-    larger_ns = max(one.claims.total_ns, other.claims.total_ns)
-    smaller_ns = min(one.claims.total_ns, other.claims.total_ns)
-    if smaller_ns <= SAME_TIME_SHARE * larger_ns:
-        return False
-    return (one.claims & other.claims).total_ns > SAME_TIME_SHARE * larger_ns
+    return _explains(one, other) and _explains(other, one)
+
+
+def _explains(one: Finding, other: Finding) -> bool:
+    """Whether a finding claims most of the other's time."""
+    return (one.claims & other.claims).total_ns > SAME_TIME_SHARE * other.claims.total_ns
 
 
 def doubt_and_effort(finding: Finding) -> tuple[int, int, int]:
@@ -270,7 +282,8 @@ class _Placing:
             saving = Estimate.bound(saving.high_ns, NOT_TOGETHER)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
-        most_ns = max((1 - self._saved[Scenario.EXPECTED]) * self._step_ns, 0.0)
+        whole_ns = finding.whole_ns or self._step_ns
+        most_ns = max(whole_ns - self._saved[Scenario.EXPECTED] * self._step_ns, 0.0)
         if row.limit and (share := self._share((*self._edits, row.limit), Scenario.EXPECTED)) is not None:
             share += self._joint.error_share if self._joint else 0.0
             most_ns = min(most_ns, max(share - self._saved[Scenario.EXPECTED], 0.0) * self._step_ns)

@@ -199,7 +199,7 @@ def _leaves_unclaimed_kernels(finding: Finding, rule: Rule, facts: Facts) -> Fin
 
 
 def _saves_no_more_than_the_step(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
-    return _limited(finding, facts.step_ns, LONGER_THAN_STEP)
+    return _limited(finding, finding.whole_ns or facts.step_ns, LONGER_THAN_STEP)
 
 
 def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -> Finding:

@@ -99,6 +99,7 @@ def _simulated(
 
 def with_severity(finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None) -> RecordedFinding:
     """The finding with its severity, from its expected saving as a share of the step."""
+    step_ns = finding.whole_ns or step_ns
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
     return RecordedFinding(finding, recording_ids, severity, share, step_ns=step_ns)

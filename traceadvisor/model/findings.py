@@ -300,6 +300,9 @@ class Finding:
     """Whether the saving is a share of the training time of the whole run, applied to the step. Rare losses are not in
     the median step, so such a saving is not a part of it."""
 
+    whole_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
+    """The time per step that a share of the run is of, if it is more than the step: a part lies outside steps."""
+
     origins: Origins | None = None
     """Origins of the claimed time, filled in by the engine; None if nothing is claimed."""
 

@@ -440,8 +440,8 @@ class RecordedFinding:
     """The saving in money; None where no price is set or nothing is saved."""
 
     step_ns: float | None = None
-    """The step time that the saving refers to: the undisturbed median, else the mean of the typical steps. None where
-    no step time is known."""
+    """The step time that the saving refers to: the undisturbed median, else the mean of the typical steps. For a share
+    of more than the steps, the time of the run per step. None where no step time is known."""
 
     further_saving: Estimate | None = None
     """Saving of the fix after the fixes of the findings above it in the same recording. For the first finding this is

@@ -173,7 +173,7 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
     too_wide = False
     for row in report.findings:
         for case in row.by_recording or (row,):
-            for recording_id in case.recording_ids if case.step_ns else ():
+            for recording_id in case.recording_ids if case.step_ns and case.finding.whole_ns is None else ():
                 now_ns[recording_id] = case.step_ns or 0.0
                 is_simulated = further(case).method is Method.REPLAY
                 counts[recording_id] = counts.get(recording_id, 0) + is_simulated

@@ -46,6 +46,19 @@ def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
     assert found.saving.high_ns == pytest.approx(0.95 * 40_000)
 
 
+@pytest.mark.parametrize(("calls", "gradients", "part"), [(3, 3, 0.75), (3, 1, 0.5), (1, 3, 0.25)])
+def test_tables_of_one_size_count_by_their_gradients_and_calls(
+    calls: int, gradients: int, part: float, tmp_path: Path
+) -> None:
+    # Other layers have 8000 elements, as many as one table.
+    builder = _step().op("torch::autograd::AccumulateGrad", 40, 41, dims=[[8000]])
+    for number in range(calls - 1):
+        builder.op(EMBEDDING, 42 + number, 43 + number, dims=[[50, 8], [50]], values=["", "", "1000"])
+    for number in range(gradients):
+        builder.op("torch::autograd::AccumulateGrad", 45 + number, 46 + number, dims=[[1000, 8]])
+    assert evidence(finding(DenseEmbeddingGradients(), builder, tmp_path), "the tables' part of its parameters") == part
+
+
 def test_without_a_capture_the_optimizer_has_no_known_part(tmp_path: Path) -> None:
     found = finding(DenseEmbeddingGradients(), _step(), tmp_path)
     assert found.saving.high_ns == pytest.approx(0.95 * 20_000)

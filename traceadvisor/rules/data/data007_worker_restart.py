@@ -66,6 +66,7 @@ class WorkerRestart(Rule):
                 Evidence("measured epoch starts, without the first", starts.count, Unit.COUNT),
             ),
             most_share=min(starts.most_per_step_ns / training_ns, 1.0),
+            whole_ns=training_ns,
             locations=facts.loader_locations,
             caveats=("Kept workers do not see changes to the data set between epochs.",),
         )

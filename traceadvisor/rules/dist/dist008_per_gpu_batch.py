@@ -23,7 +23,7 @@ class PerGpuBatch(Rule):
     meta = RuleMeta("DIST008", "per-gpu-batch", "The batch per GPU is too small")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.SETTINGS})
     training_only = True
-    refines = frozenset({"IDLE002", "MEM002"})
+    refines = frozenset({"MEM002"})
     claims = frozenset({Category.COMMUNICATION, Category.IDLE_LAUNCH, Category.IDLE_HOST})
 
     min_batch: int = 16

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 
 import numpy as np
@@ -30,6 +31,7 @@ class _Table:
     width: int
     used: int
     module: str
+    calls: int
 
 
 @frozen
@@ -43,8 +45,8 @@ class DenseEmbeddingGradients(Rule):
         state, for rows that have no gradient.
     How to fix it: Construct the table with ``sparse=True``, and update it with ``torch.optim.SparseAdam``, or with SGD
         or Adagrad, which take sparse gradients, too.
-    How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the optimizer's
-        parameters times its time, without the rows that a batch uses.
+    How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the gradients
+        or parameters times the optimizer's time, without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
         decay: check that training still converges. A table that shares its weight with another layer has dense
         gradients anyway.
@@ -53,7 +55,7 @@ class DenseEmbeddingGradients(Rule):
     meta = RuleMeta("GPU017", "dense-embedding-gradients", "Gradients of embedding tables hold rows that no batch uses")
     needs = frozenset({Input.STEPS})
     training_only = True
-    refines = frozenset({"GPU005"})
+    refines = frozenset({"GPU005", "GPU011"})
     claims = frozenset({Category.KERNEL, Category.BACKWARD, Category.OPTIMIZER})
 
     min_share: float = 0.1
@@ -73,7 +75,9 @@ class DenseEmbeddingGradients(Rule):
         if used > self.most_used_share:
             return Clear("rows that a batch uses", used, self.most_used_share, Unit.SHARE)
         backward, optimizer = _claims(facts, rows)
-        part = min(sum(sizes) / facts.settings.parameter_count, 1.0) if facts.settings.parameter_count else 0.0
+        part = _part_of_gradients(facts, tables)
+        if not part and facts.settings.parameter_count:
+            part = min(sum(sizes) / facts.settings.parameter_count, 1.0)
         claims = backward | optimizer if part else backward
         most_ns = (1 - used) * (facts.per_step_ns(backward) + part * facts.per_step_ns(optimizer))
         share = most_ns / max(facts.per_step_ns(facts.steps.typical_windows), 1.0)
@@ -104,7 +108,7 @@ class DenseEmbeddingGradients(Rule):
 
 def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
     """Return the tables of some backward passes, each with its largest batch."""
-    trace, found = facts.trace, dict[tuple[str, int, int], int]()
+    trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), Counter[tuple[str, int, int]]()
     columns = (
         column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
     )
@@ -116,7 +120,23 @@ def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
         if isinstance(count, int) and count > 0 and width and used:
             key = ("EmbeddingBag" if "bag" in name else "Embedding", count, width[0])
             found[key] = max(found.get(key, 0), prod(used))
-    return tuple(_Table(count, width, used, module) for (module, count, width), used in found.items())
+            calls[key] += 1
+    return tuple(_Table(*key[1:], used, key[0], calls[key]) for key, used in found.items())
+
+
+def _part_of_gradients(facts: Facts, tables: tuple[_Table, ...]) -> float:
+    """Return the part of all elements of gradients that tables have; 0 if unknown.
+
+    Tables of one size are as many as gradients of it, unless other layers have such weights: at most one per call.
+    """
+    trace = facts.trace
+    rows = rows_named(trace, Kind.OPERATOR, lambda name: name == "torch::autograd::AccumulateGrad")
+    rows = rows[facts.steps.typical_windows.contains(trace.events.start_ns[rows])]
+    dims = trace.details.dims_id.at(rows, np.int32(NONE)).tolist()
+    shapes = Counter(read_inputs(trace.texts[text], "", "").shape(0) for text in dims if text != NONE)
+    whole = sum(prod(shape) * count for shape, count in shapes.items())
+    own = sum(one.rows * one.width * min(one.calls, shapes[one.rows, one.width]) for one in tables)
+    return min(own / max(whole, 1), 1.0)
 
 
 def _claims(facts: Facts, rows: Int64) -> tuple[SpanSet, SpanSet]:

@@ -80,7 +80,7 @@ class PythonOverhead(Rule):
 
     meta = RuleMeta("IDLE004", "python-overhead", "The script's Python code slows down the step")
     needs = frozenset({Input.STEPS, Input.REAL_STEP})
-    refines = frozenset({"IDLE006"})
+    refines = frozenset({"IDLE006", "MEM002"})
     claims = frozenset({Category.IDLE_HOST, Category.BACKWARD, Category.FORWARD, Category.OTHER_HOST})
     also_saves = "the part of these stretches beside a busy GPU"
 

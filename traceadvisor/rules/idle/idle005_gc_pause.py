@@ -34,7 +34,7 @@ class GcPause(Rule):
 
     meta = RuleMeta("IDLE005", "gc-pause", "Garbage collection pauses training")
     needs = frozenset({Input.STEPS})
-    refines = frozenset({"IDLE004", "IDLE006"})
+    refines = frozenset({"IDLE004", "IDLE006", "MEM002"})
     claims = frozenset(Category) - {Category.KERNEL}
     also_saves = "collections in steps that were not recorded"
 

@@ -61,7 +61,7 @@ class DebugLeftOn(Rule):
     """
 
     meta = RuleMeta("IDLE007", "debug-left-on", "Debugging options are enabled")
-    refines = frozenset({"IDLE001", "IDLE002"})
+    refines = frozenset({"IDLE001", "IDLE002", "MEM002"})
     claims = frozenset(Category) - {Category.COMMUNICATION, Category.H2D_COPY}
     also_saves = "operators that keep a stack, and work that blocking launches and an allocator without a cache delay"
 

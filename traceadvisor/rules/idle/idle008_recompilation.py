@@ -23,7 +23,7 @@ class Recompilation(Rule):
 
     meta = RuleMeta("IDLE008", "recompilation", "Later steps still compile or search for algorithms")
     needs = frozenset({Input.STEPS})
-    refines = frozenset({"IDLE002", "IDLE006"})
+    refines = frozenset({"IDLE002", "IDLE006", "MEM002"})
     claims = frozenset(Category) - {Category.KERNEL}
 
     min_share: float = 0.03

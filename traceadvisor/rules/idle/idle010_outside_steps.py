@@ -65,6 +65,7 @@ class OutsideSteps(Rule):
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
             ),
             most_share=min(share, 1.0),
+            whole_ns=(facts.step_ns or 0.0) / (found.training_share_of_loop or 1.0),
             locations=(line,) if line else (),
             confidence=facts.confidence(),
             caveats=("A short run may validate more often than the real one.",),

@@ -26,7 +26,6 @@ class RoomForBatch(Rule):
     meta = RuleMeta("MEM002", "room-for-batch", "A larger batch would fit and keep the GPU busier")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY, Input.SETTINGS})
     training_only = True
-    refines = frozenset({"IDLE002"})
     claims = frozenset({Category.IDLE_LAUNCH, Category.IDLE_HOST})
 
     target_share: float = 0.8
