@@ -12,6 +12,7 @@ from traceadvisor.analysis.sampled.run_lines import run_lines
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
+from traceadvisor.model.location import Location
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunLines, RunTime
 from traceadvisor.model.samples import StackSamples
@@ -87,13 +88,17 @@ class RunFacts:
     @cached_property
     def lines(self) -> RunLines | None:
         """Time of the training thread over the run, by line; None if its stack was not sampled."""
-        loader = self.settings.loader
-        return run_lines(self.stack_samples, loader.location if loader else None)
+        return run_lines(self.stack_samples, self._loop)
 
     @cached_property
     def exact_lines(self) -> ExactLines:
         """Lines of calls in training steps, from samples; knows none if the stack was not sampled."""
-        return ExactLines(self.stack_samples)
+        return ExactLines(self.stack_samples, self._loop)
+
+    @property
+    def _loop(self) -> Location | None:
+        """The user's line that asks for the batches of training."""
+        return self.settings.loader.location if self.settings.loader else None
 
     @property
     def stack_samples(self) -> StackSamples | None:

@@ -22,6 +22,7 @@ class FakeRecorder:
         self._stall_ns = stall_ns
         self.is_blocked = self.is_outdated = False
         self.reached: Reached | None = None
+        self.used = 0.0
 
     def prepare(self) -> int:
         self.calls.append("prepare")
@@ -76,8 +77,10 @@ class Loop:
         self.trained_by.append(loader)
         self.window.settle_for(*self._queue)
 
-    def fetch(self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True, took_ns: int = 10) -> Loop:
-        self.events.fetch_begins(loader, grad=grad)
+    def fetch(
+        self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True, took_ns: int = 10, restarted: bool = False
+    ) -> Loop:
+        self.events.fetch_begins(loader, grad=grad, restarted=restarted)
         self.now += took_ns
         self.events.fetch_ended(loader, got_batch=batch)
         return self

@@ -184,3 +184,27 @@ def test_code_outside_of_functions_runs_once_so_that_the_only_call_in_its_loops_
     place = replace(Location.of_function("train.py", 28, "<module>"), owner=Frame("tensor"))
     call = OnlyCall("train.py", "<module>", 1, 90, "tensor", 25, has_calls_outside_loops=True)
     assert only((2, (user("<module>", 25),)), calls=(call,)).exact(place).line == 25
+
+
+TRAINER = library("train", 2500, "transformers/trainer.py")
+LOOP = Location("scripts/run.py", 85, "<module>")
+MODULE_PLACE = Location("run.py", 1, "<module>", kind=PlaceKind.FUNCTION_START, owner=Frame("linear", "torch/nn.py", 9))
+
+
+def test_a_line_that_calls_the_loop_of_a_library_makes_every_call_of_a_step() -> None:
+    around = user("<module>", 85, "run.py")
+    samples = Samples().add(4, around, TRAINER).add(9, user("<module>", 3, "run.py"), state=None).build()
+    known = ExactLines(samples, LOOP)
+    assert known.exact(MODULE_PLACE) == replace(MODULE_PLACE, line=85, kind=PlaceKind.EXACT)
+    assert known.exact(MODULE_PLACE).samples == 4
+    assert known.exact(replace(MODULE_PLACE, is_backward=True)).line == 85
+    assert known.exact(replace(MODULE_PLACE, file="other.py", line=5)).line == 5
+    assert not ExactLines(samples).exact(MODULE_PLACE).is_line
+
+
+def test_a_loop_of_the_users_own_has_calls_at_other_lines_than_the_one_that_waits_for_batches() -> None:
+    around, body = user("<module>", 85, "run.py"), user("<module>", 86, "run.py")
+    waiting = Samples().add(40, around, library("get"), is_fetching=True)
+    assert not ExactLines(waiting.build(), LOOP).exact(MODULE_PLACE).is_line
+    assert not ExactLines(waiting.add(30, body, TRAINER).build(), LOOP).exact(MODULE_PLACE).is_line
+    assert not ExactLines(waiting.add(30, around, TRAINER).build(), LOOP).exact(MODULE_PLACE).is_line

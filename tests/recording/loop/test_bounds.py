@@ -120,7 +120,7 @@ def test_a_recording_at_its_bound_ends_with_the_step() -> None:
 def test_a_recording_at_its_bound_holds_one_step_at_least() -> None:
     loop = Loop(workers=4, prefetch=4, stall_ns=10).steps(20)
     assert loop.recorder.calls == ["prepare", "start"]
-    loop.recorder.reached = Reached("it is large", at_once=False)
+    loop.recorder.reached, loop.recorder.used = Reached("it is large", at_once=False), 1.0
     rows = loop.steps(2).steps(20).exhaust().finish()
     assert states(rows).count("recorded") == 1
     assert loop.recorder.calls[:3] == ["prepare", "start", "save 0"]

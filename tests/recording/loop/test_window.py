@@ -4,9 +4,10 @@ from itertools import groupby
 
 import pytest
 
-from tests.recording.looping import VALID, Loop, states
+from tests.recording.looping import EXTRA, VALID, Loop, states
+from traceadvisor.bundle.layout import Schedule
 from traceadvisor.model.run import StepState
-from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS, UNTRAINED_BATCHES
+from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS, UNTRAINED_BATCHES, Plan
 
 LONG = 8 * UNTRAINED_BATCHES + 1
 """Batches of a validation that is too long to record."""
@@ -309,3 +310,47 @@ def test_a_profiler_that_fails_leaves_the_steps_timed() -> None:
     (note,) = loop.window.notes
     assert note.code == "capture-failed"
     assert "device-side assert" in note.message
+
+
+def _epochs(loop: Loop, count: int, *, steps: int = 10) -> Loop:
+    for _ in range(count):
+        loop.fetch(restarted=True).optimize().steps(steps - 1).exhaust()
+    return loop
+
+
+def test_a_new_loop_over_the_loader_ends_what_a_stall_left_in_the_queue() -> None:
+    loop = _epochs(Loop(skip_first=12, warmup=3, workers=14, prefetch=2, stall_ns=5), 8)
+    assert [run for run in runs(loop) if run[0] != "other"][:9] == [
+        *(("plain", 10), ("plain", 2), ("warmup", 8), ("warmup", 1)),
+        *(("settling", 9), ("settling", 1), ("recorded", 9), ("recorded", 5), ("stalled", 1)),
+    ]
+
+
+def test_a_stall_while_the_queue_of_a_new_loop_fills_lasts_until_the_next_one() -> None:
+    loop = _epochs(Loop(skip_first=10, warmup=1, workers=14, prefetch=2, stall_ns=5), 9)
+    assert [run for run in runs(loop) if run[0] != "other"][1:6] == [
+        *(("warmup", 10), ("warmup", 1), ("settling", 9), ("settling", 1), ("recorded", 9)),
+    ]
+
+
+def test_loops_that_another_loader_begins_leave_the_queue_alone() -> None:
+    loop = Loop(skip_first=2, warmup=1, workers=4, prefetch=2, stall_ns=5)
+    for _ in range(60):
+        loop.fetch().fetch(EXTRA, restarted=True).optimize()
+    assert runs(loop.exhaust())[1:3] == [("warmup", 8), ("settling", 10)]
+
+
+def test_a_loader_with_few_batches_never_has_more_than_those_ready() -> None:
+    plan = Plan.of(Schedule(0, 0, 3, 8, 1), 14, 2, 10)
+    assert (plan.settle, plan.warmup, plan.active) == (10, 10, 10)
+    assert Plan.of(Schedule(0, 0, 3, 8, 1), 14, 2).settle == 28
+
+
+def test_settling_takes_half_of_a_recording_at_most() -> None:
+    loop = Loop(warmup=1, workers=8, prefetch=8, stall_ns=10).steps(68)
+    assert loop.recorder.calls == ["prepare", "start"]
+    loop.recorder.used = 0.5
+    rows = loop.steps(20).exhaust().finish()
+    assert states(rows).count("recorded") == 8
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-unsettled", True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run
-from traceadvisor.recording.script.own_code import OWN_FILE, unseen
+from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library, unseen
 
 
 def _of_torch() -> None:
@@ -33,3 +33,13 @@ def test_a_script_is_own_code_also_after_its_end(launch: tuple[str, ...], tmp_pa
     (tmp_path / "train.py").write_text(f"import atexit\n{own}\natexit.register(lambda: print(own_code()))\n")
     done = run(sys.executable, *launch, cwd=tmp_path)
     assert "'train.py'" in done.stdout, done.stderr
+
+
+def test_what_was_installed_into_a_folder_beside_the_script_is_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rich-1.0.dist-info").mkdir()
+    (tmp_path / "rich-1.0.dist-info" / "RECORD").write_text("rich/text.py,sha256=1,2\nsingle.py,,\n../../bin/rich,,\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path.parent), str(tmp_path), *sys.path])
+    assert [is_of_library(str(tmp_path / name)) for name in ("rich/table.py", "single.py")] == [True, True]
+    assert [is_of_library(str(tmp_path / name)) for name in ("train.py", "data/rich.py")] == [False, False]

@@ -134,11 +134,11 @@ class Stacks:
             stack = self._from_text(inner) if inner != NONE else Stack(None, None, None)
         else:
             names = self._trace.names
-            stack = Stack(
-                self._lines.started(_location(names[outer])) if outer != NONE else None,
-                self._lines.started(_location(names[inner])) if inner != NONE else None,
-                frame_of(names[owner]) if owner != NONE else None,
-            )
+            called = frame_of(names[owner]) if owner != NONE else None
+            inside = replace(_location(names[inner]), is_backward=is_backward) if inner != NONE else None
+            around = self._lines.started(_location(names[outer])) if outer != NONE else None
+            inside = inside and self._lines.within(inside, called)
+            stack = Stack(inside if outer == inner else around, inside, called)
         return _backward(stack) if is_backward else stack
 
     def module(self, module: int, around: int, *, is_backward: bool) -> str | None:

@@ -33,7 +33,8 @@ _Place = tuple[SampledFrame, Frame | None]
 class ExactLines:
     """Lines of the user's code by the samples in training steps."""
 
-    def __init__(self, samples: StackSamples | None) -> None:
+    def __init__(self, samples: StackSamples | None, loop: Location | None = None) -> None:
+        """Look through samples; ``loop``: the user's line that asks for the batches of training."""
         self._by_function: dict[str, dict[_Place, int]] = defaultdict(lambda: defaultdict(int))
         """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
         self._callers: dict[str, dict[SampledFrame | None, int]] = defaultdict(lambda: defaultdict(int))
@@ -44,17 +45,22 @@ class ExactLines:
         for call in self._only_calls:
             self._extents[call.function].add((call.file, call.first_line, call.last_line))
         within, whole = defaultdict[str, int](int), 0
+        beside: dict[Location, int] = defaultdict(int)
         for stack in samples.stacks if samples else ():
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
             if path and path.inner and count:
                 self._by_function[path.inner.function][path.inner, path.owner] += count
                 self._callers[path.inner.function][path.users[-2] if len(path.users) > 1 else None] += count
+                if loop and not stack.is_fetching and _is_same_function(here := place_of(path.inner), loop):
+                    beside[here] += count
                 for function in {frame.function for frame in path.users}:
                     within[function] += count
             whole += count
         self._are_late = samples is not None and _are_late(samples)
         self._loops = {function for function, count in within.items() if count > LOOP_SHARE * whole}
         """Functions that hold the training loop: who calls them is nothing to fix."""
+        self._loop = sure_place(beside.items()) if loop and {one.line for one in beside} == {loop.line} else None
+        """The line that calls the training loop of a library: it asks for batches, and trains. None without one."""
 
     def exact(self, location: Location) -> Location:
         """The same place with the line of the call; where the samples do not show it, with the start of its function.
@@ -63,14 +69,24 @@ class ExactLines:
         """
         if location.is_line or location.function is None:
             return location
-        return self.started(location if location.is_backward else self._line_of_call(location))
+        started = self.started(location)
+        return started if started.is_line or location.is_backward else self.started(self._line_of_call(location))
+
+    def within(self, location: Location, owner: Frame | None) -> Location:
+        """The same place with the line of its call, without the owner; never that of another function."""
+        found = self.exact(replace(location, owner=owner))
+        return replace(found, owner=None) if _is_same_function(found, location) else self.started(location)
 
     def started(self, location: Location) -> Location:
         """The same place; if it tells only the function, with the first line of it where that is known.
 
         A recording has the line at which a function stood that ran before it began, such as that of the training loop.
         """
-        if location.is_line or location.function == MODULE:
+        if location.is_line:
+            return location
+        if self._loop and _is_same_function(location, self._loop):
+            return replace(location, line=self._loop.line, kind=PlaceKind.EXACT, samples=self._loop.samples)
+        if location.function == MODULE:
             return location
         starts = (
             first
@@ -143,6 +159,10 @@ class ExactLines:
 def _are_late(samples: StackSamples) -> bool:
     """Whether most samples waited long for the interpreter, as on a machine without a free core."""
     return samples.late_by_ns > LATE_NS and 2 * samples.late_ns > samples.time_ns
+
+
+def _is_same_function(one: Location, other: Location) -> bool:
+    return one.function == other.function and is_same_file(one.file, other.file)
 
 
 def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:

@@ -71,11 +71,13 @@ class Bounds:
         self._began_s = 0.0
         self._heap_before: int | None = None
         self.reached: Reached | None = None
+        self.used = 0.0
+        """How much of the nearest bound the recording took at the last look, as a share."""
         self._over: threading.Event | None = None
 
     def start(self, overdue: Callable[[], None]) -> None:
         """Look from now on; ``overdue`` is called in another thread while the recording must end at once."""
-        self.reached = None
+        self.reached, self.used = None, 0.0
         self._began_s, self._heap_before = self._clock(), self._heap()
         over = self._over = threading.Event()
 
@@ -109,8 +111,9 @@ class Bounds:
             f"it lasts {lasted_s / 60:.0f} minutes": lasted_s / LONGEST_S,
         }
         text = max(shares, key=shares.__getitem__)
-        if shares[text] >= 1:
-            self.reached = Reached(text, at_once=shares[text] >= TOO_MUCH)
+        self.used = shares[text]
+        if self.used >= 1:
+            self.reached = Reached(text, at_once=self.used >= TOO_MUCH)
 
     def _memory_share(self, needed: int) -> float:
         return needed / max(MEMORY_SHARE * self._memory_left(), 1) if needed > SMALL_BYTES else 0.0

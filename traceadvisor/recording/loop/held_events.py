@@ -75,9 +75,10 @@ class HeldEvents:
         self.room = 0
         """Optimizer steps until then, with the one that must not wait."""
 
-    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
+    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0, restarted: bool = False) -> None:
         """See :meth:`LoopTracker.fetch_begins`."""
-        self._tell(partial(self._tracker.fetch_begins, loader, grad=grad, loader_start_ns=loader_start_ns))
+        begins = self._tracker.fetch_begins
+        self._tell(partial(begins, loader, grad=grad, loader_start_ns=loader_start_ns, restarted=restarted))
 
     def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
         """See :meth:`LoopTracker.fetch_ended`."""

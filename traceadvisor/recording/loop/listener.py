@@ -67,6 +67,8 @@ class LoopListener:
         """The feed that the script asked for a batch; None otherwise."""
         self._loop_start_ns = 0
         """How long the feed took to start a loop over its ``DataLoader``."""
+        self._restarted = False
+        """Whether a loop over a ``DataLoader`` was started since the last fetch."""
         self._noted: KnownLoader | None = None
         self._begins: tuple[Event, Event] = (_nothing, _nothing)
         self._ends: Event = _nothing
@@ -130,6 +132,8 @@ class LoopListener:
         """A loop over a loader was started; in a feed, it is part of the fetch."""
         if self._feed:
             self._loop_start_ns += took_ns
+        else:
+            self._restarted = True
 
     def fetch_begins(self, iterator: object) -> None:
         """The script, or a feed that it uses, asks for a batch."""
@@ -139,7 +143,10 @@ class LoopListener:
                 self.hear_of_backward()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
-                self._events.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
+                restarted, self._restarted = self._restarted and start_ns > 0, False
+                self._events.fetch_begins(
+                    loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns, restarted=restarted
+                )
                 if isinstance(iterator, FeedLoop):
                     self._feed = loader
                 else:

@@ -319,7 +319,7 @@ class LoopCapture:
         if isinstance(loader, KnownLoader):
             self._loader, self._seen.loader = loader, loader.settings
             self._seen.constructed(loader.constructed)
-            self._window.settle_for(loader.workers, loader.prefetch)
+            self._window.settle_for(loader.workers, loader.prefetch, loader.settings.batch_count)
         else:
             self._window.settle_for(0, 0)
 

@@ -44,6 +44,9 @@ class Period:
     batches: int = 0
     loader_ns: int = 0
     loader_start_ns: int = 0
+    restarted: bool = False
+    """Whether its first loader began a loop."""
+
     grad: bool = True
     """Whether gradients were enabled at the first fetch."""
 

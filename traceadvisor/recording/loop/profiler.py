@@ -151,6 +151,11 @@ class TorchRecorder:
         """The bound that the current recording reached."""
         return self._bounds.reached
 
+    @property
+    def used(self) -> float:
+        """How much of what it may hold the current recording holds, as a share."""
+        return self._bounds.used
+
     def abandon(self) -> None:
         """Another thread has started a profiler, which ended this one: to stop it, too, would end the process."""
         self._mark = None

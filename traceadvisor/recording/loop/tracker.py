@@ -88,11 +88,12 @@ class LoopTracker:
         """The first step of a loop without a loader: nothing shows where it began, so the log lacks it."""
         self.notes: list[Note] = []
 
-    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
+    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0, restarted: bool = False) -> None:
         """The training thread asks a loader for a batch.
 
         ``grad``: whether gradients are enabled. ``loader_start_ns``: at the first fetch of a loop, how long it took to
-        start the loop; otherwise 0.
+        start the loop; otherwise 0. ``restarted``: whether a ``DataLoader`` began that loop, and not only a feed that
+        takes the next batches from a loop that goes on.
         """
         now, period = self._clock(), self._period
         if not self._is_manual and (period is None or self._ends_at(period, loader, grad=grad)):
@@ -104,6 +105,7 @@ class LoopTracker:
             period.loader_start_ns += loader_start_ns
             if not period.batches:
                 period.grad = grad
+            period.restarted |= restarted and period.seen.keys() <= {loader}
         self._fetch_ns = self._clock()
 
     def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
@@ -114,6 +116,7 @@ class LoopTracker:
         now = self._clock()
         period.loader_ns += now - self._fetch_ns - loader_start_ns
         period.loader_start_ns += loader_start_ns
+        period.restarted |= loader_start_ns > 0 and period.seen.keys() <= {loader}
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
@@ -234,6 +237,8 @@ class LoopTracker:
             if self._window.plan is None:
                 self._trained(next(iter(period.seen), None) if self._feeds(period) else None)
             self._trains_on(period)
+            if period.restarted:
+                self._window.loader_restarted()
             if not self._is_manual and period.stepped and self._feeds(period):
                 self._learn_from_fed(period)
             self._add(period, end_ns, period.state)

@@ -1,7 +1,8 @@
 """Decides when to record: which steps pass first, and which count.
 
 Starting the profiler and exporting a trace stall the loop. Meanwhile the loader's workers refill their queue. So after
-each stall, as many steps pass unrecorded as the queue can hold batches.
+each stall, as many steps pass unrecorded as the queue can hold batches. A new loop over the loader ends that: its queue
+begins empty, whatever happened before.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ NOTICEABLE_STALL_SHARE = 0.1
 SLOWEST_DRAIN = 4
 """Longest time to wait for a queue to drain, in multiples of its length; a slower one hardly makes the loop wait."""
 
+MOST_SETTLING = 0.5
+"""Largest part of what a recording may hold that the steps before the recorded ones may take."""
+
 EXTRA_ATTEMPTS = 2
 """How often to record again after something cut a window short."""
 
@@ -50,6 +54,10 @@ class Recorder(Protocol):
     @property
     def reached(self) -> Reached | None:
         """The bound that the current recording reached."""
+
+    @property
+    def used(self) -> float:
+        """How much of what it may hold the current recording holds, as a share."""
 
     def prepare(self) -> int:
         """Prepare to record; returns the time that took, in nanoseconds."""
@@ -94,9 +102,13 @@ class Plan:
     active: int
 
     @classmethod
-    def of(cls, schedule: Schedule, workers: int, prefetch: int) -> Plan:
-        """The requested schedule, lengthened until the loader's queue settles."""
-        settle = workers * prefetch
+    def of(cls, schedule: Schedule, workers: int, prefetch: int, batches: int | None = None) -> Plan:
+        """The requested schedule, lengthened until the loader's queue settles; ``batches`` of a loop over the loader.
+
+        Of more workers than batches, only as many get one to load.
+        """
+        most = sys.maxsize if batches is None else max(batches, 1)
+        workers, settle = min(workers, most), min(workers * prefetch, most)
         return cls(
             first_wait=schedule.skip_first + schedule.wait,
             wait=schedule.wait,
@@ -147,6 +159,8 @@ class Window:
         """Phases that have started."""
         self._length = self._left = schedule.skip_first + schedule.wait
         """Steps of this phase, and those that are left."""
+        self._is_shortened = False
+        """Whether this phase is shorter than was said when it began."""
         self._given_way = False
         self._cycle = 0
         self._whole_windows = 0
@@ -186,7 +200,7 @@ class Window:
     @property
     def idle_steps(self) -> int:
         """Training steps that may be told late, because nothing is to be decided in them."""
-        if self.plan is None or self._phase not in {_Phase.WAITING, _Phase.RECOVERING, _Phase.DONE}:
+        if self.plan is None or self._phase not in {_Phase.WAITING, _Phase.DONE}:
             return 0
         return sys.maxsize if self._phase is _Phase.DONE else self._left - 1
 
@@ -201,9 +215,20 @@ class Window:
         """Steps before the first warm-up."""
         return self._schedule.skip_first + self._schedule.wait
 
-    def settle_for(self, workers: int, prefetch: int) -> None:
+    def settle_for(self, workers: int, prefetch: int, batches: int | None = None) -> None:
         """Make the plan for the training loader, when the first training step has ended."""
-        self.plan = Plan.of(self._schedule, workers, prefetch)
+        self.plan = Plan.of(self._schedule, workers, prefetch, batches)
+
+    def loader_restarted(self) -> None:
+        """The training step that ends began a loop over its loader: earlier stalls have left nothing in the queue."""
+        passed = self._length - self._left
+        if not passed:
+            return  # the stall came after the loop began, and filled its queue
+        if self._phase is _Phase.WARMUP:
+            self._full_for = 0
+            self._shorten(max(self._schedule.warmup - passed, 1))
+        elif self._phase in {_Phase.SETTLING, _Phase.RECOVERING}:
+            self._shorten(1)
 
     def begins(self, step: int, *, trains: bool) -> StepState:
         """A step starts; ``trains`` if it is probably a training step. Returns its state."""
@@ -335,8 +360,18 @@ class Window:
         reached = self._recorder.reached if self.recording else None
         if reached and self._recorded:
             self._end_bounded(reached)
-        elif reached and self._phase is _Phase.SETTLING and not reached.at_once:
-            self._enter(_Phase.RECORDING, 1)
+        elif (
+            self._phase is _Phase.SETTLING
+            and self._left > 0
+            and self._recorder.used >= MOST_SETTLING
+            and not (reached and reached.at_once)
+        ):
+            self._note(
+                "window-unsettled",
+                f"The steps before the recorded ones took {self._recorder.used:.0%} of what a recording may hold, so "
+                "the loader may have had more batches ready than usual: a step may wait longer than shown.",
+            )
+            self._enter(_Phase.RECORDING, self.plan.active if self.plan else 1)
 
     def _end_bounded(self, reached: Reached) -> None:
         wanted = self.plan.active if self.plan else 0
@@ -387,14 +422,19 @@ class Window:
                 pass
 
     def _enter(self, phase: _Phase, steps: int) -> None:
-        self._phase, self._length, self._left = phase, steps, steps
+        self._phase, self._length, self._left, self._is_shortened = phase, steps, steps, False
         self._phases += 1
         if self._ranks:
             self._ranks.starts(self._phases, steps)
 
+    def _shorten(self, left: int) -> None:
+        """Have no more steps left in this phase; the other ranks begin their loops in the same step."""
+        if left < self._left:
+            self._left, self._is_shortened = left, True
+
     def _lengthen(self) -> None:
         """Go on with this phase as long as another rank needs."""
-        if self._ranks and self._phases:
+        if self._ranks and self._phases and not self._is_shortened:
             longest = self._ranks.longest(self._phases, self._length)
             self._left += longest - self._length
             self._length = longest

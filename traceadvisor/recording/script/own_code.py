@@ -33,7 +33,21 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 @lru_cache(maxsize=4096)
 def is_of_library(file: str) -> bool:
     """Whether a file was installed or comes with Python, or is no file at all."""
-    return file.startswith(("<", *_LIBRARY_FOLDERS)) or any(part in file for part in _INSTALLED)
+    if file.startswith(("<", *_LIBRARY_FOLDERS)) or any(part in file for part in _INSTALLED):
+        return True
+    folder = max((path for path in map(str, sys.path) if path and file.startswith(path + os.sep)), key=len, default="")
+    return bool(folder) and Path(file).relative_to(folder).parts[0].removesuffix(".py") in _installed_in(folder)
+
+
+@lru_cache(maxsize=256)
+def _installed_in(folder: str) -> frozenset[str]:
+    """The modules that were installed into a folder of ``sys.path``, as by ``pip install --target``."""
+    found = set[str]()
+    for listing in Path(folder).glob("*.dist-info/RECORD"):
+        with suppress(OSError, ValueError):
+            names = (line.partition(",")[0].split("/") for line in listing.read_text("utf-8").splitlines())
+            found.update(parts[0].removesuffix(".py") for parts in names)
+    return frozenset(found)
 
 
 def own_code() -> tuple[str, ...]:

@@ -96,17 +96,17 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
     """The names that each of some functions calls at one place, or at one place in its loops.
 
     Left out are names that any of them, or a function inside one, may also call by another name: those that it uses
-    without a call, imports as another one, or has as a text.
+    without a call, imports as another one, or has as a text. Of more code than takes a moment, the last counts: that
+    of the training rather than that of imports before it.
     """
     inside: dict[int, CodeType] = {}
-    waiting = list(codes)
+    waiting, length = list(codes), 0
     while waiting:
         code = waiting.pop()
-        if id(code) not in inside:
+        if id(code) not in inside and length + len(code.co_code) <= _LONGEST_CODE:
             inside[id(code)] = code
+            length += len(code.co_code)
             waiting += [one for one in code.co_consts if isinstance(one, CodeType)]
-    if sum(len(one.co_code) for one in inside.values()) > _LONGEST_CODE:
-        return
     uses = [(code, _Uses(code)) for code in inside.values()]
     elsewhere = {name for _, one in uses for name in one.without_call}
     for code, found in uses:
