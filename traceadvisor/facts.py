@@ -428,7 +428,14 @@ class Facts:
             run.host_cores,
             None if received_ns is None else exposed_ns - wait_ns,
             timing.rest_spread,
+            self._operator_share(self.observation.loading & marks) if loader.in_training_process else 1.0,
         )
+
+    def _operator_share(self, spans: SpanSet) -> float:
+        """Share of some time in which operators run; 1 if none was recorded."""
+        operators = self.trace.events.rows(Kind.OPERATOR)
+        covered = self.trace.events.spans(operators) & spans
+        return covered.total_ns / max(spans.total_ns, 1) if operators.size else 1.0
 
     # -- figures for rules -------------------------------------------------------------------------------------
 

@@ -202,10 +202,3 @@ class RunFacts:
     def host_cores(self) -> int | None:
         """Cores of the machine, by the settings or the samples."""
         return self.settings.cpu_count or (self._samples.cpu_count if self._samples else None)
-
-    @property
-    def loading_cores(self) -> float | None:
-        """Cores that this rank's loader workers keep busy together; None where they were not sampled."""
-        sampled = self.telemetry.processes.workers if self.telemetry else ()
-        busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
-        return sum(busy) / self.settings.ranks_on_host if busy else None

@@ -196,6 +196,11 @@ class Captured:
         ]
         return self.with_run(batches=tuple(batches))
 
+    def spinning(self, threads: int) -> Captured:
+        """Timed batches beside which the other threads of the process spin."""
+        batches = (replace(one, process_cpu_ns=threads * one.process_cpu_ns) for one in self._run.batches)
+        return self.with_run(batches=tuple(batches))
+
     def with_node(self, **changes: Any) -> Captured:
         """Changes of the host's figures."""
         self._node = replace(self._node, **changes)

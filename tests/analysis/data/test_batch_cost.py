@@ -22,15 +22,17 @@ def _batch(  # a batch has these figures
     collate: int | None = 0,
     no_core: int | None = 0,
     process: int | None = None,
-    worker: int | None = 0,
+    worker: int | None = 0,  # None: the training process
     start: int = 0,
 ) -> TimedBatch:
     used = cpu + (collate or 0) if process is None else process
     return TimedBatch(worker, start, fetch, cpu, collate, collate, no_core, used)
 
 
-def _cost(*batches: TimedBatch, undisturbed: SpanSet = ALWAYS, core_is_free: bool = True) -> BatchCost:
-    found = cost_by_clocks(batches, undisturbed, core_is_free=core_is_free)
+def _cost(
+    *batches: TimedBatch, undisturbed: SpanSet = ALWAYS, core_is_free: bool = True, threads: int = 1
+) -> BatchCost:
+    found = cost_by_clocks(batches, undisturbed, core_is_free=core_is_free, threads=threads)
     assert found is not None
     return found
 
@@ -49,6 +51,25 @@ def test_computing_in_other_threads_is_no_waiting() -> None:
 
 def test_threads_that_compute_at_once_take_more_time_in_a_worker() -> None:
     assert _cost(_batch(100, 90, process=180)).mean_ns == 180
+
+
+def test_threads_beside_a_loading_training_thread_are_no_cost_of_a_worker() -> None:
+    cost = _cost(_batch(100, 90, process=1300, worker=None), threads=16)
+    assert (cost.mean_cpu_ns, cost.mean_wait_ns, cost.beside_ns) == (90, 10, 1210)
+    assert _cost(_batch(100, 5, process=80, worker=None), threads=16).is_waiting
+
+
+def test_other_threads_of_a_loading_training_process_load_too() -> None:
+    """Operators use two threads, so at most 10 of 800 are theirs: a pool of threads makes the batch."""
+    cost = _cost(_batch(100, 5, process=800, worker=None), threads=2)
+    assert (cost.mean_cpu_ns, cost.mean_wait_ns) == (100, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 64])
+@pytest.mark.parametrize("process", [50, 500, 50_000])
+@pytest.mark.parametrize("cpu", [0, 50, 100])
+def test_a_batch_of_the_training_process_takes_its_time_on_the_wall(cpu: int, process: int, threads: int) -> None:
+    assert _cost(_batch(100, cpu, process=process, worker=None), threads=threads).mean_ns == 100
 
 
 @pytest.mark.parametrize(("cpu", "is_waiting"), [(49, True), (50, True), (51, False)])

@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Finding, Found, Method, Skipped
+from traceadvisor.model.findings import Clear, Finding, Found, Method, Skipped
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data003_worker_count import WorkerCount
 
@@ -150,21 +150,31 @@ def _idle(folder: Path, count: int, cpu_us: float, wait_us: float) -> Captured:
 
 
 @pytest.mark.parametrize(("cpu_us", "wait_us"), [(150, 0), (15, 135)])
-@pytest.mark.parametrize(("count", "found"), [(4, False), (5, True)])
-def test_more_than_twice_the_workers_needed_are_too_many(
+@pytest.mark.parametrize(("count", "found"), [(6, False), (7, True)])
+def test_more_than_twice_the_workers_that_a_step_twice_as_fast_needs_are_too_many(
     count: int, cpu_us: float, wait_us: float, tmp_path: Path, *, found: bool
 ) -> None:
-    # A batch takes 150 us and a step 100: two workers.
+    # A batch takes 150 us and a step 100, or 50 after other fixes: three workers.
     captured = _idle(tmp_path, count, cpu_us, wait_us)
     assert captured.is_found(WorkerCount()) is found
 
 
 def test_fewer_workers_save_no_time(tmp_path: Path) -> None:
     found = _idle(tmp_path, 8, 150, 0).finding(WorkerCount())
-    assert (evidence(found, "workers needed"), found.saving.high_ns) == (2, 0)
+    assert (evidence(found, "workers needed"), found.saving.high_ns) == (3, 0)
     assert found.fix.change == (
-        "DataLoader(dataset, num_workers=2)  # instead of num_workers=8; keep the other arguments"
+        "DataLoader(dataset, num_workers=3)  # instead of num_workers=8; keep the other arguments"
     )
+
+
+@pytest.mark.parametrize(("step_us", "suffice"), [(100, True), (51, True), (45, False), (5, False)])
+def test_fewer_workers_are_not_proposed_if_they_limit_the_step_after_other_fixes(
+    step_us: int, tmp_path: Path, *, suffice: bool
+) -> None:
+    """A batch takes 150 us, so three workers deliver one every 50 us."""
+    captured = _idle(tmp_path, 8, 150, 0)
+    outcome = WorkerCount().after_others(captured.outcome(WorkerCount()), captured.facts(), 1000 * step_us)
+    assert isinstance(outcome, Found if suffice else Clear)
 
 
 def test_workers_whose_waiting_is_unknown_are_not_too_many(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, user
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
-from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, Crowding
+from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, MOST_WAITING_WORKERS, Crowding
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
-from traceadvisor.model.findings import Finding, Method
+from traceadvisor.model.findings import Finding, Found, Method
 from traceadvisor.model.run import StepState, TimedBatch, TimedStep
 
 RULES = [rule for rule in all_rules() if rule.meta.id.startswith("DATA")]
@@ -43,6 +44,10 @@ class Loader:
 
     samples_only: bool = False
     """Whether only CPU samples show it, as in captures that did not time batches."""
+
+    ranks: int = 1
+    threads: int = 1
+    """Threads per operator. Those beside the loading thread spin."""
 
     @property
     def batch_ms(self) -> float:
@@ -71,6 +76,8 @@ class Loader:
             numbers: list[int | None] = [*range(self.workers)] or [None]
             made = {"slow": slow, "count": 400, "workers": numbers}
             captured = captured.made(1000 * self.cpu_ms, 1000 * self.wait_ms, **made)  # type: ignore[arg-type]
+            captured = captured.spinning(self.threads)
+        captured = captured.with_settings(cpu_count=64, ranks_on_host=self.ranks, torch_threads=self.threads)
         return captured.facts()
 
     def _wait_ms(self, number: int) -> float:
@@ -337,6 +344,42 @@ def test_receiving_takes_longer_in_a_slow_phase_of_the_machine(
     """Receiving takes 1.6 ms: more than usual, if the same machine is not faster at times."""
     facts = _paced(tmp_path, [*[fast_ms] * 12, *[10.0] * 68], batch_ms=9, count=3, taking_ms=1.6)
     assert [row.finding.rule.id for row in judge(facts, RULES).findings] == ["DATA001"] * is_worth_it
+
+
+# -- no more workers than free cores -----------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    cpu_ms=st.floats(1, 300),
+    wait_ms=st.floats(0, 100),
+    pauses_ms=st.sampled_from([0, 120]),
+    count=st.integers(0, 6),
+    cores=st.sampled_from([1, 1.5, 2, 3, 8, 16, 64]),
+    ranks=st.sampled_from([1, 2, 8]),
+    threads=st.sampled_from([1, 16, 64]),
+    rest_ms=st.floats(1, 50),
+)
+def test_no_rule_proposes_more_computing_workers_than_the_training_leaves_cores(
+    *,
+    cpu_ms: float,
+    wait_ms: float,
+    pauses_ms: float,
+    count: int,
+    cores: float,
+    ranks: int,
+    threads: int,
+    rest_ms: float,
+    tmp_path_factory: Any,
+) -> None:
+    folder = tmp_path_factory.mktemp("loader")
+    facts = Loader(cpu_ms, wait_ms, count, cores, rest_ms, pauses_ms, ranks=ranks, threads=threads).facts(folder)
+    curve = facts.worker_curve
+    for finding in (outcome.outcome.finding for outcome in judge(facts).outcomes if isinstance(outcome.outcome, Found)):
+        proposed = int(finding.fix.settings.get("num_workers") or 0)
+        if proposed in {0, count} or (curve and curve.cost.is_waiting and proposed <= MOST_WAITING_WORKERS):
+            continue  # the current number is known to work, and waiting needs no core
+        assert proposed <= ceil(cores / ranks)
 
 
 # -- the proposal is what is predicted ---------------------------------------------------------------------------------

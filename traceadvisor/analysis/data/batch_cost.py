@@ -64,6 +64,17 @@ class BatchCost:
     """The part of it that other programs cause, for a thread that mostly waits for something else: it gets a core late
     each time it wakes up, whatever the number of workers. For other threads, the number of free cores tells it."""
 
+    beside_ns: float = 0.0
+    """Mean further CPU time of a training process that makes its own batches: other threads share its operators, or
+    spin until the next one. A worker runs operators in one thread."""
+
+    shared_ns: float = 0.0
+    """The part of it that operators take at most: a worker takes up to so much longer."""
+
+    def longest(self) -> BatchCost:
+        """The same cost if other threads shared the operators, so that a worker takes longest."""
+        return replace(self, cpu_ns=self.cpu_ns + self.shared_ns, shared_ns=0.0)
+
     def even(self) -> BatchCost:
         """The same cost with equal batches."""
         return replace(self, cpu_ns=np.array([self.mean_cpu_ns]), wait_ns=np.array([self.mean_wait_ns]))
@@ -99,7 +110,9 @@ class BatchCost:
         return self.is_split and 1 - self.cpu_share >= WAITING_SHARE
 
 
-def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_is_free: bool) -> BatchCost | None:
+def cost_by_clocks(
+    batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_is_free: bool, threads: int = 1
+) -> BatchCost | None:
     """Return the cost by clock reads; None without batches.
 
     Args:
@@ -108,6 +121,8 @@ def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_
             batches count.
         core_is_free: whether cores were idle on average. If not, and the system does not tell how long a thread waited
             for a core, waiting cannot be told from it, and all time counts as CPU time.
+        threads: threads per operator of the training process. While its thread loads, the others spin or share
+            operators: that is no CPU time of a worker. A batch made there takes no longer than its time on the wall.
     """
     starts_ns = np.array([batch.start_ns for batch in batches], dtype=np.int64)
     inside = np.flatnonzero(undisturbed.contains(starts_ns)) if undisturbed else np.empty(0, dtype=np.int64)
@@ -121,7 +136,10 @@ def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_
     no_core = [batch.core_wait_ns for batch in used if batch.core_wait_ns is not None]
     knows_cores = len(no_core) == len(used)
     ready_ns = np.maximum(spent_ns - np.array(no_core, dtype=np.float64), 0.0) if knows_cores else spent_ns
-    cpu_ns = np.maximum(process_ns, thread_ns)
+    is_own = np.array([batch.worker is None for batch in used], dtype=np.bool_)
+    all_cpu_ns = cpu_ns = np.maximum(process_ns, thread_ns)
+    other_ns = np.maximum(cpu_ns - thread_ns * threads, 0.0)  # of threads that are not those of operators
+    cpu_ns = np.where(is_own, np.minimum(thread_ns + other_ns, np.maximum(ready_ns, thread_ns)), cpu_ns)
     wait_ns = np.maximum(ready_ns - cpu_ns, 0.0)
     is_split = knows_cores or core_is_free or float(wait_ns.sum()) < WAITING_SHARE * float(spent_ns.sum())
     if not is_split:
@@ -134,6 +152,7 @@ def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_
         _collate_share(used),
         _by_worker(used, ready_ns),
         float(np.mean(no_core)) if knows_cores else None,
+        beside_ns=float((all_cpu_ns - np.minimum(cpu_ns, all_cpu_ns)).mean()),
     )
 
 

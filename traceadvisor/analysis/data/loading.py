@@ -79,6 +79,9 @@ class Loading:
     rest_spread: float | None = None
     """Factor within which the rest of the step lies in stretches of the run; None if unknown."""
 
+    operator_share: float = 1.0
+    """Share of the time in the data loader in operators, which may use several threads; 1 if unknown."""
+
     @property
     def batches_are_ready(self) -> bool:
         """Whether batches are known to be ready when the loop requests them, so that other workers save nothing."""
@@ -173,6 +176,9 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         return None
     if cost.is_waiting:
         cost = replace(cost, delay_ns=(cost.core_wait_ns or 0.0) * _others_share(loading))
+    threads = loading.settings.torch_threads or 1
+    shared_ns = min(cost.beside_ns, cost.mean_cpu_ns * loading.operator_share * (threads - 1))
+    cost = replace(cost, shared_ns=shared_ns)
     loader = loading.settings.loader or LoaderSettings()
     rest_ns = max(loading.step_ns - loading.wait_ns - (loading.handover_ns or 0.0), 1.0)
     loop = Loop(
@@ -197,8 +203,8 @@ def is_late_by_chance(loading: Loading, curve: WorkerCurve) -> bool:
     if loading.handover_ns is None or loading.rest_spread is None or not loading.workers:
         return False
     is_small = loading.wait_ns < (loading.rest_spread - 1) * loading.rest_ns
-    fastest = WorkerCurve(curve.cost, replace(curve.loop, rest_ns=max(loading.least_rest_ns, 1.0)))
     ready_ns = loading.least_rest_ns + loading.handover_ns
+    fastest = curve.with_step(max(loading.least_rest_ns, 1.0))
     late_ns = fastest.at(loading.workers, crowding=Crowding.NONE).step_ns
     return is_small and not loading.batches_are_ready and late_ns < MOST_CHANCE * ready_ns
 
@@ -207,7 +213,8 @@ def batch_cost(loading: Loading) -> BatchCost | None:
     """Return the cost of a batch by the best source; None if none shows it. At least one batch per step is fetched."""
     free = loading.cores_are_free
     if loading.batches:
-        return cost_by_clocks(loading.batches, loading.undisturbed, core_is_free=bool(free))
+        threads = loading.settings.torch_threads or 1
+        return cost_by_clocks(loading.batches, loading.undisturbed, core_is_free=bool(free), threads=threads)
     if loading.workers == 0:
         own = loading.own_cores
         most_cpu_ns = None if own is None else own * loading.step_ns / loading.fetches
@@ -247,5 +254,7 @@ def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:
     """
     if loading.has_device or loading.own_cores is None:
         return 1.0
-    used_ns = loading.own_cores * loading.step_ns - (cost.mean_cpu_ns * loading.fetches if cost.is_split else 0.0)
+    used_ns = loading.own_cores * loading.step_ns - (
+        (cost.mean_cpu_ns + cost.beside_ns) * loading.fetches if cost.is_split else 0.0
+    )
     return min(max(used_ns / rest_ns, 0.1), float(loading.settings.torch_threads or 1))

@@ -8,9 +8,10 @@ down alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 from itertools import cycle, islice
+from math import ceil
 
 from traceadvisor.analysis.data.batch_cost import BatchCost
 from traceadvisor.frozen import frozen
@@ -24,7 +25,7 @@ MOST_WORKERS = 64
 
 MOST_WAITING_WORKERS = 16
 """More workers are never proposed for batches that mostly wait: threads, larger reads or a local copy wait as well, and
-take no memory for another process."""
+take no memory for another process. The same holds if the number of cores is unknown."""
 
 LONGEST_PREFETCH = 64
 """More prefetched batches per worker are never proposed: they all lie in memory."""
@@ -60,7 +61,7 @@ class Crowding(Enum):
     """They compete if they need more cores on average than there are."""
 
     WORST = "worst"
-    """All workers compute at the same time as the training process."""
+    """All workers compute at the same time as the training process, and take longest."""
 
 
 @frozen
@@ -137,7 +138,8 @@ class WorkerCurve:
             return Point(0, wait_ns, loop.rest_ns + wait_ns)
         slow = self._slow_down(workers, crowding)
         rest_ns = loop.rest_ns * slow
-        durations = self.cost.cpu_ns * loop.worker_factor * slow + self.cost.wait_ns + delay_ns
+        cpu_ns = (self.cost.longest() if crowding is Crowding.WORST else self.cost).cpu_ns
+        durations = cpu_ns * loop.worker_factor * slow + self.cost.wait_ns + delay_ns
         per_batch_ns = rest_ns / max(loop.fetches, 1e-9)
         ahead = prefetch or loop.prefetch
         wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
@@ -145,6 +147,10 @@ class WorkerCurve:
         step_ns = max(rest_ns + wait_ns, least_ns)
         taken_ns = rest_ns + loop.taking_ns * loop.fetches
         return Point(workers, step_ns - loop.rest_ns, max(step_ns, taken_ns), ahead)
+
+    def with_step(self, rest_ns: float) -> WorkerCurve:
+        """Return the curve of a loop whose step takes so long without its wait."""
+        return replace(self, loop=replace(self.loop, rest_ns=rest_ns))
 
     def _least_step_ns(self) -> float:
         """The shortest step: all cores only train and make batches."""
@@ -176,54 +182,49 @@ class WorkerCurve:
         """Return the best setting: the fewest workers that hide the wait.
 
         If batches take so unequally long that more than twice the workers would be needed than for equal ones, a longer
-        queue bridges the long ones with less memory.
+        queue bridges the long ones with less memory. They are enough for workers that take longest.
         """
+        points = [replace(self, cost=cost)._best() for cost in (self.cost, self.cost.longest())]
+        most = max(points, key=lambda point: point.workers)
+        return self.at(most.workers, most.prefetch)
+
+    def _best(self) -> Point:
         point, equal = self.fewest(), WorkerCurve(self.cost.even(), self.loop).fewest()
         if not equal.is_hidden or point.workers <= MOST_FACTOR_UNEVEN * equal.workers:
             return point
-        for workers in range(equal.workers, MOST_FACTOR_UNEVEN * equal.workers + 1):
+        for workers in range(equal.workers, min(MOST_FACTOR_UNEVEN * equal.workers, self.most_workers) + 1):
             if (prefetch := self.shortest_prefetch(workers)) is not None:
                 return self.at(workers, prefetch)
         return point
 
     def fewest(self) -> Point:
         """Return the fewest workers that hide the wait; if no number does, the fewest that are about as good as any."""
-        most = MOST_WAITING_WORKERS if self.cost.is_waiting else MOST_WORKERS
         points: list[Point] = []
-        for workers in _numbers(self._least_workers(), most):
+        for workers in range(self._least_workers(), self.most_workers + 1):
             point = self.at(workers)
             if point.is_hidden:
-                return self._fewest_between(points[-1].workers if points else 0, point)
+                return point
             points.append(point)
-            if self.loop.cores is not None and workers > 4 * self.loop.cores and self._is_flat(points):
-                break
         best_ns = min(point.step_ns for point in points)
         candidates = [self.at(workers) for workers in range(1, min(points[-1].workers, 16) + 1)] + points
         good = [point for point in candidates if point.step_ns <= (1 + NO_GAIN_SHARE) * best_ns]
         return min(good, key=lambda point: point.workers)
 
-    def _fewest_between(self, too_few: int, hidden: Point) -> Point:
-        """Bisect: more workers hide more, as long as one number hides it."""
-        best = hidden
-        low, high = too_few, hidden.workers
-        while high - low > 1:
-            middle = (low + high) // 2
-            point = self.at(middle)
-            if point.is_hidden:
-                best, high = point, middle
-            else:
-                low = middle
-        return best
+    @property
+    def most_workers(self) -> int:
+        """More are never proposed. Workers that compute need the cores that the training leaves free, rounded up."""
+        loop = self.loop
+        if self.cost.is_waiting or loop.cores is None:
+            return MOST_WAITING_WORKERS
+        training = min(loop.training_cores, loop.cores)
+        busy = training * loop.rest_ns / max(self._least_step_ns(), loop.rest_ns)
+        return min(max(ceil(round(loop.cores - busy, 6)), 1), MOST_WORKERS)
 
     def _least_workers(self) -> int:
         """The fewest workers that make batches as fast as the loop uses them."""
         made_ns = self._made_cpu_ns + self.cost.mean_wait_ns + self.cost.delay_ns
         needed = made_ns * self.loop.fetches * (1 - HIDDEN_SHARE) / max(self.loop.rest_ns, 1.0)
-        return min(max(int(needed), 1), MOST_WORKERS)
-
-    @staticmethod
-    def _is_flat(points: list[Point]) -> bool:
-        return len(points) > 2 and points[-1].step_ns >= (1 - NO_GAIN_SHARE) * points[-3].step_ns
+        return min(max(int(needed), 1), self.most_workers)
 
     def shortest_prefetch(self, workers: int) -> int | None:
         """Return the smallest ``prefetch_factor`` that hides the wait with these workers; None if none does."""
@@ -265,12 +266,3 @@ def mean_wait_ns(durations_ns: Float64, rest_ns: float, workers: int, prefetch: 
         taken_ns.append(now_ns)
         now_ns += rest_ns
     return waited_ns / (count - settling)
-
-
-def _numbers(first: int, most: int) -> Iterator[int]:
-    """Numbers of workers to try, ever farther apart."""
-    number = first
-    while number < most:
-        yield number
-        number = max(number + 1, number * 5 // 4)
-    yield most

@@ -32,6 +32,9 @@ class MadeBatch:
     delay_ns: float = 0.0
     """Mean delay per batch by other programs that use the cores."""
 
+    shared_ns: float = 0.0
+    """Further CPU time at most, if several threads of the training process shared the operators."""
+
 
 @frozen
 class LoaderWorkers(Edit):
@@ -63,7 +66,8 @@ class LoaderWorkers(Edit):
         takes, load_ns = fetches(graph.host)
         cpu_ns, wait_ns = load_ns, np.zeros_like(load_ns)
         if self.made:
-            cpu_ns = np.full_like(load_ns, round(self.made.cpu_ns))
+            longer_ns = self.made.shared_ns if scenario is Scenario.LOW else 0.0
+            cpu_ns = np.full_like(load_ns, round(self.made.cpu_ns + longer_ns))
             delay_ns = 0.0 if scenario is Scenario.HIGH else self.made.delay_ns
             wait_ns = np.full_like(load_ns, round(self.made.wait_ns + delay_ns))
         cpu_ns = scaled(cpu_ns, factor)

@@ -16,15 +16,17 @@ class SynchronousLoader(Rule):
     Why it costs time: The training thread reads, decodes and collates one batch at a time. Meanwhile it launches no
         kernels.
     How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
-        is the smallest that hides the wait: less than 2% of the step is left. A capture measures the CPU time and the
-        waiting time of each batch. CPU time needs a free core per worker, so the cores limit the number. Time that is
-        spent waiting for storage or a network needs none. More than 16 workers are not proposed for that: larger or
-        asynchronous reads wait as well, with less memory.
+        is the smallest that hides the wait: less than 2% of the step is left. A capture measures the CPU time of the
+        loading thread and the waiting time of each batch. CPU time needs a free core per worker, so the cores limit the
+        number. Time that is spent waiting for storage or a network needs none. More than 16 workers are not proposed
+        for that: larger or asynchronous reads wait as well, with less memory. Other threads of the training process
+        mostly spin while one loads. If cores are free, the number allows for operators that several threads shared.
     How the saving is estimated: The step is simulated with the proposed number of workers. Each worker takes as long
         for a batch as the training process did, and prefetches as many batches as the loader's settings say. Taking a
         batch and other CPU work cost the same as for DATA001. Processes that compute share the cores. If the simulation
         is not trusted, the saving of a capture follows from the number of workers, the measured times of the batches
-        and the rest of the step. The low estimate lets all processes compute at the same time.
+        and the rest of the step. The low estimate lets all processes compute at the same time, and workers run alone
+        what other threads may have shared.
     When it may be wrong: Without a capture it is unknown whether loading computes or waits, and how many cores there
         are. Then enough free cores are assumed. For a data set in memory, sending batches between processes can take
         longer than indexing.

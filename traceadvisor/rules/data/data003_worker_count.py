@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
-from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Found, RuleOutcome, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
@@ -29,7 +29,8 @@ class WorkerCount(Rule):
     """The data loader has too few workers for the step, or more than it needs.
 
     What it finds: A data loader with the wrong number of workers. Too few: the training loop waits, and more workers
-        would deliver batches faster. Too many: fewer workers would still hide the loading.
+        would deliver batches faster. Too many: less than half of the workers would still hide the loading of a step
+        twice as fast, and of the step with all simulated fixes.
     Why it costs time: Too few: every step waits for its batch. Too many: each worker holds its own copy of the data
         that it loads, and queues batches. This takes memory, and the workers compete with the training thread for
         cores.
@@ -55,7 +56,8 @@ class WorkerCount(Rule):
     """Share of the step spent waiting, as for DATA001."""
 
     spare_factor: float = 2.0
-    """Multiple of the needed number that counts as too many. Less is a reasonable reserve."""
+    """Multiple of the proposed number that counts as too many. The proposed number hides the loading of a step that is
+    as many times as fast: other fixes may make it faster."""
 
     def check(self, facts: Facts) -> Outcome:
         workers = facts.run.worker_count
@@ -85,12 +87,22 @@ class WorkerCount(Rule):
         if curve is None or curve.cost.source is not CostSource.CLOCKS:
             remark = "how long a worker takes for a batch is unknown"
         elif loading_limit(facts).kind is not Limit.BURSTS:
-            enough = curve.fewest()
+            enough = curve.with_step(curve.loop.rest_ns / max(self.spare_factor, 1.0)).fewest()
             if enough.is_hidden and workers > self.spare_factor * enough.workers:
                 summary = "Use fewer workers: they load batches as fast and take less memory"
                 fix = loader_fix(facts, summary, {"num_workers": enough.workers})
                 return _finding(facts, enough, fix)
         return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
+
+    def after_others(self, outcome: RuleOutcome, facts: Facts, step_ns: float) -> RuleOutcome:
+        """Return the outcome; clear if fewer workers would limit a step as short as the other fixes make it."""
+        curve = facts.worker_curve
+        if curve is None or not isinstance(outcome, Found) or outcome.finding.claims:
+            return outcome
+        if curve.with_step(step_ns).at(int(outcome.finding.fix.settings["num_workers"] or 0)).is_hidden:
+            return outcome
+        share = facts.share(facts.claim(Category.DATA_WAIT))
+        return Clear("data wait", share, self.min_share, Unit.SHARE, "faster steps need the workers")
 
 
 def _finding(

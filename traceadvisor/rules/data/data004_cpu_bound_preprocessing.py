@@ -78,7 +78,7 @@ class CpuBoundPreprocessing(Rule):
             return Skipped("CPU use was not measured.")
         if facts.share(wait) < self.min_share:
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
-        loading = facts.run.loading_cores
+        loading = facts.loading.worker_cores if facts.loading else None
         if loading is not None and loading < self.min_loading_cores:
             remark = "the loader workers are mostly idle"
             return Clear("CPU cores busy with loading", loading, self.min_loading_cores, Unit.COUNT, remark)

@@ -296,7 +296,7 @@ def _edit(curve: WorkerCurve, even: WorkerCurve, point: Point, *, is_beside: boo
     if cost.source is not CostSource.LOADER_TIME or is_beside:
         uneven_ns = point.wait_ns - even.at(point.workers, point.prefetch).wait_ns
         uneven_ns = max(uneven_ns, 0.0) / max(loop.fetches, 1e-9)
-        made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, uneven_ns, cost.delay_ns)
+        made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, uneven_ns, cost.delay_ns, cost.shared_ns)
     return LoaderWorkers(point.workers, loop.cores, point.prefetch, made, loop.training_cores, loop.taking_ns or None)
 
 
