@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import memory, special
+from benchmarks.gpu import special
 from benchmarks.gpu.captures import StepRow
 from benchmarks.gpu.predictions import predict, predict_all_fixes, proposed_workers
 from benchmarks.gpu.settings import Settings, parsed
 from benchmarks.gpu.smoke import device_against_events, smi_rows, stalls, steps_against_clock
 from tests.build_report import loader_finding, one_recording, ranked, rule
-from traceadvisor.analysis.memory.device_memory import PeakParts
 from traceadvisor.model.findings import Clear, Estimate, Fix, Method, Severity, Skipped, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
@@ -78,12 +77,6 @@ def test_settings_survive_the_command_line() -> None:
     assert parsed(settings.arguments()[1::2]) == settings
     with pytest.raises(ValueError, match="no setting"):
         parsed(["speed=9"])
-
-
-def test_memory_of_a_larger_batch_grows_in_whole_or_by_its_activations() -> None:
-    parts = PeakParts(state_bytes=100, activations_bytes=40, rest_bytes=10)
-    assert memory.predictions(parts, 4) == {"all_grows_bytes": 300.0, "activations_grow_bytes": 270.0}
-    assert memory.at_peak(None) is None
 
 
 def test_steps_are_compared_with_the_clock_by_their_number_and_state() -> None:
