@@ -117,7 +117,7 @@ def test_stacks_that_frees_repeat_show_the_classes_of_a_training_that_was_record
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_workspaces_of_cublas_are_told_from_weights_and_gradients_of_their_size(tmp_path: Path, *, keeps: bool) -> None:
+def test_workspaces_of_cublas_are_neither_weights_nor_gradients_of_their_size(tmp_path: Path, *, keeps: bool) -> None:
     device = Device(repeats=True)
     training = Training((Layer(32 * MIB, {"relu": MIB}), Layer(8 * MIB, {"relu": MIB})), cpp=False, device=device)
     training.set_to_none = not keeps
