@@ -43,6 +43,7 @@ class StepRow:
     index: int
     duration_ns: int
     state: str
+    start_ns: int = 0
 
 
 def run(command: Sequence[str], *, timeout_s: float, environment: dict[str, str] | None = None) -> str:
@@ -152,7 +153,10 @@ def manifest(bundle: Path) -> dict[str, Any]:
 def step_rows(bundle: Path, rank: int = 0) -> list[StepRow]:
     """The times of all steps of a capture."""
     with (bundle / f"steps.{rank}.csv").open(newline="", encoding="ascii") as lines:
-        return [StepRow(int(row["step"]), int(row["duration_ns"]), row["state"]) for row in csv.DictReader(lines)]
+        return [
+            StepRow(int(row["step"]), int(row["duration_ns"]), row["state"], int(row["start_ns"]))
+            for row in csv.DictReader(lines)
+        ]
 
 
 def median_ns(rows: Sequence[StepRow], state: str, after: int = 5) -> float | None:

@@ -5,7 +5,9 @@ Imports nothing beyond the standard library, so that it can run before anything 
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -37,16 +39,23 @@ def put_on_path(wheels: Path = WHEELS) -> list[str]:
 
 
 def _unpacked(wheels: Path) -> Path:
-    """A folder with the contents of all wheels; beside them, or in a temporary place where that is not writable."""
-    target = wheels / "site"
-    complete = target / ".complete"
+    """A folder with the contents of all wheels; beside them, or in a temporary place where that is not writable.
+
+    It appears when it is complete: parts that start at once may all unpack, and the first one's is used.
+    """
     names = "\n".join(sorted(path.name for path in wheels.glob("*.whl")))
-    if complete.is_file() and complete.read_text(encoding="utf-8") == names:
+    target = wheels / f"site-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
+    if target.is_dir():
         return target
-    if not os.access(wheels, os.W_OK):
-        target = Path(tempfile.mkdtemp(prefix="gpu-kit-wheels-"))
+    beside = wheels if os.access(wheels, os.W_OK) else None
+    made = Path(tempfile.mkdtemp(prefix="gpu-kit-wheels-", dir=beside))
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(target)
-    (target / ".complete").write_text(names, encoding="utf-8")
+            archive.extractall(made)
+    if beside is None:
+        return made
+    try:
+        return made.rename(target)
+    except OSError:
+        shutil.rmtree(made)
     return target

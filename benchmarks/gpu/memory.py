@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import captures
 from benchmarks.gpu.part import Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH
-from traceadvisor.analysis.memory.device_memory import PeakParts, peak_parts
-from traceadvisor.model.memory_figures import SnapshotFigures
+from traceadvisor.analysis.memory.scaling import GrowthLaw, guessed_law
+from traceadvisor.facts import Facts
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
 
 FACTORS = (1, 2, 4)
 BATCHES = {"pictures": 48, "text": 8}
@@ -33,8 +35,8 @@ def _workload(part: Part, workload: str) -> None:
     script = part.train(workload, Settings(), steps=None if part.reduced else STEPS, batch_size=batch)
     expect = f"device memory of batch {batch}"
     bundle = part.capture(f"memory-{workload}", script, ("--no-stacks",), expect=expect)
-    parts = at_peak(part.report(bundle).recordings[0].device_memory)
-    if parts is None:
+    law = growth(bundle)
+    if law is None:
         part.outbox.skip(f"memory of {workload}", "the recording holds no device memory")
     for factor in FACTORS[:1] if part.reduced else FACTORS:
         measured = _measured(part, workload, factor * batch)
@@ -44,37 +46,26 @@ def _workload(part: Part, workload: str) -> None:
             "factor": factor,
             "measured_bytes": measured["peak_bytes"],
             "reserved_bytes": measured["reserved_bytes"],
-            "recorded": parts and asdict(parts),
-            **(predictions(parts, factor) if parts else {}),
+            **({"predicted_bytes": law.peak_bytes(factor)} if law else {}),
         }
         part.outbox.put("memory", [*part.outbox.document.get("memory", ()), row])
-        if parts and row["measured_bytes"]:
+        if law and row["measured_bytes"]:
             part.outbox.say(words(row))
 
 
-def at_peak(memory: SnapshotFigures | None) -> PeakParts | None:
-    """The parts of the recorded peak; None where the recording does not tell."""
-    return peak_parts(memory.devices[0]) if memory else None
-
-
-def predictions(parts: PeakParts, factor: int) -> dict[str, float]:
-    """The peak of a batch so many times as large, in bytes, as rule MEM002 foresees it: both of its forecasts."""
-    added = parts.peak_bytes - parts.state_bytes
-    return {
-        "all_grows_bytes": float(parts.state_bytes + factor * added),
-        "activations_grow_bytes": float(parts.peak_bytes + (factor - 1) * parts.activations_bytes),
-    }
+def growth(bundle: Path) -> GrowthLaw | None:
+    """How the memory of a capture grows with the batch, as rule MEM002 foresees it; None where it was not recorded."""
+    trace = read_trace(Origin(min(bundle.glob(captures.TRACES)), "", "", ""))
+    recorded = Facts(trace, trace.device_indices[0], "").allocations if trace.device_indices else None
+    return guessed_law(recorded) if recorded else None
 
 
 def words(row: dict[str, Any]) -> str:
     """Predicted and measured in a line."""
-    measured = row["measured_bytes"]
-    errors = ", ".join(
-        f"{name} {row[key] / 2**20:.0f} MiB ({row[key] / measured - 1:+.1%})"
-        for name, key in (("all grows", "all_grows_bytes"), ("activations grow", "activations_grow_bytes"))
-    )
+    measured, predicted = row["measured_bytes"], row["predicted_bytes"]
+    error = f"{predicted / 2**20:.0f} MiB ({predicted / measured - 1:+.1%})"
     batch = row["batch"] * row["factor"]
-    return f"{row['workload']}, batch {batch}: measured {measured / 2**20:.0f} MiB; predicted {errors}"
+    return f"{row['workload']}, batch {batch}: measured {measured / 2**20:.0f} MiB; predicted {error}"
 
 
 def _measured(part: Part, workload: str, batch: int) -> dict[str, Any]:

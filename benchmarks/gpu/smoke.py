@@ -7,7 +7,8 @@ import io
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -26,7 +27,10 @@ ROUNDS = 3
 FIRST_STEPS = 5
 """Left out of every mean: they load, allocate and choose algorithms."""
 
-SMI_FIELDS = ("utilization.gpu", "memory.used", "power.draw", "clocks.sm", "temperature.gpu")
+OWN_WORK = ("settling", "stalled")
+"""Steps beside the start and end of the profiler: the script's clock counts its work, the capture's does not."""
+
+SMI_FIELDS = ("timestamp", "utilization.gpu", "memory.used", "power.draw", "clocks.sm", "temperature.gpu")
 KNOWN = str(Path(__file__).with_name("scripts") / "known.py")
 
 
@@ -80,7 +84,9 @@ def real_model(part: Part) -> None:
         part.outbox.put("real_model_device", {"events_us": events_us, "kernels_us": kernels_us})
         alone = "none" if kernels_us is None else f"{kernels_us:.0f} us"
         part.outbox.say(f"compute per recorded step: CUDA events {events_us:.0f} us, kernels alone {alone}")
-    compare_telemetry(part, recording, smi)
+    steps = [row for row in rows if row.state == "recorded"]
+    span = (steps[0].start_ns, steps[-1].start_ns + steps[-1].duration_ns) if steps else (0, 0)
+    compare_telemetry(part, recording, [row for time_ns, *row in smi if span[0] <= time_ns <= span[1]])
 
 
 def overhead(part: Part) -> None:
@@ -116,28 +122,40 @@ def overhead(part: Part) -> None:
 
 
 def steps_against_clock(rows: Sequence[StepRow], clock_ns: Sequence[int]) -> dict[str, float]:
-    """The capture's step times over those of the script's own clock, by state of the step."""
+    """The capture's step times over those of the script's own clock, by state of the step.
+
+    The largest difference leaves out states within whose steps, by the script's clock, the capture itself works.
+    """
     by_state: dict[str, list[float]] = {}
     for row in rows:
         if FIRST_STEPS <= row.index < len(clock_ns) - 1:
             by_state.setdefault(row.state, []).append(row.duration_ns / clock_ns[row.index])
     ratios = {f"median ratio, {state}": median(values) for state, values in by_state.items()}
-    everything = [abs(value - 1) for values in by_state.values() for value in values]
-    return ratios | {"largest difference": max(everything, default=0.0), "steps": float(len(everything))}
+    compared = [abs(value - 1) for state, values in by_state.items() if state not in OWN_WORK for value in values]
+    return ratios | {"largest difference": max(compared, default=0.0), "steps": float(len(compared))}
 
 
 def device_against_events(
     events: Sequence[dict[str, Any]], truth: dict[str, Any], recorded: Sequence[int]
 ) -> dict[str, float | int]:
-    """Copies and kernels of a trace beside the script's count and its CUDA events over the recorded steps."""
+    """Copies and kernels that recorded steps launched, whenever they ran, beside the script's count and CUDA events."""
+    names = {f"ProfilerStep#{index}" for index in recorded}
+    marks = [event for event in events if event.get("cat") == "user_annotation" and event["name"] in names]
+    launched = {
+        event.get("args", {}).get("correlation")
+        for event in events
+        if event.get("cat") in {"cuda_runtime", "cuda_driver"}
+        and any(mark["ts"] <= event["ts"] < mark["ts"] + mark["dur"] for mark in marks)
+    }
+    mine = [event for event in events if event.get("args", {}).get("correlation") in launched]
     copies = [
         event
-        for event in events
+        for event in mine
         if event.get("cat") == "gpu_memcpy"
         and "HtoD" in event["name"]
-        and event.get("args", {}).get("bytes") == truth["copy_bytes"]
+        and event["args"].get("bytes") == truth["copy_bytes"]
     ]
-    kernels = [event for event in events if event.get("cat") == "kernel"]
+    kernels = [event for event in mine if event.get("cat") == "kernel"]
     count = max(len(copies), 1)
     return {
         "recorded_steps": len(recorded),
@@ -162,7 +180,7 @@ def stalls(rows: Sequence[StepRow]) -> dict[str, float]:
 
 
 def compare_telemetry(part: Part, recording: Recording, smi: Sequence[Sequence[float]]) -> None:
-    """What NVML said to the capture beside what ``nvidia-smi`` printed meanwhile."""
+    """What NVML said to the capture in the recorded steps beside what ``nvidia-smi`` printed meanwhile."""
     sampled = recording.captured.telemetry if recording.captured else None
     if recording.telemetry is None or not recording.telemetry.devices:
         missing = sampled and sampled.devices_missing
@@ -184,7 +202,7 @@ def compare_telemetry(part: Part, recording: Recording, smi: Sequence[Sequence[f
             if key in device and device[key] is not None:
                 part.outbox.say(f"{key}: NVML {device[key]:.4g}, nvidia-smi {value:.4g}")
     else:
-        part.outbox.skip("NVML against nvidia-smi", "nvidia-smi printed nothing")
+        part.outbox.skip("NVML against nvidia-smi", "nvidia-smi printed nothing in the recorded steps")
     part.outbox.put("telemetry", found)
 
 
@@ -206,21 +224,22 @@ def _smi_rows(part: Part) -> Iterator[list[list[float]]]:
 
 
 def smi_rows(output: str) -> list[list[float]]:
-    """Rows whose every field is a number; a device may answer ``[N/A]``."""
+    """Rows with a time in ns whose every other field is a number; a device may answer ``[N/A]``."""
     rows = []
     for row in csv.reader(io.StringIO(output)):
-        try:
-            values = [float(cell) for cell in row]
-        except ValueError:
-            continue
-        if len(values) == len(SMI_FIELDS):
-            rows.append(values)
+        with suppress(ValueError):
+            begin_s = datetime.strptime(row[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()  # local time
+            values = [begin_s * 1e9, *map(float, row[1:])]
+            rows += [values] * (len(values) == len(SMI_FIELDS))
     return rows
 
 
 def _steps_words(what: str, found: dict[str, float]) -> str:
     ratios = ", ".join(f"{name} {value:.4f}" for name, value in found.items() if name.startswith("median"))
-    return f"{what}, steps of the capture over the script's clock: {ratios}; largest {found['largest difference']:.1%}"
+    return (
+        f"{what}, steps of the capture over the script's clock: {ratios}; largest {found['largest difference']:.1%}, "
+        f"without {' and '.join(OWN_WORK)}"
+    )
 
 
 def _device_words(found: dict[str, float | int]) -> str:

@@ -14,7 +14,7 @@ from benchmarks.gpu.captures import RunFailedError
 from benchmarks.gpu.checks import Check, Found, is_within, run_checks
 from benchmarks.gpu.experiment import Change
 from benchmarks.gpu.levers import AMP, FUSED, PINNED, TF32
-from benchmarks.gpu.memory import at_peak
+from benchmarks.gpu.memory import growth
 from benchmarks.gpu.part import LIGHT, Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.special import SCRIPTS
@@ -242,15 +242,15 @@ def _out_of_memory(part: Part) -> Found:
 
 
 def _largest(part: Part) -> Found:
-    """State stays, and all else grows with the batch."""
+    """What is reserved beyond tensors grows with them, as rule MEM002 takes it."""
     batch = 2048
     script = _script(part, "products", "--batch-size", str(batch), "--steps", "60")
     bundle = part.capture("largest", script, ("--no-stacks",), expect="device memory of six products")
-    parts = at_peak(part.report(bundle).recordings[0].device_memory)
-    if parts is None:
+    law = growth(bundle)
+    if law is None:
         return Found(holds=False, text="the recording holds no device memory")
-    state, peak = parts.state_bytes, parts.peak_bytes
-    forecast = batch * (MEMORY_MIB * 2**20 - state) / (peak - state)
+    share = law.base.history.peak_bytes / int(law.base.history.reserved_bytes.max())
+    forecast = batch * law.largest_factor(int(MEMORY_MIB * 2**20 * share))
     found = _largest_batch(part)
     return Found(is_within(part, forecast / found, 0.85, 1.15), f"forecast {forecast:.0f}, measured {found}")
 

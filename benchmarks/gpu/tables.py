@@ -28,7 +28,7 @@ _COLUMNS = (
 _OVERHEAD_COLUMNS = ("training", "capture", "plain step", "longer step", "A/A band", "verdict")
 _UNDISTURBED_COLUMNS = ("training", "recording", "plain step", "recorded step", "difference")
 _CHECK_COLUMNS = ("part", "check", "expected", "found", "result")
-_MEMORY_COLUMNS = ("training", "batch", "measured", "predicted, all grows", "predicted, activations grow")
+_MEMORY_COLUMNS = ("training", "batch", "measured", "predicted")
 
 
 def read(folder: Path) -> list[Document]:
@@ -134,18 +134,13 @@ def _error(ratio: float, predicted: Document | None) -> str:
 
 
 def _memory_row(row: Document) -> tuple[str, ...]:
-    measured = row["measured_bytes"]
-
-    def forecast(key: str) -> str:
-        return f"{row[key] / 2**20:.0f} MiB ({row[key] / measured - 1:+.1%})" if key in row else "not recorded"
-
+    measured, predicted = row["measured_bytes"], row.get("predicted_bytes")
     batch = f"{row['factor'] * row['batch']}"
     return (
         row["workload"],
         batch if row["factor"] == 1 else f"{batch}, predicted from {row['batch']}",
         f"{measured / 2**20:.0f} MiB",
-        forecast("all_grows_bytes"),
-        forecast("activations_grow_bytes"),
+        f"{predicted / 2**20:.0f} MiB ({predicted / measured - 1:+.1%})" if predicted else "not recorded",
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.gpu import sweeps, tables
+from benchmarks.gpu import carried, sweeps, tables
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.captures import StepRow
 from benchmarks.gpu.checks import Check, Found, run_checks, summary
@@ -131,3 +133,14 @@ def test_a_script_is_signalled_once_it_waits_and_killed_at_the_limit(tmp_path: P
     assert running[0].seconds is not None
     assert running[1].process.returncode == -9
     assert running[1].seconds is None
+
+
+def test_parts_that_start_at_once_unpack_their_wheels_into_one_folder(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
+            wheel.writestr(f"{name}/__init__.py", "")
+    with ThreadPoolExecutor(4) as pool:
+        folders = set(pool.map(carried._unpacked, [tmp_path] * 4))
+    (folder,) = folders
+    assert sorted(path.name for path in folder.iterdir()) == ["one", "two"]
+    assert len(list(tmp_path.iterdir())) == 3

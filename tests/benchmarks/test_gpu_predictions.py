@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.gpu import memory, special
+from benchmarks.gpu import special
 from benchmarks.gpu.captures import StepRow
 from benchmarks.gpu.predictions import predict, predict_all_fixes, proposed_workers
 from benchmarks.gpu.settings import Settings, parsed
 from benchmarks.gpu.smoke import device_against_events, smi_rows, stalls, steps_against_clock
 from tests.build_report import loader_finding, one_recording, ranked, rule
-from traceadvisor.analysis.memory.device_memory import PeakParts
 from traceadvisor.model.findings import Clear, Estimate, Fix, Method, Severity, Skipped, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
@@ -80,12 +81,6 @@ def test_settings_survive_the_command_line() -> None:
         parsed(["speed=9"])
 
 
-def test_memory_of_a_larger_batch_grows_in_whole_or_by_its_activations() -> None:
-    parts = PeakParts(state_bytes=100, activations_bytes=40, rest_bytes=10)
-    assert memory.predictions(parts, 4) == {"all_grows_bytes": 300.0, "activations_grow_bytes": 270.0}
-    assert memory.at_peak(None) is None
-
-
 def test_steps_are_compared_with_the_clock_by_their_number_and_state() -> None:
     rows = [StepRow(index, 110 if index == 6 else 100, "recorded" if index == 6 else "plain") for index in range(9)]
     assert steps_against_clock(rows, [100] * 9) == {
@@ -97,23 +92,42 @@ def test_steps_are_compared_with_the_clock_by_their_number_and_state() -> None:
     assert stalls(rows) == {"plain": 1.0, "recorded": 1.1}
 
 
-def test_copies_of_the_known_size_and_kernels_are_counted() -> None:
-    events = [
-        {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 7, "args": {"bytes": 64}},
-        {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 1, "args": {"bytes": 8}},
-        {"cat": "kernel", "name": "gemm", "dur": 3},
-        {"cat": "kernel", "name": "gemm", "dur": 5},
-        {"cat": "cpu_op", "name": "aten::mm", "dur": 9},
-    ]
-    truth = {"copy_bytes": 64, "products": 2, "copy_ms": [0.1, 0.008], "compute_ms": [0.1, 0.009]}
-    found = device_against_events(events, truth, [1])
+def test_steps_in_which_the_capture_itself_works_are_no_difference() -> None:
+    rows = [StepRow(index, 100, "stalled" if index == 6 else "plain") for index in range(9)]
+    found = steps_against_clock(rows, [9000 if index == 6 else 100 for index in range(9)])
+    assert (found["largest difference"], found["steps"]) == (0, 2)
+
+
+def test_copies_and_kernels_count_for_the_step_that_launched_them() -> None:
+    def launched(number: int, at: float) -> list[dict[str, Any]]:
+        kinds = (
+            ("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 7, 64),
+            ("kernel", "gemm", 3, 0),
+            ("kernel", "gemm", 5, 0),
+        )
+        return [
+            event
+            for place, (kind, name, duration, size) in enumerate(kinds, 10 * number)
+            for event in (
+                {"cat": "cuda_runtime", "name": "launch", "ts": at, "dur": 1, "args": {"correlation": place}},
+                {"cat": kind, "name": name, "ts": 90, "dur": duration, "args": {"correlation": place, "bytes": size}},
+            )
+        ]
+
+    steps = [{"cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 10 * n, "dur": 8} for n in (1, 2)]
+    late = [{"cat": "kernel", "name": "gemm", "ts": 20, "dur": 9, "args": {"correlation": 5}}]  # of a step before
+    truth = {"copy_bytes": 64, "products": 2, "copy_ms": [0, 0, 0.008], "compute_ms": [0, 0, 0.009]}
+    found = device_against_events([*steps, *launched(1, 11), *launched(2, 21), *late], truth, [2])
     assert (found["copies"], found["kernels_per_copy"]) == (1, 2)
     assert (found["copy_us"], found["copy_by_events_us"]) == (7, 8)
     assert (found["kernels_us_per_copy"], found["compute_by_events_us"]) == (8, 9)
 
 
 def test_rows_of_nvidia_smi_with_a_missing_field_are_left_out() -> None:
-    assert smi_rows("90, 1000, 300.5, 1980, 60\n[N/A], 1, 1, 1, 1\n1, 2\n") == [[90, 1000, 300.5, 1980, 60]]
+    time = "2026/11/26 17:37:20.250"
+    output = f"{time}, 90, 1000, 300.5, 1980, 60\n{time}, [N/A], 1, 1, 1, 1\n1, 2\n"
+    begin_ns = datetime(2026, 11, 26, 17, 37, 20, 250_000).astimezone().timestamp() * 1e9
+    assert smi_rows(output) == [[begin_ns, 90, 1000, 300.5, 1980, 60]]
 
 
 def test_the_reason_of_a_refusal_is_the_line_that_tells_it() -> None:

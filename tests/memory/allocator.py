@@ -61,6 +61,9 @@ class Device:
     """Entries of the ring; None for an unbounded history."""
 
     is_recording: bool = True
+    repeats: bool = False
+    """Whether the stacks of allocations alone are recorded, which torch then repeats where they end."""
+
     segments: list[Segment] = field(default_factory=list)
     ring: list[dict[str, Any]] = field(default_factory=list)
     oldest: int = 0
@@ -100,6 +103,7 @@ class Device:
     def free(self, address: int, stack: Stack = (), *, waits: bool = False) -> None:
         """Free; with ``waits`` another stream still uses the block until :meth:`complete`."""
         segment, block = self.where[address]
+        stack = block.stack if self.repeats else stack
         self._event("free_requested", address, block.requested, segment.stream, stack)
         block.state = "active_awaiting_free"
         if not waits:

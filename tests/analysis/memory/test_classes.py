@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.programs import Training, convolutions, transformer
+from tests.memory.allocator import Device
+from tests.memory.programs import Layer, Training, convolutions, transformer
 from traceadvisor.analysis.memory.allocations import memory_history
 from traceadvisor.analysis.memory.call_stacks import call_stacks
 from traceadvisor.analysis.memory.classes import KINDS, classes
@@ -93,6 +94,47 @@ def test_weights_of_a_forward_pass_alone_are_parameters(tmp_path: Path) -> None:
     found = _bytes(_figures(training.dump(tmp_path / "a.pickle")))
     assert found[MemoryClass.PARAMETERS] == 4 * 24 * MIB
     assert MemoryClass.ACTIVATIONS not in found
+
+
+def test_stacks_that_frees_repeat_show_the_classes_of_a_training_that_was_recorded_later_and_ended(
+    tmp_path: Path,
+) -> None:
+    training = transformer(states=2, cpp=False, device=Device(repeats=True))
+    training.device.is_recording = False
+    training.build().steps(1)
+    held = training.forward()
+    training.device.is_recording = True
+    for saved in (address for _, kept in held for address in kept):
+        training.device.free(saved)
+    training.steps(2)
+    weights = 4 * 24 * MIB
+    for left in filter(None, (*training.gradients, *training.state, *training.weights)):
+        training.device.free(left)
+    found = _bytes(_figures(training.dump(tmp_path / "a.pickle")))
+    assert found[MemoryClass.PARAMETERS] == weights
+    assert found[MemoryClass.OPTIMIZER_STATE] == 2 * weights
+    assert MemoryClass.UNKNOWN not in found
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_workspaces_of_cublas_are_neither_weights_nor_gradients_of_their_size(tmp_path: Path, *, keeps: bool) -> None:
+    device = Device(repeats=True)
+    training = Training((Layer(32 * MIB, {"relu": MIB}), Layer(8 * MIB, {"relu": MIB})), cpp=False, device=device)
+    training.set_to_none = not keeps
+    training.build()
+    device.alloc(32 * MIB, training._user("linear", 30))
+    device.alloc(32 * MIB)
+    found = _at_end(training.steps(4).dump(tmp_path / "a.pickle"))
+    assert found[MemoryClass.WORKSPACES] == (1 if keeps else 2) * 32 * MIB
+    assert found[MemoryClass.PARAMETERS] == 40 * MIB
+    assert found[MemoryClass.OPTIMIZER_STATE] == 80 * MIB
+
+
+def test_memory_that_a_script_piles_up_outside_of_its_layers_stays_unknown(tmp_path: Path) -> None:
+    training = convolutions().build().steps(3)
+    for _ in range(3):
+        training.device.alloc(MIB, training._main(30))
+    assert _at_end(training.dump(tmp_path / "a.pickle"))[MemoryClass.UNKNOWN] == 3 * MIB
 
 
 REAL = {

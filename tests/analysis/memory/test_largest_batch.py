@@ -1,26 +1,38 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.device_memory import DeviceMemory, LargestBatch, PeakParts, largest_batch
+from dataclasses import replace
+
+import pytest
+
+from tests.memory.programs import Layer, Training
+from tests.rules.mem.snapshots import facts
+from traceadvisor.analysis.memory.device_memory import DeviceMemory, LargestBatch, largest_batch
 
 # Of 1000 bytes, tensors use 300 at the peak and 60 at the emptiest instant; 350 are held in all.
 MEMORY = DeviceMemory(1000, 300, 60, 350.0)
+MIB = 1 << 20
 
 
-def test_memory_that_a_step_adds_grows_with_the_batch() -> None:
-    # Of 800 that may be held, 50 are not the tensors' and 100 are state: 650 for samples of 20 each.
-    parts = PeakParts(state_bytes=100, activations_bytes=100, rest_bytes=100)
-    assert largest_batch(MEMORY, parts, 10, 0.8) == LargestBatch(20.0, 32, 55)
-
-
-def test_a_larger_batch_fits_if_only_activations_grow() -> None:
-    # 200 of the peak stay, so that 550 are left for samples of 10 each.
-    parts = PeakParts(state_bytes=100, activations_bytes=100, rest_bytes=100)
-    assert largest_batch(MEMORY, parts, 10, 0.8).samples_by_activations == 55
-
-
-def test_without_the_parts_of_a_step_the_emptiest_instant_stands_for_its_state() -> None:
-    assert largest_batch(MEMORY, None, 10, 0.8) == LargestBatch(24.0, 28, None)
+def test_without_recorded_allocations_all_above_the_emptiest_instant_grows() -> None:
+    assert largest_batch(MEMORY, None, 10, 0.8) == LargestBatch(24.0, 28)
 
 
 def test_without_recorded_tensors_all_held_memory_grows() -> None:
-    assert largest_batch(DeviceMemory(1000, None, None, 350.0), None, 10, 0.8) == LargestBatch(35.0, 22, None)
+    assert largest_batch(DeviceMemory(1000, None, None, 350.0), None, 10, 0.8) == LargestBatch(35.0, 22)
+
+
+def test_gaps_in_reserved_memory_grow_with_the_tensors() -> None:
+    # Of 800 that may be held, 20 are outside of 330 that torch reserves for 300: room for 780 / 1.1.
+    assert largest_batch(replace(MEMORY, reserved_bytes=330), None, 10, 0.8).samples == int((780 / 1.1 - 60) / 24)
+
+
+def test_samples_grow_where_the_peak_will_be_and_weights_stay() -> None:
+    # Batch 2 peaks in the optimizer, with five tensors of 64 MiB. A larger one peaks in the backward pass, with four of
+    # them, and with 2 MiB a sample: what was saved, and its gradient.
+    training = Training((Layer(64 * MIB, {"relu": 2 * MIB}),), states=2)
+    recorded = facts(training.build().steps(3))
+    peak = recorded.history.peak_bytes
+    memory = DeviceMemory(1000 * MIB, peak, 256 * MIB, float(peak))
+    found = largest_batch(memory, recorded, 2, 0.8)
+    assert found.samples == pytest.approx((800 - 4 * 64) / 2, rel=0.01)
+    assert found.per_sample_bytes == pytest.approx(2 * MIB)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.memory.programs import Training, convolutions, transformer
+from tests.memory.programs import Layer, Training, convolutions, transformer
 from tests.rules.mem.snapshots import facts
 from traceadvisor.analysis.memory.scaling import growth_law, guessed_law, programs
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
@@ -69,6 +69,16 @@ def test_programs_that_differ_make_no_law() -> None:
 
 def test_a_pair_that_differs_in_its_types_makes_no_law() -> None:
     assert growth_law([_of_length(256, autocast=True), _of_length(256)]) is None
+
+
+def test_temporaries_grow_with_a_batch_whose_activations_are_as_large_as_a_weight() -> None:
+    def of(batch: int) -> SnapshotFacts:
+        layers = (Layer(4 * MIB, {"relu": batch * MIB}), Layer(8 * MIB, {"relu": batch * MIB}))
+        return facts(Training(layers, states=0).build().steps(3))
+
+    guess = guessed_law(of(4))
+    assert guess
+    assert guess.peak_bytes(8) == pytest.approx(of(32).history.peak_bytes, rel=0.01)
 
 
 def test_one_snapshot_makes_a_guess() -> None:

@@ -13,6 +13,7 @@ enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE =
 
 typedef struct { int index; } *Device;
 typedef struct { unsigned long long total, free, used; } Memory;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } Memory2;
 typedef struct { unsigned int gpu, memory; } Utilization;
 typedef struct { char legacy[16]; unsigned int domain, bus, device, id, subsystem; char text[32]; } Pci;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gpu_instance, compute_instance; } Process;
@@ -59,9 +60,18 @@ int nvmlDeviceGetMigMode(Device device, unsigned int *now, unsigned int *pending
 
 int nvmlDeviceGetMemoryInfo(Device device, Memory *out) {
     CHECK(device);
-    out->total = 80000000000ull; out->used = 20000000000ull; out->free = 60000000000ull;
+    out->total = 80000000000ull; out->used = 20500000000ull; out->free = 59500000000ull;
     return SUCCESS;
 }
+
+#ifndef OLD_DRIVER
+int nvmlDeviceGetMemoryInfo_v2(Device device, Memory2 *out) {
+    CHECK(device);
+    if (out->version != (sizeof *out | 2 << 24)) return INVALID_ARGUMENT;
+    out->total = 80000000000ull; out->reserved = 500000000ull; out->used = 20000000000ull; out->free = 59500000000ull;
+    return SUCCESS;
+}
+#endif
 
 int nvmlDeviceGetUtilizationRates(Device device, Utilization *out) { ONLY_FIRST(device); out->gpu = 93; out->memory = 41; return SUCCESS; }
 FIRST_NUMBER(nvmlDeviceGetPowerUsage, 301500)

@@ -100,6 +100,7 @@ def test_an_old_driver_is_called_by_the_old_names(old_driver: Path, tmp_path: Pa
     assert set(recorded.figures("GPU-00", "clock_event_reasons")) == {0x4}
     assert set(recorded.figures("GPU-00", "temperature_celsius")) == {61}
     assert set(recorded.figures("GPU-00", "process_count")) == {2}
+    assert set(recorded.figures("GPU-00", "memory_used_bytes")) == {20_500_000_000}  # with what the driver reserves
 
 
 def test_without_a_driver_the_header_says_why_only_the_host_is_sampled(tmp_path: Path, driver: Path) -> None:

@@ -32,7 +32,7 @@ def test_the_largest_batch_is_predicted_from_the_memory_per_sample(tmp_path: Pat
     assert evidence(found, "predicted largest batch") == 240
 
 
-def test_with_known_activations_a_second_prediction_grows_only_them(tmp_path: Path) -> None:
+def test_with_known_activations_they_and_temporary_tensors_grow(tmp_path: Path) -> None:
     # 1 GB is held between steps; 32 samples add 2 GB of activations and 2 GB of other memory. The limit is 16 GB.
     builder = TraceBuilder().device(0, totalGlobalMem=20 * GB).step(0, 0, 100)
     for start in range(0, 100, 10):
@@ -43,7 +43,6 @@ def test_with_known_activations_a_second_prediction_grows_only_them(tmp_path: Pa
     found = Captured(builder, tmp_path).loader(batch=32).device(memory=5 * GB).finding(RoomForBatch())
     assert evidence(found, "memory per sample") == 4 * GB / 32
     assert evidence(found, "predicted largest batch") == 15 * 32 // 4
-    assert evidence(found, "the same if only activations grow") == 13 * 32 // 2
 
 
 def test_a_busy_gpu_with_free_memory_is_clear(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Allocations:
     """Requested bytes."""
 
     stack: Int64
-    """Index of the stack in :attr:`MemorySnapshot.stacks`; NONE where the allocation was not recorded."""
+    """Index of the stack in :attr:`MemorySnapshot.stacks`; NONE where neither the allocation nor its end tells it."""
 
     stream: Int64
     start: Int64
@@ -43,7 +43,8 @@ class Allocations:
     """Instant at which the allocator could use the memory again."""
 
     free_stack: Int64
-    """Index of the stack that gave it back; NONE if it was not."""
+    """Index of the stack that gave it back; NONE if it was not, or where torch recorded the stacks of allocations only:
+    it then repeats them where they end."""
 
     block: Int64
     """Row of the block that it is at the end; NONE if it was freed."""
@@ -166,15 +167,18 @@ def _allocations(snapshot: MemorySnapshot, rows: Int64, live: Int64, block_bytes
     differ = int((sizes[kept[of_life]] != block_bytes[live[of_block]]).sum())
     older = np.delete(live, of_block)
     stack = events.stack[rows[order]]
+    of_free = np.where(is_asked, stack[asked], NONE)
+    pairs = is_new & is_asked
+    repeats = bool(pairs.any()) and np.array_equal(stack[first[pairs]], of_free[pairs])
     allocations = Allocations(
         np.append(address[first], blocks.address[older]),
         np.append(sizes, block_bytes[older]),
-        np.append(np.where(is_new, stack[first], NONE), blocks.stack[older]),
+        np.append(np.where(is_new, stack[first], of_free if repeats else NONE), blocks.stack[older]),
         np.append(events.stream[rows[order[first]]], snapshot.segments.stream[blocks.segment[older]]),
         np.append(start, np.zeros_like(older)),
         np.append(np.where(is_asked, order[asked] + 1, end), np.full(older.size, instants)),
         np.append(end, np.full(older.size, instants)),
-        np.append(np.where(is_asked, stack[asked], NONE), np.full(older.size, NONE)),
+        np.append(np.full_like(of_free, NONE) if repeats else of_free, np.full(older.size, NONE)),
         np.append(block, older),
     )
     return allocations.by_start(), differ + int(is_lost.sum()) + kept.size - common.size

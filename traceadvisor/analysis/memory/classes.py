@@ -60,6 +60,7 @@ class _Classifier:
         self._leaves_backward = self._next(known & ~self._is_backward)
         self._next_backward = self._next(known & self._is_backward)
         self._leaves_step = self._next(known & (self._phase != Phase.OPTIMIZER))
+        self._leaves_making = self._next(known & (self._phase != Phase.MODULE))
 
     def all(self) -> Classes:
         """Apply all evidence."""
@@ -93,28 +94,40 @@ class _Classifier:
     def _by_frames(self) -> None:
         self._is(self._in_phase(Phase.WORKSPACE), Kind.WORKSPACES, Evidence.FRAMES)
         self._is(self._in_phase(Phase.COMMUNICATION), Kind.COMMUNICATION, Evidence.FRAMES)
-        module = self._in_phase(Phase.MODULE)
-        self._is(module & self._at_end, Kind.PARAMETERS, Evidence.MADE_BY_MODULE)
-        self._is(module & ~self._at_end, Kind.TEMPORARIES, Evidence.FREED_IN_ITS_PHASE)
+        module, kept = self._in_phase(Phase.MODULE), self._at_end | (self._rows.end > self._leaves_making)
+        self._is(module & kept, Kind.PARAMETERS, Evidence.MADE_BY_MODULE)
+        self._is(module, Kind.TEMPORARIES, _FREED)
+        self._workspaces()
+
+    def _workspaces(self) -> None:
+        """Find the workspaces that cuBLAS takes in the first products of the passes and never gives back.
+
+        Gradients that are kept too, to be added up or set to 0, are of several sizes.
+        """
+        passes, mine = self._passes(), np.isin(self._rows.size_bytes, CUBLAS_WORKSPACE_BYTES)
+        if passes.size < 2:  # what an unfinished pass holds may be of any kind
+            return
+        forward = self._at_end & (self._rows.start < passes[-2]) & self._in_module & self._in_phase(Phase.OTHER)
+        backward = self._at_end & (self._rows.start < passes[-1]) & self._in_phase(Phase.BACKWARD)
+        for chosen in (forward & mine, backward & mine[backward].all()):
+            self._is(self._place_in_size(chosen) == 1, Kind.WORKSPACES, Evidence.SIZE_OF_WORKSPACE)
 
     def _in_backward(self) -> None:
         """Classify memory of the backward pass: gradients outlive it, everything else does not."""
         mine = self._in_phase(Phase.BACKWARD)
-        new = mine & ~self._is_old
-        self._is(new & (self._rows.end <= self._leaves_backward) & ~self._at_end, Kind.TEMPORARIES, _FREED)
-        self._is(new & (self._rows.end > self._leaves_backward), Kind.GRADIENTS, Evidence.KEPT_AFTER_BACKWARD)
-        self._is(mine & self._is_old & ~self._freed_backward, Kind.GRADIENTS, Evidence.KEPT_AFTER_BACKWARD)
-        self._is(mine & self._is_old, Kind.TEMPORARIES, _FREED)
+        self._is(mine & (self._rows.end <= self._leaves_backward) & ~self._at_end, Kind.TEMPORARIES, _FREED)
+        kept = self._is_old | (self._rows.end > self._leaves_backward)
+        self._is(mine & kept, Kind.GRADIENTS, Evidence.KEPT_AFTER_BACKWARD)
 
     def _in_optimizer(self) -> None:
         mine = self._in_phase(Phase.OPTIMIZER)
-        self._is(mine & self._is_old, Kind.OPTIMIZER_STATE, Evidence.KEPT_AFTER_STEP)
         self._is(mine & (self._rows.end <= self._leaves_step) & ~self._at_end, Kind.TEMPORARIES, _FREED)
-        self._is(mine & (self._rows.end > self._leaves_step), Kind.OPTIMIZER_STATE, Evidence.KEPT_AFTER_STEP)
+        kept = self._is_old | (self._rows.end > self._leaves_step)
+        self._is(mine & kept, Kind.OPTIMIZER_STATE, Evidence.KEPT_AFTER_STEP)
 
     def _in_forward(self) -> None:
         """Classify memory that the backward pass frees as saved for it."""
-        mine = ~self._is_old & (self._in_phase(Phase.OTHER) | self._in_phase(Phase.INPUT))
+        mine = self._in_phase(Phase.OTHER) | self._in_phase(Phase.INPUT)
         self._is(self._in_phase(Phase.INPUT), Kind.INPUTS, Evidence.FRAMES)
         reaches = self._rows.end > self._next_backward
         self._is(mine & ~reaches & ~self._at_end, Kind.TEMPORARIES, _FREED)
@@ -155,7 +168,8 @@ class _Classifier:
         """Find parameters, as many and as large as the gradients, and optimizer state, one or two copies of each."""
         gradients, sizes = self._most_gradients(), self._rows.size_bytes
         first = self._rows.start[self._known & self._is_backward].min(initial=self._instants)
-        kept = self._at_end & (self._is_old | (self._rows.start < first))
+        outlives = self._rows.end > self._rows.start[self._known].max(initial=0)  # a script that ends frees its weights
+        kept = outlives & (self._is_old | (self._rows.start < first))
         place = self._place_in_size(kept & np.isin(self._kind, (NONE, KINDS.index(Kind.PARAMETERS))))
         matching = np.array([gradients.get(size, 0) for size in sizes.tolist()], np.int64)
         state = Counter(sizes[self._kind == KINDS.index(Kind.OPTIMIZER_STATE)].tolist())
@@ -168,7 +182,7 @@ class _Classifier:
         known = Counter(sizes[self._is_old & (self._kind == KINDS.index(Kind.GRADIENTS))].tolist())
         missing = matching - np.array([known[size] for size in sizes.tolist()], np.int64)
         self._is((place > 0) & (place <= missing), Kind.GRADIENTS, Evidence.SIZE_OF_GRADIENTS)
-        left = (self._kind == NONE) & self._is_old & (self._rows.size_bytes == CUBLAS_WORKSPACE_BYTES)
+        left = (self._kind == NONE) & self._is_old & (self._rows.size_bytes == CUBLAS_WORKSPACE_BYTES[0])
         self._is(left, Kind.WORKSPACES, Evidence.SIZE_OF_WORKSPACE)
         if not gradients and not self._is_backward.any() and not self._in_phase(Phase.OPTIMIZER).any():
             self._is(self._is_old & self._at_end, Kind.PARAMETERS, Evidence.FORWARD_ONLY)
@@ -202,7 +216,8 @@ class _Classifier:
         if passes.size > 1:
             last = mine & self._in_module & (self._rows.start > passes[-2]) & (self._rows.start < passes[-1])
             self._is(last, Kind.ACTIVATIONS, Evidence.KEPT_UNTIL_BACKWARD)
-        after = mine & (self._next_backward == self._instants) & (self._kind == NONE) & self._tell_lines
+        layers = self._in_module | ~self._in_module.any()
+        after = mine & layers & (self._next_backward == self._instants) & self._tell_lines
         stack = self._rows.stack
         counts = np.bincount(stack[after], minlength=int(stack.max(initial=0)) + 1)
         self._is(after & (counts[stack.clip(min=0)] > 1), Kind.ACTIVATIONS, Evidence.KEPT_BY_LAYERS)
@@ -210,5 +225,5 @@ class _Classifier:
 
 _FREED = Evidence.FREED_IN_ITS_PHASE
 
-CUBLAS_WORKSPACE_BYTES = 8_519_680
-"""Workspace of a handle of cuBLAS, before Hopper: ``CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8``."""
+CUBLAS_WORKSPACE_BYTES = (8_519_680, 33_554_432)
+"""Workspaces that torch gives a handle of cuBLAS: ``CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8``, and more from Hopper on."""

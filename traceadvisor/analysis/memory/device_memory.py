@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceadvisor.analysis.memory.changes import MemoryChange
-from traceadvisor.analysis.memory.scaling import grows_with_batch
+from traceadvisor.analysis.memory.scaling import grows_with_batch, guessed_law
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
@@ -134,34 +134,35 @@ class LargestBatch:
     """A forecast for some share of the device's memory."""
 
     per_sample_bytes: float
-    """Bytes per sample, if everything that a step adds grows with the batch."""
+    """Bytes that one more sample adds to the peak of the batch that fits."""
 
     samples: int
-    """The batch that fits under that assumption."""
-
-    samples_by_activations: int | None
-    """The batch that fits if only activations grow with it, not gradients and workspaces; None if activations are
-    unknown."""
+    """The batch that fits."""
 
 
-def largest_batch(memory: DeviceMemory, parts: PeakParts | None, batch: int, target_share: float) -> LargestBatch:
-    """Return the batch that fits, linear in the batch size. Memory outside tensors is assumed to stay the same.
+def largest_batch(
+    memory: DeviceMemory, recorded: SnapshotFacts | None, batch: int, target_share: float
+) -> LargestBatch:
+    """Return the batch that fits. Gaps in reserved memory grow with the tensors; all else outside tensors stays.
 
     Args:
         memory: as held with the present batch.
-        parts: of the peak; if unknown, the lowest level is taken as what outlives a step.
+        recorded: its allocations: those of samples grow wherever the peak will then be, and all others stay. Without
+            them, all above the lowest level grows.
         batch: samples in a batch.
         target_share: of the device's memory that may be held.
     """
     peak = float(memory.allocated_bytes) if memory.allocated_bytes is not None else memory.held_bytes
-    room = target_share * memory.capacity_bytes - (memory.held_bytes - peak)
-    state = float(parts.state_bytes if parts else memory.least_allocated_bytes or 0)
+    reserved = max(memory.reserved_bytes or peak, peak)
+    room = (target_share * memory.capacity_bytes - max(memory.held_bytes - reserved, 0.0)) * peak / reserved
+    law = guessed_law(recorded) if recorded else None
+    if law is not None:
+        factor = law.largest_factor(int(room))
+        added = law.peak_bytes(2 * factor) - law.peak_bytes(factor)
+        return LargestBatch(added / max(factor * batch, 1), int(factor * batch))
+    state = float(memory.least_allocated_bytes or 0)
     per_sample = max(peak - state, 1.0) / batch
-    if parts is None or not parts.activations_bytes:
-        return LargestBatch(per_sample, int((room - state) / per_sample), None)
-    fixed = peak - parts.activations_bytes
-    by_activations = int((room - fixed) / (parts.activations_bytes / batch))
-    return LargestBatch(per_sample, int((room - state) / per_sample), by_activations)
+    return LargestBatch(per_sample, int((room - state) / per_sample))
 
 
 MOST_OPERATORS = 20

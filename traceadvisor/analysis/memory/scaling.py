@@ -250,7 +250,9 @@ def grows_with_batch(memory: SnapshotFacts) -> Int64:
     weights = np.unique(memory.rows.size_bytes[memory.is_of(MemoryClass.PARAMETERS, MemoryClass.GRADIENTS)])
     weight_sizes = np.concatenate((weights, weights // 2))
     passing = memory.is_of(MemoryClass.TEMPORARIES) & ~memory.in_phase(Phase.OPTIMIZER)
+    saved_sizes = np.unique(memory.rows.size_bytes[memory.is_saved])  # of a batch as wide as a layer
     unlike_weights = ~np.isin(memory.rows.size_bytes, weight_sizes)
+    like_saved = np.isin(memory.rows.size_bytes, saved_sizes)
     copies = memory.with_frame(lambda frame: "cached_cast" in frame.function) & ~unlike_weights
     kept = memory.is_saved | memory.is_of(MemoryClass.INPUTS)
-    return np.flatnonzero((kept & ~copies) | (passing & unlike_weights & (memory.rows.start > 0)))
+    return np.flatnonzero((kept & ~copies) | (passing & (unlike_weights | like_saved) & (memory.rows.start > 0)))

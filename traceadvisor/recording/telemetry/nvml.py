@@ -44,7 +44,7 @@ class Device:
 
     def header(self) -> dict[str, object]:
         """Its constant properties, named as in a telemetry file's header."""
-        nvml, memory = self._nvml, self._ask("nvmlDeviceGetMemoryInfo")
+        nvml, memory = self._nvml, self._memory()
         slowdown = nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
         return {
             "uuid": self.uuid,
@@ -73,7 +73,7 @@ class Device:
         """Sample the device; ``expensive`` adds what changes slowly. Figures of a lost device are None."""
         self._lost = False  # it may be back
         nvml = self._nvml
-        busy, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._ask("nvmlDeviceGetMemoryInfo")
+        busy, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._memory()
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # drivers and bindings before 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
@@ -106,6 +106,12 @@ class Device:
         count = self._number("nvmlDeviceGetPcieThroughput", counter)
         column = DeviceColumn.PCIE_TX_BYTES_PER_S if sent else DeviceColumn.PCIE_RX_BYTES_PER_S
         return {column: None if count is None else count * _BYTES_PER_PCIE_UNIT}
+
+    def _memory(self) -> Any | None:
+        """Version 2 sets apart what the driver reserves for itself, as ``nvidia-smi`` does; version 1 calls it used."""
+        version = getattr(self._nvml, "nvmlMemory_v2", 0)  # bindings before 11.510 know only the first
+        memory = self._ask("nvmlDeviceGetMemoryInfo", version) if version else None
+        return self._ask("nvmlDeviceGetMemoryInfo") if memory is None else memory
 
     def _processes(self, own_pids: Collection[int]) -> dict[DeviceColumn, Figure]:
         running = self._ask("nvmlDeviceGetComputeRunningProcesses_v3")

@@ -94,7 +94,7 @@ class LowOccupancy(Rule):
         """Yield the largest batch that fits in memory, if known."""
         memory, batch = facts.memory, facts.run.batch_size
         if memory is not None and batch:
-            forecast = largest_batch(memory, facts.peak_parts, batch, self.target_memory_share)
+            forecast = largest_batch(memory, facts.allocations, batch, self.target_memory_share)
             yield Evidence("batch size", batch, Unit.COUNT)
             yield Evidence("peak share of GPU memory in use", memory.share, Unit.SHARE)
             yield Evidence("largest batch that fits in memory (estimate)", forecast.samples, Unit.COUNT)

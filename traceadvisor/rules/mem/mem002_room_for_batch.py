@@ -15,11 +15,12 @@ class RoomForBatch(Rule):
     Why it costs time: The CPU cost of a launch does not depend on the batch size. With small batches, the GPU finishes
         before the next launch.
     How to fix it: Raise the batch size to the smallest one with peak throughput, and use up to four fifths of the
-        memory. The largest batch that fits is predicted from the memory per sample: the memory that a step adds,
-        divided by the batch size. If activations were recorded, a second prediction assumes that only they grow.
+        memory. The largest batch that fits is predicted from the recorded tensors: inputs, activations and temporary
+        tensors grow, weights, gradients, optimizer state and workspaces stay. If these are unknown, everything that a
+        step adds grows.
     How the saving is estimated: Upper limit, per sample: the idle time between launches.
     When it may be wrong: The batch size changes convergence, so check the learning rate again. Memory does not always
-        grow in proportion to the batch. The prediction is not yet validated with larger batches on a GPU. A data loader
+        grow in proportion to the batch. The prediction was held against a GPU with one small model only. A data loader
         that is just fast enough will be too slow for larger batches.
     """
 
@@ -48,7 +49,7 @@ class RoomForBatch(Rule):
         if share < self.min_idle_share:
             remark = "the GPU is already busy"
             return Clear("GPU idle time between launches", share, self.min_idle_share, Unit.SHARE, remark)
-        forecast = largest_batch(memory, facts.peak_parts, batch, self.target_share)
+        forecast = largest_batch(memory, facts.allocations, batch, self.target_share)
         then = min(2 * batch, forecast.samples)
         return facts.finding(
             claims=idle,
@@ -65,7 +66,6 @@ class RoomForBatch(Rule):
                 Evidence("GPU memory held at the peak", memory.share, Unit.SHARE),
                 Evidence("memory per sample", forecast.per_sample_bytes, Unit.BYTES),
                 Evidence("predicted largest batch at four fifths of GPU memory", forecast.samples, Unit.COUNT),
-                facts.known("the same if only activations grow", forecast.samples_by_activations, Unit.COUNT),
                 Evidence("GPU idle time between launches", share, Unit.SHARE),
             ),
             locations=facts.loader_locations,
