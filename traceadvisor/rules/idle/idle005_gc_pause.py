@@ -4,6 +4,7 @@ from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.idle.small_operators import lines_of
 
 NOT_RECORDED = "Garbage collection was not recorded"
 
@@ -63,6 +64,6 @@ class GcPause(Rule):
                 facts.known("longest collection", None if captured_share is None else longest_ns, Unit.NS),
             ),
             most_ns=share * (facts.typical.duration_ns if facts.typical else 0.0),
-            locations=tuple(location for site in sites for location in site.locations),
+            locations=lines_of(facts, sites[0]) if sites else (),
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
