@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
 from statistics import fmean, stdev
 
@@ -99,17 +99,6 @@ class Comparison:
     def smallest_visible(self) -> float:
         """The smallest relative change that these rounds could have shown: the wider half of the interval."""
         return max(self.high / self.ratio, self.ratio / self.low) - 1
-
-    def inverted(self) -> Comparison:
-        """The setting as it is over the changed one, for faults that were planted rather than fixed."""
-        verdicts = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
-        return replace(
-            self,
-            ratio=1 / self.ratio,
-            low=1 / self.high,
-            high=1 / self.low,
-            verdict=verdicts.get(self.verdict, self.verdict),
-        )
 
     def document(self) -> dict[str, float | int | str]:
         """As it stands in a JSON file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.predictions import Prediction
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import Training
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.statistics import FEWEST_ROUNDS, Comparison, compare
 
 AS_IT_IS, SAME_AGAIN = "A", "A'"
@@ -125,8 +126,14 @@ def _row(change: Change, failure: str | None, seen: dict[str, _Seen], came: Alte
     row["peak_bytes"] = max(seen[change.arm].peak_bytes, default=None)
     if came.rounds:
         result = compare(came.times(AS_IT_IS), came.times(SAME_AGAIN), came.times(change.arm))
-        row["comparison"] = (result.inverted() if change.planted else result).document()
+        row["comparison"] = (inverted(result) if change.planted else result).document()
     return row
+
+
+def inverted(found: Comparison) -> Comparison:
+    """The setting as it is over the changed one, for faults that were planted rather than fixed."""
+    verdict = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}.get(found.verdict, found.verdict)
+    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low, verdict=verdict)
 
 
 def tell(outbox: Outbox, experiment: dict[str, Any]) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from benchmarks.gpu.alternating import Arm, Blocks, alternate, block_length
 from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.experiment import inverted
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.statistics import compare
 
 
 @dataclass
@@ -73,3 +78,9 @@ def test_no_round_begins_once_the_time_is_over() -> None:
 
 def test_a_block_has_at_least_eight_steps_and_at_most_two_hundred() -> None:
     assert [block_length(step_s, 1.0, 5).measured for step_s in (0.5, 0.1, 0.001)] == [8, 10, 200]
+
+
+def test_a_fault_that_was_planted_is_turned_around() -> None:
+    found = inverted(compare([1.0] * 5, [1.0] * 5, [2.0] * 5))
+    assert (found.ratio, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert found.verdict is Verdict.FASTER

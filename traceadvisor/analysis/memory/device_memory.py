@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -90,11 +90,6 @@ class PeakParts:
     def peak_bytes(self) -> int:
         """Most memory in use by tensors."""
         return self.state_bytes + self.activations_bytes + self.rest_bytes
-
-    @property
-    def activations_share(self) -> float:
-        """Activations as a share of the peak, 0..1."""
-        return self.activations_bytes / max(self.peak_bytes, 1)
 
 
 def peak_parts(device: DeviceMemoryFigures) -> PeakParts | None:
@@ -202,12 +197,7 @@ def memory_by_operator(
     return (*found[:MOST_OPERATORS], *_together(found[MOST_OPERATORS:]))
 
 
-def _together(rows: Sequence[OperatorMemory]) -> tuple[OperatorMemory, ...]:
-    if not rows:
-        return ()
-    allocations = sum(row.allocations_per_step for row in rows)
-    allocated, net = (
-        sum(row.allocated_bytes_per_step for row in rows),
-        sum(row.net_bytes_per_step for row in rows),
-    )
-    return (OperatorMemory(OTHERS, allocations, allocated, net),)
+def _together(rows: Sequence[OperatorMemory]) -> Iterator[OperatorMemory]:
+    if rows:
+        figures = ((row.allocations_per_step, row.allocated_bytes_per_step, row.net_bytes_per_step) for row in rows)
+        yield OperatorMemory(OTHERS, *map(sum, zip(*figures, strict=True)))

@@ -35,18 +35,16 @@ class CheckpointingCandidate(Rule):
     fifths that a run can safely hold."""
 
     def check(self, facts: Facts) -> Outcome:
-        memory, parts, allocations = (
-            facts.needed(facts.memory, Input.DEVICE_MEMORY),
-            facts.peak_parts,
-            facts.allocations,
-        )
+        memory, allocations = facts.needed(facts.memory, Input.DEVICE_MEMORY), facts.allocations
+        parts = facts.peak_parts
         if parts is None or allocations is None:
             reason = "No memory that the forward pass keeps for the backward pass was recorded"
             return Skipped(facts.unknown_without(reason, Option.MEMORY))
         if (held := parts.peak_bytes / memory.capacity_bytes) < self.min_capacity_share:
             return Clear("GPU memory used by tensors at the peak", held, self.min_capacity_share, Unit.SHARE)
-        if parts.activations_share < self.min_activations_share:
-            return Clear("activations at the peak", parts.activations_share, self.min_activations_share, Unit.SHARE)
+        share = parts.activations_bytes / max(parts.peak_bytes, 1)
+        if share < self.min_activations_share:
+            return Clear("activations at the peak", share, self.min_activations_share, Unit.SHARE)
         freed = freed_by_half_the_activations(allocations)
         longer_ns = RECOMPUTED_SHARE * facts.per_step_ns(facts.claim(Category.KERNEL))
         return facts.finding(
@@ -61,7 +59,7 @@ class CheckpointingCandidate(Rule):
                 Evidence("memory held between steps", parts.state_bytes, Unit.BYTES),
                 Evidence("activation memory", parts.activations_bytes, Unit.BYTES),
                 Evidence("gradients, workspaces and temporary tensors", parts.rest_bytes, Unit.BYTES),
-                Evidence("activations at the peak", parts.activations_share, Unit.SHARE),
+                Evidence("activations at the peak", share, Unit.SHARE),
                 Evidence("memory freed by checkpointing", freed, Unit.BYTES),
                 Evidence("extra step time for checkpointing, at most", longer_ns, Unit.NS_PER_STEP),
             ),
