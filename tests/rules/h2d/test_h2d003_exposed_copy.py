@@ -11,10 +11,12 @@ from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
 STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
 
 
-def _step(copy_end: int = 40, kernel_start: int = 40, generation: Generation = Generation.CURRENT) -> TraceBuilder:
+def _step(
+    copy_end: int = 40, kernel_start: int = 40, generation: Generation = Generation.CURRENT, *, pinned: bool = True
+) -> TraceBuilder:
     """Build a copy of 4 kB that starts at 10, and a kernel that ends at 100."""
     builder = TraceBuilder(generation).step(0, 0, 100).op("aten::to", 0, 8, stack=STACK)
-    builder.copy(2, 6, on_device=(10, copy_end), pinned=True, byte_count=4096)
+    builder.copy(2, 6, on_device=(10, copy_end), pinned=pinned, byte_count=4096)
     return builder.op("aten::mm", 8, 12).launch(9, 11, kernel=(kernel_start, 100), stream=8)
 
 
@@ -23,6 +25,13 @@ def test_exposed_copies_are_found(tmp_path: Path) -> None:
     assert found.claims.total_ns == 30_000
     assert evidence(found, "exposed time of these copies") == 30_000
     assert evidence(found, "bytes copied") == 4096
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_is_copied_from_pageable_memory_is_pinned_to_overlap_kernels(tmp_path: Path, *, pinned: bool) -> None:
+    change = finding(ExposedCopy(), _step(pinned=pinned), tmp_path).fix.change
+    assert change
+    assert (".pin_memory()" in change) != pinned
 
 
 def test_only_the_exposed_part_of_a_copy_counts(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.h2d.pinned_copies import pageable_copies
 
 COPY_AHEAD = """\
 copying = torch.cuda.Stream()  # once, before the loop
 with torch.cuda.stream(copying):
-    following = next(batches).to(device, non_blocking=True)
+    following = {}.to(device, non_blocking=True)
 torch.cuda.current_stream().wait_stream(copying)  # before the next step uses it"""
 
 
@@ -41,9 +42,11 @@ class ExposedCopy(Rule):
     def check(self, facts: Facts) -> Outcome:
         exposed = facts.claim(Category.H2D_COPY)
         share = facts.share(exposed)
+        pageable = pageable_copies(facts.trace, facts.launches)
+        pageable = pageable[facts.steps.typical_windows.contains(facts.trace.events.start_ns[pageable])]
         fix = Fix(
             "Copy the next batch on a separate stream during compute, and send images as uint8",
-            change=COPY_AHEAD,
+            change=COPY_AHEAD.format("next(batches).pin_memory()" if pageable.size else "next(batches)"),
             needs=frozenset({Part.LOOP}),
             what_if=OverlappedCopies(),
         )
