@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -28,6 +29,9 @@ from benchmarks.gpu.carried import ROOT
 from benchmarks.gpu.outbox import FORMAT
 from benchmarks.gpu.predictions import found_rules, predict, predict_all_fixes
 from sample_traces.record import publish
+from traceadvisor.model.limits import LIMITS
+from traceadvisor.parsing.snapshot.snapshot_file import read_whole
+from traceadvisor.scrubbing.snapshot import PROTOCOL
 
 MOST_SAMPLE_BYTES = 1_500_000
 RESULTS = Path("tests", "recordings", "gpu")
@@ -65,7 +69,7 @@ KEPT = (
 )
 """Keys of a result that are committed; captures become samples."""
 
-_OWN_PATH = re.compile(r"/(?:[^/\s\"'<>:(),]+/)+(?=[^/\s\"'<>:(),]+)")
+_OWN_PATH = re.compile(r"(?<![\w.~-])/(?:[^/\s\"'<>:(),]+/)+(?=[^/\s\"'<>:(),]+)")
 _GOLDEN_TESTS = (
     *("tests/test_sample_traces.py", "tests/test_rule_pages.py", "tests/recordings/test_gpu_results.py"),
     *("-k", "report_of_a_sample or fired or page"),
@@ -157,12 +161,19 @@ def with_row(page: str, name: str, row: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_own_paths(text: str) -> str:
-    """A text with folders from the root of a machine taken off its paths, down to the last two names."""
+def without_own_paths(text: str, root: str = "") -> str:
+    """A text with folders from the root of a machine taken off its paths.
+
+    What is left: of a checkout at ``root``, the path in it; of an installed package, the path from the package on; else
+    the last two names.
+    """
 
     def shortened(found: re.Match[str]) -> str:
-        return f"{found[0].rstrip('/').rpartition('/')[2]}/"
+        _, packages, inside = found[0].rpartition("/site-packages/")
+        return inside if packages else f"{found[0].rstrip('/').rpartition('/')[2]}/"
 
+    if root:
+        text = text.replace(f"{root}/", "").replace(root, "checkout")
     return _OWN_PATH.sub(shortened, text)
 
 
@@ -238,8 +249,10 @@ def _sample(row: dict[str, Any], bundle: Path, document: dict[str, Any], checkou
         made = Path(scratch, name)
         made.mkdir()
         publish(bundle, made)
+        repository = json.loads((made / "manifest.json").read_text(encoding="utf-8")).get("repository") or {}
+        root = repository.get("root", "")
         for path in made.iterdir():
-            _clean(path)
+            _clean(path, root)
         size = sum(path.stat().st_size for path in made.iterdir())
         if size > MOST_SAMPLE_BYTES:
             taken.remarks.append(f"capture {row['name']} is no sample: {size} bytes, limit {MOST_SAMPLE_BYTES}")
@@ -248,19 +261,33 @@ def _sample(row: dict[str, Any], bundle: Path, document: dict[str, Any], checkou
         shutil.copytree(made, checkout / SAMPLES / name)
     page = checkout / SAMPLES / "README.md"
     hardware = f"{document['device'] or 'no GPU: a reduced run of the kit'}; torch {document['torch']}"
-    line = f"| `{name}` | {hardware} | `{row['command']}` | {row['expected']} |"
+    line = f"| `{name}` | {hardware} | `{without_own_paths(row['command'], root)}` | {row['expected']} |"
     page.write_text(with_row(page.read_text(encoding="utf-8"), name, line), encoding="utf-8")
     taken.samples.append(name)
 
 
-def _clean(path: Path) -> None:
+def _clean(path: Path, root: str) -> None:
     """Take the machine's folders out of a published file."""
-    if path.suffix == ".gz":
-        text = without_own_paths(gzip.decompress(path.read_bytes()).decode())
-        with gzip.GzipFile(path, "wb", compresslevel=9, mtime=0) as file:
-            file.write(text.encode())
+    if path.suffix != ".gz":
+        path.write_text(without_own_paths(path.read_text(encoding="utf-8"), root), encoding="utf-8")
+        return
+    if path.name.endswith(".pickle.gz"):
+        content = pickle.dumps(_cleaned(read_whole(path, LIMITS), root, {}), PROTOCOL)
     else:
-        path.write_text(without_own_paths(path.read_text(encoding="utf-8")), encoding="utf-8")
+        content = without_own_paths(gzip.decompress(path.read_bytes()).decode(), root).encode()
+    with gzip.GzipFile(path, "wb", compresslevel=9, mtime=0) as file:
+        file.write(content)
+
+
+def _cleaned(value: Any, root: str, copies: dict[int, Any]) -> Any:
+    """A copy of a memory history without the machine's folders; what stands in several places does in the copy, too."""
+    if isinstance(value, str):
+        return without_own_paths(value, root)
+    if isinstance(value, dict | list) and id(value) not in copies:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        made = {key: _cleaned(one, root, copies) for key, one in items}
+        copies[id(value)] = made if isinstance(value, dict) else list(made.values())
+    return copies.get(id(value), value)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def _summary(page: str) -> str:
     lines = ["| measured | machine | cause right | in range |", "|---|---|---|---|"]
     for heading, machine in SECTIONS.items():
         text = section(page, heading)
-        anchor = re.sub(r"[^a-z -]", "", heading.lower()).replace(" ", "-")
+        anchor = re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
         label = f"Planted faults, {heading[0].lower()}{heading[1:]}" if heading.endswith("machine") else heading
         lines.append(f"| [{label}](#{anchor}) | {machine} | {_causes(text)} | {_ranges(rows(text))} |")
     return "\n".join(lines) + "\n"
@@ -30,7 +30,8 @@ SECTIONS = {
     "Captured pairs": "quiet",
     "Loaders": "quiet",
     "A public training": "a V100, load unknown",
-    "On a GPU": NONE,
+    "On a GPU": "an H100",
+    "Nine trainings on an H100": "quiet",
     "Late ranks": "busy",
     "Precision of advice": "any: only the cause is judged",
     "Trainings of other kinds": "busy",
