@@ -119,7 +119,8 @@ def captures(few: int = VERY_FEW_EVENTS) -> Iterator[Subject]:
         for path in sorted(folder.iterdir()):
             if path.suffix == ".gz":
                 # The manifest calls it by its packed name, and whether a file is packed is told by its content.
-                files[path.name] = thinned(gzip.decompress(path.read_bytes()), few)
+                content = gzip.decompress(path.read_bytes())
+                files[path.name] = content if ".pickle" in path.name else thinned(content, few)
             else:
                 content = path.read_bytes()
                 files[path.name] = content if path.suffix == ".json" else _with_few_lines(content)

@@ -20,8 +20,8 @@ NIGHTLY = pytest.mark.nightly("traceadvisor/scrubbing", "traceadvisor/parsing")
 QUICK = tuple(name for name in (*FORMATS, *LATER_RECORDINGS) if not re.search("v100|a100|mi300|recommender|qwen", name))
 SLOW = tuple(name for name in (*FORMATS, *LATER_RECORDINGS, *LOGS) if name not in QUICK)
 
-_CHANGED = frozenset({"path", "paths", "command", "file", "change"})
-"""Keys whose texts name files."""
+_CHANGED = frozenset({"path", "paths", "command", "file", "change", "own_code", "uuid", "pci_bus_id"})
+"""Keys whose texts name files or devices."""
 
 
 def figures(path: Path) -> Any:
@@ -33,8 +33,8 @@ def figures(path: Path) -> Any:
     return found
 
 
-_OF_SOURCE = frozenset({"edit", "source"})
-"""Keys of what comes from the script's source, which a copy does not have."""
+_OF_SOURCE = frozenset({"edit", "source", "repository"})
+"""Keys of what comes from the script's source and its repository, which a copy does not have."""
 
 
 def _without_source(value: Any) -> Any:

@@ -28,7 +28,7 @@ from traceadvisor.bundle.stacks import (
 )
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
-from traceadvisor.model.run import StepState, TimedBatch, TimedStep
+from traceadvisor.model.run import Padding, StepState, TimedBatch, TimedStep, UnusedGradients
 from traceadvisor.model.telemetry import (
     DeviceColumn,
     DeviceTelemetry,
@@ -123,6 +123,11 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         _figures(one, {"line"}) | _placed(one, texts) | {name: _named(one.get(name), texts) for name in _OF_CONSTRUCTED}
         for one in _objects(found.get("constructed"))
     ]
+    if isinstance(padding := found.get("padding"), dict):
+        kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
+        kept["padding"]["source"] = _named(padding.get("source"), texts)
+    if isinstance(unused := found.get("unused_gradients"), dict):
+        kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))

@@ -76,7 +76,9 @@ class StepOutliers(Rule):
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
         ran_ahead = facts.run.timing.launch_ns is not None
-        lengths = {} if ran_ahead else at_pace(undisturbed_lengths(facts.run.steps))
+        lengths = {} if ran_ahead else undisturbed_lengths(facts.run.steps)
+        if facts.observation.has_device:
+            lengths = at_pace(lengths)
         recorded = recorded_lengths(facts.step_rows)
         training_ns = facts.run.timing.mean_undisturbed_ns or 0.0
         if len(lengths) < self.least_steps:

@@ -191,7 +191,7 @@ def at_pace(lengths_ns: Mapping[int, float]) -> dict[int, float]:
         usual_ones = 0 if length < _SHORT_SHARE * usual else usual_ones + 1
         if long is None or index - 1 not in lengths_ns or usual_ones == _USUAL_AGAIN or found[long] <= usual:
             long = None
-        elif length < usual:
+        elif usual_ones == 0:
             moved = min(usual - length, found[long] - usual)
             found[long], found[index] = found[long] - moved, length + moved
         if length > usual and (long is None or length > found[long]):
