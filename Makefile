@@ -13,7 +13,7 @@ install: ## make a virtual environment (.venv) with the tool and all that its te
 	python3 -m venv $(VENV)
 	pip install -c constraints.txt -e '.[dev]'
 
-frameworks: ## install real frameworks and launchers too (half a gigabyte), which the slow tests capture
+frameworks: ## install real frameworks and launchers too (half a gigabyte), which nightly tests capture
 	pip install -c constraints.txt -e '.[dev,frameworks]'
 	pip install --no-deps -c constraints.txt fastai fasttransform fastdownload plum-dispatch beartype  # torchvision breaks a torch for CPUs
 
