@@ -3,9 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rendering.captures import captured
 from tests.rendering.samples import telemetry_with_devices
+from tests.rules.captured import Captured
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.run_facts import RunFacts
 
 
@@ -29,3 +33,16 @@ def test_the_only_sampled_gpu_may_be_another_one(tmp_path: Path) -> None:
     facts = _facts(tmp_path, None)
     assert facts.sampled_device is None
     assert facts.device_telemetry is None
+
+
+@pytest.mark.parametrize(("undisturbed_us", "ran_ahead"), [(60, False), (30, True)])
+def test_the_cpu_ran_ahead_if_it_takes_less_than_the_least_work_of_a_step(
+    undisturbed_us: int, tmp_path: Path, *, ran_ahead: bool
+) -> None:
+    builder, at = TraceBuilder(), 0
+    for number, length in enumerate((100, 70) * 5):
+        builder.step(number, at, at + length).launch(at + 1, at + 2, kernel=(at + 5, at + length - 5))
+        at += length
+    steps = tuple(TimedStep(n, 0, undisturbed_us * 1000, 0, 1, StepState.PLAIN, 0) for n in range(30))
+    timing = Captured(builder, tmp_path).with_run(steps=steps).facts().run.timing
+    assert (timing.launch_ns is not None) == ran_ahead

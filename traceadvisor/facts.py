@@ -171,12 +171,12 @@ class Facts:
     @cached_property
     def run(self) -> RunFacts:
         """The run of this recording: its settings, steps and machine."""
-        return RunFacts(self.trace, self.device_index, self.captured, lambda: self._work_ns(*_OWN_WORK))
+        return RunFacts(self.trace, self.device_index, self.captured, self._least_work_ns)
 
-    def _work_ns(self, *kinds: Category) -> float:
-        """Time of a typical recorded step in some categories; 0 without a device."""
-        parts = self.typical.parts_ns if self.typical and self.observation.has_device else {}
-        return sum(parts.get(kind) or 0.0 for kind in kinds)
+    def _least_work_ns(self) -> float:
+        """Least time of a typical recorded step with the device's own work; 0 without a device."""
+        rows = [row.breakdown for row in self.step_rows if row.step.typical] if self.observation.has_device else []
+        return float(min((sum(row.parts_ns.get(kind) or 0 for kind in _OWN_WORK) for row in rows), default=0))
 
     @property
     def settings(self) -> RunSettings:
@@ -317,8 +317,8 @@ class Facts:
     @cached_property
     def distortion(self) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones; None without either."""
-        has_work = self.typical and self.observation.has_device
-        return self.run.timing.distortion(self._work_ns(*_GPU_WORK) if has_work else None)
+        parts = self.typical.parts_ns if self.typical and self.observation.has_device else None
+        return self.run.timing.distortion(None if parts is None else sum(parts.get(one) or 0.0 for one in _GPU_WORK))
 
     @property
     def is_distorted(self) -> bool:

@@ -37,7 +37,7 @@ class RunFacts:
     """None for a recording made without ``traceadvisor capture``."""
 
     work_ns: Callable[[], float] = float
-    """Tells the device's own work of a typical recorded step; 0 without a device."""
+    """Tells the least time that the device itself works on a typical recorded step; 0 without a device."""
 
     @property
     def steps(self) -> Sequence[TimedStep]:

@@ -3,20 +3,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from traceadvisor.facts import Facts
+from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Method
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.replay.gate import Gate, gate
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.step_graph import chosen_steps
+from traceadvisor.replay.what_if import Scenario
 
 
 def _replay(facts: Facts) -> Replay:
@@ -212,3 +216,17 @@ def test_a_pause_of_the_host_as_long_as_it_was_ahead_delays_no_replayed_step(tmp
     held = gate(graph, facts.observation, steps, SpanSet.empty())
     assert held.error_share == pytest.approx(0, abs=0.01)
     assert gate(replace(graph, leads=()), facts.observation, steps, SpanSet.empty()).error_share > 0.05
+
+
+def test_work_left_on_the_device_shortens_no_step_of_a_host_that_limits(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(12):  # the host takes 80 us for a step, the device 100, so it lags ever more
+        host, begin = 80 * number, 100 * number + 50
+        builder.step(number, host, host + 80).launch(host + 40, host + 42, kernel=(begin, begin + 99))
+    facts = facts_of(builder, tmp_path)
+    rows = facts.trace.events.rows(Kind.KERNEL)
+    twice = np.full(rows.size, 2.0)
+    replay = _replay(replace(facts))
+    late = replace(replay, graph=replace(replay.graph, leads=(0.25,)))
+    saved = late.saving_share((FasterKernels(rows, twice, twice, twice),), Scenario.EXPECTED)
+    assert saved == pytest.approx(0.2, abs=0.01)

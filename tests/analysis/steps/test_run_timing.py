@@ -42,6 +42,7 @@ def test_steps_that_the_cpu_launches_faster_than_the_gpu_works_show_the_step_tim
 ) -> None:
     timing = run_timing([*_steps(*durations), *_steps(10, 10, state=RECORDED, first=11)], 1, work_ns=100)
     assert timing.pace_ns == pace_ns
+    assert timing.recorded_loader_ns == 5
     ran_ahead = timing.undisturbed_ns is None
     assert ran_ahead == (durations[0] < 80)
     assert ("ran-ahead" in [note.code for note in timing_notes(timing)]) == ran_ahead

@@ -161,30 +161,24 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
-    undisturbed_ns = median_of_bursts([step.duration_ns for step in plain], burst)
     ahead = [_rest_ns(step) for step in plain if step.duration_ns < RAN_AHEAD_SHARE * work_ns]
-    host_ns = float(median(ahead)) if len(ahead) >= FEWEST_AHEAD else None
-    if undisturbed_ns is not None and undisturbed_ns < RAN_AHEAD_SHARE * work_ns:
-        mean_ns = fmean(step.duration_ns for step in plain)
-        return RunTiming(
-            *(None, None, None, None),
-            median_of_bursts([step.fetches for step in plain], 1),
-            mean_undisturbed_ns=mean_ns if mean_ns >= RAN_AHEAD_SHARE * work_ns else None,
-            host_ns=host_ns,
-            launch_ns=undisturbed_ns,
-        )
+    launch_ns = median_of_bursts([step.duration_ns for step in plain], burst)
+    ran_ahead = launch_ns is not None and launch_ns < RAN_AHEAD_SHARE * work_ns
+    shown = [] if ran_ahead else plain
+    mean_ns = fmean(step.duration_ns for step in plain) if plain else None
     return RunTiming(
-        undisturbed_ns,
-        median_of_bursts([step.loader_ns for step in plain], burst),
+        median_of_bursts([step.duration_ns for step in shown], burst),
+        median_of_bursts([step.loader_ns for step in shown], burst),
         median_of_bursts([step.duration_ns for step in recorded], burst),
         median_of_bursts([step.loader_ns for step in recorded], burst),
         median_of_bursts([step.fetches for step in plain or recorded], 1),
-        _spread(plain, len(recorded), burst, _duration_ns),
-        fmean(step.duration_ns for step in plain) if plain else None,
-        _least([_rest_ns(step) for step in plain]),
-        _error(plain, burst),
-        _spread(plain, len(recorded), burst, _rest_ns),
-        host_ns,
+        _spread(shown, len(recorded), burst, _duration_ns),
+        None if mean_ns is None or mean_ns < RAN_AHEAD_SHARE * work_ns else mean_ns,
+        _least([_rest_ns(step) for step in shown]),
+        _error(shown, burst),
+        _spread(shown, len(recorded), burst, _rest_ns),
+        float(median(ahead)) if len(ahead) >= FEWEST_AHEAD else None,
+        launch_ns if ran_ahead else None,
     )
 
 
