@@ -67,8 +67,8 @@ NO_INPUT = (
 )
 
 RAN_AHEAD = (
-    "The CPU ran ahead of the GPU: it launched an undisturbed step in {}, which takes the GPU longer. The step time is "
-    "that of the recorded steps on the GPU."
+    "The CPU ran ahead of the GPU: it launches an undisturbed step in {}, and the GPU needs longer. The step time is "
+    "that of the recorded steps on the GPU; samples/s are the mean of undisturbed steps, if that is as long."
 )
 
 HOW_TO_MARK = {

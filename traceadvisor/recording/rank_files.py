@@ -1,8 +1,9 @@
-"""Knows the files of one rank, and writes them while the run goes on: a killed run loses about a second.
+"""Knows the files of one rank, and writes them while the run goes on: a killed run loses about a second, and up to
+ten seconds of a recording.
 
 Files of rows grow; files of settings and sums are replaced as a whole, so rarely that it costs little. All of this runs
 in a thread of its own: the training thread never waits for a slow disk. But it waits for the interpreter while this
-thread computes, so nothing is written while a recording runs.
+thread computes, so little is written while a recording runs.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class StepOutliers(Rule):
     """Most steps are fast, but a few slow steps take a noticeable part of the run.
 
     What it finds: Steps longer than 1.5 times the median, without their time in the data loader. The rule compares all
-        undisturbed steps of a captured run, otherwise the recorded steps. Time by which the steps right after a slow
+        undisturbed steps of a captured run, otherwise, and if the CPU launched most of them ahead of the GPU, the recorded
+        steps. Time by which the steps right after a slow
         one are shorter is taken off it: there the CPU only waited for the GPU. If every n-th step is slow, only these
         steps count, and the finding shows n. For slow steps that were recorded, the finding shows the category that
         grew. It also shows operators, calls and functions that only these steps contain. Without a GPU, slow steps at

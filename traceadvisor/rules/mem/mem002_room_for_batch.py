@@ -20,7 +20,7 @@ class RoomForBatch(Rule):
         step adds grows.
     How the saving is estimated: Upper limit, per sample: the idle time between launches.
     When it may be wrong: The batch size changes convergence, so check the learning rate again. Memory does not always
-        grow in proportion to the batch. The prediction was held against a GPU with one small model only. A data loader
+        grow in proportion to the batch. The prediction was validated on a GPU with one small model only. A data loader
         that is just fast enough will be too slow for larger batches.
     """
 

@@ -57,7 +57,7 @@ EVIDENCE: Mapping[MemoryEvidence, str] = {
     MemoryEvidence.FORWARD_ONLY: "in use all the time, and the recording has no backward pass and no optimizer",
     MemoryEvidence.LIKE_OTHERS: "as most allocations of the same call stack; the recording ends too early to see it",
     MemoryEvidence.KEPT_BY_LAYERS: "kept by several layers to the end of a recording without a later backward pass",
-    MemoryEvidence.SIZE_OF_WORKSPACE: "the size of a workspace of cuBLAS, and kept from before or over later steps",
+    MemoryEvidence.SIZE_OF_WORKSPACE: "the size of a cuBLAS workspace; kept from an earlier step, or into later ones",
     MemoryEvidence.FRAMES: "known by functions on the call stack",
     MemoryEvidence.NONE: "no evidence for any class",
 }
