@@ -34,15 +34,15 @@ _ITERATIONS = (
 class StepOutliers(Rule):
     """Most steps are fast, but a few slow steps take a noticeable part of the run.
 
-    What it finds: Steps longer than 1.5 times the median, without their time in the data loader. The rule compares all
-        undisturbed steps of a captured run, otherwise, and if the CPU launched most of them ahead of the GPU, the recorded
-        steps. Time by which the steps right after a slow
-        one are shorter is taken off it: there the CPU only waited for the GPU. If every n-th step is slow, only these
-        steps count, and the finding shows n. For slow steps that were recorded, the finding shows the category that
-        grew. It also shows operators, calls and functions that only these steps contain. Without a GPU, slow steps at
-        random without such contents do not count: other programs delay them. Neither do the steps that update the
-        parameters, if the others only accumulate gradients. If no slow step was recorded, the finding names a line only
-        if samples show that it takes more time than all usual steps together.
+    What it finds: Steps longer than 1.5 times the median, without their time in the data loader. The rule compares
+        all undisturbed steps of a captured run, otherwise, and if the CPU launched most of them ahead of the GPU,
+        the recorded steps. Time by which the steps right after a slow one are shorter is taken off it: there the
+        CPU only waited for the GPU. If every n-th step is slow, only these steps count, and the finding shows n.
+        For slow steps that were recorded, the finding shows the category that grew. It also shows operators, calls
+        and functions that only these steps contain. Without a GPU, slow steps at random without such contents do
+        not count: other programs delay them. Neither do the steps that update the parameters, if the others only
+        accumulate gradients. If no slow step was recorded, the finding names a line only if samples show that it
+        takes more time than all usual steps together.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
         every hundred steps, adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
