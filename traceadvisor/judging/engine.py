@@ -72,11 +72,6 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
         for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
     in_order, replayed = ranked(facts, rules, outcomes)
-    if replayed and (step_ns := replayed.joint_step_ns):
-        then = [rule.after_others(row.outcome, facts, step_ns) for rule, row in zip(rules, outcomes, strict=True)]
-        if any(one is not row.outcome for one, row in zip(then, outcomes, strict=True)):
-            outcomes = tuple(replace(row, outcome=one) for one, row in zip(then, outcomes, strict=True))
-            in_order, replayed = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
