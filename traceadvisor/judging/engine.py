@@ -168,7 +168,7 @@ def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -
 
 def _longest_step(recordings: Iterable[Recording]) -> float | None:
     """The step that figures about several ranks are shares of; None if no step time is known."""
-    return max((step_ns for step_ns in map(_step_ns, recordings) if step_ns), default=None)
+    return max((step_ns for one in recordings if (step_ns := one.step_now_ns)), default=None)
 
 
 def _judged_ranks(job: Job, recordings: Mapping[str, Recording]) -> Iterator[Recording]:
@@ -182,10 +182,6 @@ def _within(finding: Finding, step_ns: float | None) -> Finding:
     if not step_ns or saving.high_ns <= step_ns:
         return finding
     return replace(finding, saving=saving.part(step_ns / saving.high_ns))
-
-
-def _step_ns(recording: Recording) -> float | None:
-    return recording.undisturbed_median_step_ns or recording.step_ns
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
