@@ -344,6 +344,19 @@ def test_several_fixes_have_a_prediction_together() -> None:
     assert together.agreement is Agreement.WITHIN
 
 
+def test_a_share_of_the_run_is_no_prediction_of_its_step() -> None:
+    """Of 200 ms per step, 100 in training steps, a validation took 100: the other fix alone shortens the step."""
+    outcomes = [CLEAR, OutcomeRow("IDLE010", (ID,), CLEAR.outcome)]
+    validation = finding("IDLE010", 50.0, step_ms=200.0)
+    limit = replace(validation.finding, of_run=True, saving=Estimate.bound(100e6, "it lies outside the steps"))
+    both = [finding(saves_ms=20.0), replace(validation, finding=limit)]
+    base = [report(recording(undisturbed_ms=100.0), findings=both, outcomes=outcomes)]
+    (check,) = _checks(base, [report(recording(undisturbed_ms=80.0), outcomes=outcomes)])
+    assert [one.id for one in check.rules] == ["IDLE001"]
+    assert check.predicted.expected_ns == pytest.approx(80e6)
+    assert check.agreement is Agreement.WITHIN
+
+
 def test_a_saving_too_small_to_be_measured_is_not_checked() -> None:
     assert _checks(_timed(100.0, finding(saves_ms=2.0)), _timed(60.0)) == ()
 

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.build_report import one_recording
 from tests.experiments.building import facts, finished, plan_in, round_of
 from tests.shared import CHECKOUT
+from traceadvisor.cli.experiment_run import recorded_step_ns
 from traceadvisor.errors import InputError
 from traceadvisor.experiments.fixes import Proposal
 from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Round, Void
@@ -346,3 +348,10 @@ def test_the_page_draws_both_ceilings_and_escapes_all_texts() -> None:
 def test_an_experiment_without_rows_says_that_nothing_was_measured() -> None:
     words = _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers"),)), []))
     assert words[0] == "Nothing was measured"
+
+
+def test_the_recorded_step_is_that_of_the_recording_whatever_its_findings_are_shares_of() -> None:
+    report = one_recording()
+    loop = replace(report.findings[0], step_ns=8e9)
+    assert recorded_step_ns(replace(report, findings=(loop, *report.findings))) == report.recordings[0].step_now_ns
+    assert recorded_step_ns(None) is None

@@ -28,6 +28,9 @@ from traceadvisor.replay.what_if import Edit, Scenario
 NOISE_SHARE = 0.02
 """Share of the step by which a simulation may differ from the recording and still be trusted."""
 
+UNDISTURBED_RATIO = 1.25
+"""Mean undisturbed step over the mean step of a run, at most: phases of a run differ."""
+
 
 MOST_ROWS = 1000
 """GPU operations to look at in a recording."""
@@ -144,6 +147,10 @@ def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
     rule, saving, step_ns = finding.rule.id, finding.saving, facts.step_ns or 0.0
     noise_ns = NOISE_SHARE * step_ns
     whole_ns = finding.whole_ns or step_ns
+    run = facts.run.time
+    most_ns = UNDISTURBED_RATIO * run.total_ns / run.training_steps if run and run.training_steps else whole_ns
+    if finding.whole_ns and whole_ns > most_ns:
+        yield Violation(rule, "the whole of which a share is saved", whole_ns, most_ns)
     if saving.high_ns > whole_ns * (1 + 1e-9):
         yield Violation(rule, "saved of the whole step", saving.high_ns, whole_ns)
     what_if = finding.fix.what_if

@@ -12,14 +12,16 @@ from tests.build import TraceBuilder
 from tests.judging.reach import findings, violations
 from tests.recordings.advice import Label, Origin, folder_of, labels
 from tests.recordings.generated.chance import training_by_chance
+from tests.rules.captured import Captured
 from tests.rules.judging import facts_of, finding
 from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import Estimate, Finding, Method
+from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, Method
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
+from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
 SEEDS = range(60)
 
@@ -123,3 +125,16 @@ def test_a_saving_of_time_that_the_fix_does_not_touch_is_a_violation(tmp_path: P
 def test_a_saving_of_more_than_the_step_is_a_violation(tmp_path: Path) -> None:
     saving = Estimate.bound(150_000_000.0, "of a test")
     assert "DATA002 saved of the whole step" in _claiming(tmp_path, saving=saving)
+
+
+@pytest.mark.parametrize(("whole_us", "known"), [(149, []), (151, ["IDLE010 the whole of which a share is saved"])])
+def test_a_share_of_more_than_the_run_takes_per_training_step_is_a_violation(
+    whole_us: int, known: list[str], tmp_path: Path
+) -> None:
+    """30 steps take 3600 us, so one takes 120, and may take a quarter more where the profiler was off."""
+    facts = Captured(_loading_for_60_of_100_us(), tmp_path).with_steps([20.0] * 30, step_us=100).facts()
+    found = facts.finding(
+        fix=Fix("Wait less"), effort=Effort.LINE, evidence=(), most_share=0.5, whole_ns=1000 * whole_us
+    )
+    said = violations(facts, [replace(found, rule=OutsideSteps.meta)])
+    assert [str(one).split(":")[0] for one in said] == known

@@ -28,6 +28,9 @@ from traceadvisor.rendering.savings import (
 
 MS = 1_000_000
 
+SAVED = ("finding", "saving_share", "step_ns", "further_saving")
+"""What a row has of its typical recording."""
+
 REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
 
 
@@ -195,6 +198,33 @@ def test_a_row_of_several_recordings_shows_the_range_and_folds_the_list(
     assert len(FORMATS["html"].render(report)) < 300_000
 
 
+def test_shares_of_the_run_are_not_called_shares_of_the_step() -> None:
+    """Of 160 ms per step in two recordings, a validation takes 120 and 80; a second finding is above it."""
+    report = _many(2)
+    of_run = [
+        replace(
+            case,
+            finding=replace(case.finding, of_run=True, saving=Estimate.bound(high * MS, "outside")),
+            saving_share=high / 320,
+            step_ns=160.0 * MS,
+            further_saving=Estimate.bound(high / 2 * MS, "outside"),
+        )
+        for case, high in zip(report.findings[0].by_recording, (120, 80), strict=True)
+    ]
+    row = replace(report.findings[0], by_recording=tuple(of_run), **{n: getattr(of_run[0], n) for n in SAVED})
+    _, card = _cards(replace(report, findings=(report.findings[0], row)))
+    (table,) = (one for one in every(Table, card.blocks) if one.caption.startswith("By recording"))
+    assert [cell.text for cell in table.rows[0][1:3]] == [
+        "up to 75.0% of the training time",
+        "up to 37.5% more of the training time",
+    ]
+    assert "Step now" not in [column.title for column in table.columns]
+    assert card.effect == "After fix 1: up to 37.5% more of the training time"
+    assert _begins(card, "Alone: ") == ["up to 75.0% of the training time"]
+    assert _begins(card, "Over ") == ["2 recordings: up to 75.0% of the training time, this fix alone"]
+    assert not any("step" in one for one in sentences((*card.side, table)))
+
+
 def test_the_json_report_keeps_the_figures_of_every_recording() -> None:
     (row,) = json.loads(FORMATS["json"].render(_many(3)))["findings"]
     assert row["recording_ids"] == ["run/rank0", "run/rank1", "run/rank2"]
@@ -248,6 +278,8 @@ def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
     assert text.index(shown.findings[1].finding.fix.summary) < text.index(sentence)
     alone = FORMATS[kind].render(replace(shown, findings=shown.findings[:1])).decode()
     assert sentence not in alone, "the finding has the predicted step"
+    loop = replace(shown.findings[1], step_ns=8e9)
+    assert joint_sentences(replace(shown, findings=(shown.findings[0], loop))) == (sentence,)
 
 
 def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:

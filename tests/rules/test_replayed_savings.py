@@ -10,10 +10,8 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
 from tests.rules.judging import facts_of, finding
-from traceadvisor.facts import Facts
-from traceadvisor.frozen import frozen
 from traceadvisor.judging.engine import assess, judge
-from traceadvisor.model.findings import Clear, Effort, Fix, Method, Outcome, RuleOutcome, Unit
+from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -214,24 +212,6 @@ def test_all_fixes_are_simulated_together(tmp_path: Path) -> None:
     (recording,) = report.recordings
     assert recording.replay is not None
     assert recording.replay.joint_step_ns == pytest.approx(70_710_000, rel=0.01)
-
-
-@frozen
-class _OfSlowSteps(HostSync):
-    """Finds something that no longer holds in a step of 71 ms."""
-
-    def check(self, facts: Facts) -> Outcome:
-        return facts.finding(fix=Fix("Use less"), effort=Effort.LINE, evidence=())
-
-    def after_others(self, outcome: RuleOutcome, facts: Facts, step_ns: float) -> RuleOutcome:
-        return outcome if step_ns > 71_000_000 else Clear("step", step_ns, 71_000_000, Unit.NS)
-
-
-@pytest.mark.parametrize(("kernel_us", "holds"), [(70_000, False), (80_000, True)])
-def test_advice_that_the_other_fixes_make_wrong_is_not_given(kernel_us: int, tmp_path: Path, *, holds: bool) -> None:
-    report = _report(_loading(30_000, kernel_us), tmp_path, SynchronousLoader(), _OfSlowSteps())
-    assert [row.finding.rule.id for row in report.findings] == ["DATA002", *["IDLE001"] * holds]
-    assert [isinstance(row.outcome, Clear) for row in report.outcomes] == [False, not holds]
 
 
 def test_without_findings_there_is_no_step_of_all_fixes(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def run(  # it connects the parts
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
         recorded_start_ns=_start_ns(report),
-        recorded_step_ns=next((row.step_ns for row in report.findings if row.step_ns), None) if report else None,
+        recorded_step_ns=recorded_step_ns(report),
     )
     result = result_of(plan, outcome, around)
     _print(result, folder, names, report)
@@ -144,6 +144,12 @@ def _start_ns(report: Report | None) -> int | None:
     """The start of the first recording of a report."""
     recorded = (one.recorded_wall_ns for one in report.recordings) if report else ()
     return next((wall_ns[0] for wall_ns in recorded if wall_ns), None)
+
+
+def recorded_step_ns(report: Report | None) -> float | None:
+    """The step of the first recording of a report that has one; no finding's, which may be of the whole loop."""
+    steps = (one.step_now_ns for one in report.recordings) if report else ()
+    return next(filter(None, steps), None)
 
 
 def _folder(given: Path | None, script: str, kind: str) -> Path:

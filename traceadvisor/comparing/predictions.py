@@ -43,7 +43,8 @@ def prediction_checks(
     Both are those of ``step``: predicted savings are shares of the step of BASE.
 
     Several fixes at once are checked together: the measured step shows no single one of them, and their savings do not
-    add up. A saving that is too small to be measured is left out.
+    add up. A saving that is too small to be measured is left out, and so is a share of the run: it is no part of the
+    step.
     """
     if step is None or step.measure is Measure.UNDISTURBED_SAMPLE or not _is_one_kind(run):
         return ()
@@ -85,7 +86,7 @@ def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
 def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:
     rows: dict[str, list[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]] = {one: [] for one in rule_ids}
     for capture in captures:
-        for case in capture.findings:
+        for case in (one for one in capture.findings if not one.finding.of_run):
             for rule, fix, saving, further in _with_parts(case):
                 if rule.id in rows and case.step_ns and saving.high_ns:
                     rows[rule.id].append((case, rule, fix, saving, further))

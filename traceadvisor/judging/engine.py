@@ -72,11 +72,6 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
         for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
     in_order, replayed = ranked(facts, rules, outcomes)
-    if replayed and (step_ns := replayed.joint_step_ns):
-        then = [rule.after_others(row.outcome, facts, step_ns) for rule, row in zip(rules, outcomes, strict=True)]
-        if any(one is not row.outcome for one, row in zip(then, outcomes, strict=True)):
-            outcomes = tuple(replace(row, outcome=one) for one, row in zip(then, outcomes, strict=True))
-            in_order, replayed = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
@@ -173,7 +168,7 @@ def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -
 
 def _longest_step(recordings: Iterable[Recording]) -> float | None:
     """The step that figures about several ranks are shares of; None if no step time is known."""
-    return max((step_ns for step_ns in map(_step_ns, recordings) if step_ns), default=None)
+    return max((step_ns for one in recordings if (step_ns := one.step_now_ns)), default=None)
 
 
 def _judged_ranks(job: Job, recordings: Mapping[str, Recording]) -> Iterator[Recording]:
@@ -187,10 +182,6 @@ def _within(finding: Finding, step_ns: float | None) -> Finding:
     if not step_ns or saving.high_ns <= step_ns:
         return finding
     return replace(finding, saving=saving.part(step_ns / saving.high_ns))
-
-
-def _step_ns(recording: Recording) -> float | None:
-    return recording.undisturbed_median_step_ns or recording.step_ns
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

@@ -383,6 +383,11 @@ class Recording:
         return self.median_step_ns if self.typical_step_ns is None else self.typical_step_ns
 
     @property
+    def step_now_ns(self) -> float | None:
+        """The step that savings are of: the undisturbed median, else the recorded step time to show."""
+        return self.undisturbed_median_step_ns or self.step_ns
+
+    @property
     def shown_figures(self) -> DeviceFigures:
         """The use of the device to show: over the typical steps, else over the kept ones."""
         return self.figures if self.typical_figures is None else self.typical_figures

@@ -73,6 +73,18 @@ def share_words(saving: Estimate, expected_share: float) -> str | None:
     return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 
+def run_words(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
+    """A share of the training time of the whole run, which is no share of the step."""
+    return f"up to {saved_share(saving, expected_share)}{' more' if adds else ''} of the training time"
+
+
+def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> str:
+    """The saving of a row per step, or as a share of the run; ``adds`` as for :func:`saving_words`."""
+    if row.finding.of_run and not saves_nothing(saving):
+        return run_words(saving, share_of_step(saving, row), adds=adds)
+    return saving_words(saving, adds=adds)
+
+
 def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), of_run: bool = False) -> str:
     """The saving as a sentence without a full stop.
 
@@ -86,7 +98,7 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     lead = f"{_after(after)}:" if after else "Saves"
     if of_run:
-        return f"{lead} up to {saved_share(saving, expected_share)}{' more' if after else ''} of the training time"
+        return f"{lead} {run_words(saving, expected_share, adds=bool(after))}"
     return f"{lead} {saving_words(saving, adds=bool(after))} ({saved_share(saving, expected_share)})"
 
 
@@ -110,7 +122,7 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
     if saves_nothing(saving):
         return "frees memory or prevents errors; no speed-up"
     if row.finding.of_run:
-        return f"may save up to {saved_share(saving, row.saving_share)} of the training time"
+        return f"may save {run_words(saving, row.saving_share)}"
     verb = "may save" if saving.is_limit else "saves"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
     return f"{verb} {_amount(saving)} of {whole} ({saved_share(saving, row.saving_share)})"
@@ -140,6 +152,10 @@ def _range_words(low_ns: float, high_ns: float) -> str:
 
 def range_over(rows: Iterable[RecordedFinding]) -> str:
     """The range of a saving over several recordings."""
+    rows = tuple(rows)
+    if rows[0].finding.of_run:
+        most = max(rows, key=lambda row: row.saving_share)
+        return row_words(most.finding.saving, most)
     savings = [row.finding.saving for row in rows]
     low, high = min(one.low_ns for one in savings), max(one.high_ns for one in savings)
     if high < LEAST_NS:
@@ -168,22 +184,23 @@ NO_PREDICTION = "No prediction"
 
 def joint_sentences(report: Report) -> tuple[str, ...]:
     """The step with all fixes of the list that were simulated, a sentence for each recording."""
-    now_ns: dict[str, float] = {}
     counts: dict[str, int] = {}
     too_wide = False
     for row in report.findings:
         for case in row.by_recording or (row,):
-            for recording_id in case.recording_ids if case.step_ns and case.finding.whole_ns is None else ():
-                now_ns[recording_id] = case.step_ns or 0.0
+            for recording_id in case.recording_ids:
                 is_simulated = further(case).method is Method.REPLAY
                 counts[recording_id] = counts.get(recording_id, 0) + is_simulated
                 too_wide |= is_simulated and further(case).is_limit
     if too_wide:
         return (f"{NO_PREDICTION}: what the fixes save depends too much on what else runs.",)
     sentences = [
-        _joint_sentence(recording.id, recording.replay.joint_step_ns, now_ns[recording.id], counts[recording.id])
+        _joint_sentence(recording.id, recording.replay.joint_step_ns, recording.step_now_ns, counts[recording.id])
         for recording in report.recordings
-        if recording.replay and recording.replay.joint_step_ns is not None and recording.id in now_ns
+        if recording.replay
+        and recording.replay.joint_step_ns is not None
+        and recording.step_now_ns
+        and recording.id in counts
     ]
     if not sentences:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]

@@ -31,7 +31,6 @@ from traceadvisor.model.findings import (
     Option,
     Outcome,
     RuleMeta,
-    RuleOutcome,
     Skipped,
     Unit,
 )
@@ -129,10 +128,6 @@ class Rule(ABC):
         Raises:
             MissingInput: another input is missing; the rule is then skipped.
         """
-
-    def after_others(self, outcome: RuleOutcome, facts: Facts, step_ns: float) -> RuleOutcome:  # noqa: ARG002
-        """Return the outcome once all simulated fixes of the report have shortened the step to ``step_ns``."""
-        return outcome
 
 
 @frozen(eq=False, kw_only=True)

@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Clear, Finding, Found, Method, Skipped
+from traceadvisor.model.findings import Finding, Found, Method, Skipped
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data003_worker_count import WorkerCount
 
@@ -165,16 +165,6 @@ def test_fewer_workers_save_no_time(tmp_path: Path) -> None:
     assert found.fix.change == (
         "DataLoader(dataset, num_workers=3)  # instead of num_workers=8; keep the other arguments"
     )
-
-
-@pytest.mark.parametrize(("step_us", "suffice"), [(100, True), (51, True), (45, False), (5, False)])
-def test_fewer_workers_are_not_proposed_if_they_limit_the_step_after_other_fixes(
-    step_us: int, tmp_path: Path, *, suffice: bool
-) -> None:
-    """A batch takes 150 us, so three workers deliver one every 50 us."""
-    captured = _idle(tmp_path, 8, 150, 0)
-    outcome = WorkerCount().after_others(captured.outcome(WorkerCount()), captured.facts(), 1000 * step_us)
-    assert isinstance(outcome, Found if suffice else Clear)
 
 
 def test_workers_whose_waiting_is_unknown_are_not_too_many(tmp_path: Path) -> None:

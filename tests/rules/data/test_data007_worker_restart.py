@@ -15,12 +15,14 @@ def _step() -> TraceBuilder:
     return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
 
 
-def _captured(folder: Path, *, epochs: int = 3, begun_us: float = 300, **loader: object) -> Captured:
+def _captured(
+    folder: Path, *, epochs: int = 3, begun_us: float = 300, builder: TraceBuilder | None = None, **loader: object
+) -> Captured:
     """Build epochs of ten steps of 100 us. The first batch of each takes 100 us, the others take no time."""
     waits = [100.0 if number % 10 == 0 else 0.0 for number in range(10 * epochs)]
     begun = {10 * epoch: begun_us for epoch in range(epochs)}
     loader = {"worker_count": 2, "persistent_workers": False, **loader}
-    return Captured(_step(), folder).with_loader(**loader).with_steps(waits, begun=begun)
+    return Captured(builder or _step(), folder).with_loader(**loader).with_steps(waits, begun=begun)
 
 
 def test_workers_restarted_in_each_epoch_are_found(tmp_path: Path) -> None:
@@ -48,6 +50,13 @@ def test_short_epoch_starts_are_clear(tmp_path: Path) -> None:
 
 def test_with_a_single_epoch_the_rule_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, epochs=1).outcome(WorkerRestart()), Skipped)
+
+
+def test_where_the_cpu_runs_ahead_of_the_gpu_epoch_starts_may_be_hidden(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 500).op("aten::mm", 2, 100).launch(5, 10, kernel=(0, 500))
+    outcome = _captured(tmp_path, builder=builder).outcome(WorkerRestart())
+    assert isinstance(outcome, Skipped)
+    assert outcome.reason.startswith("The CPU ran ahead of the GPU")
 
 
 def test_without_workers_the_rule_is_skipped(tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ def test_hidden_loading_needs_two_more_runs(tmp_path: Path) -> None:
     assert "before loading is the limit" in outcome.reason
 
 
+def test_where_the_cpu_runs_ahead_of_the_gpu_the_rate_of_the_model_is_unknown(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 500).op("aten::mm", 2, 100).launch(5, 10, kernel=(0, 500))
+    captured = Captured(builder, tmp_path).with_loader(worker_count=2).with_steps([20] * 11)
+    outcome = captured.outcome(LoaderCeiling())
+    assert isinstance(outcome, Skipped)
+    assert outcome.reason.startswith("The CPU ran ahead of the GPU")
+
+
 def test_the_rule_is_an_umbrella_and_not_ranked(tmp_path: Path) -> None:
     judgement = judge(_run(tmp_path, wait_us=300, workers=0).facts(), (LoaderCeiling(),))
     assert judgement.findings == ()

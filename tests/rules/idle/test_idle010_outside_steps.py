@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Certainty, Skipped
+from traceadvisor.model.findings import Certainty, Found, Skipped
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
@@ -19,9 +19,19 @@ def _step() -> TraceBuilder:
 
 
 def _captured(
-    folder: Path, *, validation_us: float = 0, epoch_checkpoint_us: float = 0, checkpoint_us: float = 0, epochs: int = 3
+    folder: Path,
+    *,
+    validation_us: float = 0,
+    epoch_checkpoint_us: float = 0,
+    checkpoint_us: float = 0,
+    slow_us: float = 0,
+    epochs: int = 3,
+    builder: TraceBuilder | None = None,
 ) -> Captured:
-    """Epochs of ten steps of 100 us, each with a validation; checkpoints at its end and in the fifth step."""
+    """Epochs of ten steps of 100 us, each with a validation; checkpoints at its end and in the fifth step.
+
+    The sixth step of an epoch takes ``slow_us`` more.
+    """
     steps: list[TimedStep] = []
     at = 0
 
@@ -35,10 +45,10 @@ def _captured(
     for _ in range(epochs):
         for number in range(10):
             saved = checkpoint_us if number == 4 else 0
-            add(100 + saved, StepState.PLAIN, saved, begun_us=1 if number == 0 else 0)
+            add(100 + saved + slow_us * (number == 5), StepState.PLAIN, saved, begun_us=1 if number == 0 else 0)
         if validation_us or epoch_checkpoint_us:
             add(validation_us + epoch_checkpoint_us, StepState.OTHER, epoch_checkpoint_us)
-    return Captured(_step(), folder).with_run(steps=tuple(steps))
+    return Captured(builder or _step(), folder).with_run(steps=tuple(steps))
 
 
 def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -> None:
@@ -51,6 +61,25 @@ def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -
     assert found.saving.certainty is Certainty.LIMIT
     assert found.of_run
     assert "Validate less often" in found.fix.summary
+
+
+def test_slow_steps_count_for_the_time_of_the_loop_per_training_step(tmp_path: Path) -> None:
+    # Ten steps take 2000 us together, though nine of them take 100, and the validation after them takes as much again.
+    found = _captured(tmp_path, slow_us=1000, validation_us=2000).finding(OutsideSteps())
+    assert found.whole_ns == pytest.approx(400 * US, rel=2e-3)
+    assert found.saving.high_ns == pytest.approx(200 * US, rel=2e-3)
+
+
+@pytest.mark.parametrize(("slow_us", "is_judged"), [(0, False), (1000, True)])
+def test_a_validation_that_may_wait_for_the_work_of_training_steps_is_not_judged(
+    slow_us: float, tmp_path: Path, *, is_judged: bool
+) -> None:
+    """A training step launches 200 us of GPU work in 100 us; where one in ten waits, all take as long."""
+    builder = TraceBuilder().step(0, 0, 200).op("aten::mm", 0, 20).launch(0, 10, kernel=(0, 200))
+    outcome = _captured(tmp_path, validation_us=1000, slow_us=slow_us, builder=builder).outcome(OutsideSteps())
+    assert isinstance(outcome, Found) is is_judged
+    if isinstance(outcome, Skipped):
+        assert "The CPU ran ahead of the GPU" in outcome.reason
 
 
 @pytest.mark.parametrize(("validation_us", "found"), [(175, False), (180, True)])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
-from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Found, RuleOutcome, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.loading_limit import (
@@ -30,7 +30,7 @@ class WorkerCount(Rule):
 
     What it finds: A data loader with the wrong number of workers. Too few: the training loop waits, and more workers
         would deliver batches faster. Too many: less than half of the workers would still hide the loading of a step
-        twice as fast, and of the step with all simulated fixes.
+        twice as fast.
     Why it costs time: Too few: every step waits for its batch. Too many: each worker holds its own copy of the data
         that it loads, and queues batches. This takes memory, and the workers compete with the training thread for
         cores.
@@ -93,16 +93,6 @@ class WorkerCount(Rule):
                 fix = loader_fix(facts, summary, {"num_workers": enough.workers})
                 return _finding(facts, enough, fix)
         return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
-
-    def after_others(self, outcome: RuleOutcome, facts: Facts, step_ns: float) -> RuleOutcome:
-        """Return the outcome; clear if fewer workers would limit a step as short as the other fixes make it."""
-        curve = facts.worker_curve
-        if curve is None or not isinstance(outcome, Found) or outcome.finding.claims:
-            return outcome
-        if curve.with_step(step_ns).at(int(outcome.finding.fix.settings["num_workers"] or 0)).is_hidden:
-            return outcome
-        share = facts.share(facts.claim(Category.DATA_WAIT))
-        return Clear("data wait", share, self.min_share, Unit.SHARE, "faster steps need the workers")
 
 
 def _finding(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
 from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
-from traceadvisor.rules.data.loading_limit import loader_fix
+from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
 
 
 @frozen
@@ -19,9 +19,9 @@ class WorkerRestart(Rule):
     How to fix it: ``DataLoader(..., persistent_workers=True)`` keeps the workers, and the state of their data set,
         between epochs.
     How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in epoch
-        starts, applied to the step. The first 20 steps of an epoch may be longer because of the start. What they take
-        longer than later ones, or than the fastest tenth if epochs are that short, counts too, up to the time of the
-        start itself. The first batch of an epoch takes time in any case.
+        starts, applied to the training time per step. The first 20 steps of an epoch may be longer because of the
+        start. What they take longer than later ones, or than the fastest tenth if epochs are that short, counts too, up
+        to the time of the start itself. The first batch of an epoch takes time in any case.
     When it may be wrong: Kept workers hold their memory between epochs, also during validation. The training process
         may change the data set between epochs, for example its seed or the length of samples. Kept workers do not see
         this change.
@@ -35,11 +35,13 @@ class WorkerRestart(Rule):
     """Share of the training time. The fix is one argument, so even a small share is worth it. Less is noise."""
 
     def check(self, facts: Facts) -> Outcome:
-        loader, step_ns = facts.needed(facts.settings.loader, Input.SETTINGS), facts.run.timing.undisturbed_ns
+        loader, timing = facts.needed(facts.settings.loader, Input.SETTINGS), facts.run.timing
         if not loader.worker_count:
             return Skipped("The data loader has no workers, or their number is unknown.")
         starts = epoch_starts(facts.run.steps)
-        if starts is None or not step_ns:
+        if timing.launch_ns:
+            return Skipped(RAN_AHEAD)
+        if starts is None or not timing.undisturbed_ns:
             return Skipped("The start of a second epoch was not captured: capture a longer run.")
         training_ns = max(starts.training_step_ns, starts.per_step_ns)
         share = starts.per_step_ns / training_ns

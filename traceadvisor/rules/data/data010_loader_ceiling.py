@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
-from traceadvisor.rules.data.loading_limit import workers_keep_up
+from traceadvisor.rules.data.loading_limit import RAN_AHEAD, workers_keep_up
 
 SECOND_RUN = (
     "Loading overlaps the step, so the rate of the data loader alone is unknown. To find out how much faster the "
@@ -39,6 +39,8 @@ class LoaderCeiling(Rule):
     def check(self, facts: Facts) -> Outcome:
         loader, timing = facts.settings.loader, facts.run.timing
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
+        if timing.launch_ns:
+            return Skipped(RAN_AHEAD)
         if loader is None or loader.worker_count is None or not step_ns or not loading_ns or not fetches:
             return Skipped("No undisturbed steps with a data loader were timed: capture a longer run.")
         if loader.worker_count and (loading_ns < self.min_wait_share * step_ns or workers_keep_up(facts)):

@@ -57,6 +57,8 @@ READY = "batches are ready in time; the training thread takes this long to recei
 
 LATE_BY_CHANCE = "workers are late by less than the rest of the step varies"
 
+RAN_AHEAD = "The CPU ran ahead of the GPU, so its clock does not show how long undisturbed steps take."
+
 NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
 

@@ -7,6 +7,8 @@ from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, froz
 
 NOT_TIMED = "The whole run was not timed"
 
+RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
+
 
 @frozen
 class OutsideSteps(Rule):
@@ -18,7 +20,8 @@ class OutsideSteps(Rule):
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps.
     How to fix it: Validate less often, on part of the data, or with larger batches, and under ``torch.inference_mode``.
         Save checkpoints less often, save only what a restart needs, or write them in the background.
-    How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the step.
+    How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the
+        time of the loop per training step.
     When it may be wrong: A short captured run may validate more often than the real one. The rule sees validation only
         if it uses a ``DataLoader``. It does not know how often results are needed.
     """
@@ -46,6 +49,8 @@ class OutsideSteps(Rule):
         label = "share of the training loop in validation and checkpoints"
         if share < self.min_share:
             return Clear(label, share, self.min_share, Unit.SHARE)
+        if facts.run.timing.launch_ns and not facts.run.timing.pace_ns:
+            return Skipped(RAN_AHEAD)
         is_validation = validation_ns >= checkpoints_ns
         loader = facts.settings.loader
         line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
@@ -65,7 +70,7 @@ class OutsideSteps(Rule):
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
             ),
             most_share=min(share, 1.0),
-            whole_ns=(facts.step_ns or 0.0) / (found.training_share_of_loop or 1.0),
+            whole_ns=loop_ns / found.training_steps,
             locations=(line,) if line else (),
             confidence=facts.confidence(),
             caveats=("A short run may validate more often than the real one.",),

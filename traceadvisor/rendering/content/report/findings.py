@@ -41,9 +41,9 @@ from traceadvisor.rendering.savings import (
     further,
     range_over,
     range_words,
+    row_words,
     saves_nothing,
     saving_sentence,
-    saving_words,
     share_of_step,
     share_words,
     worth_words,
@@ -347,7 +347,7 @@ def _by_recording(ranked: RankedFinding) -> Table | None:
         "Recording",
         "Saving alone",
         "After those above",
-        "Step now",
+        *(() if ranked.finding.of_run else ("Step now",)),
         "Certainty",
         "Location and other change",
         words=("Saving alone", "After those above", "Certainty", "Location and other change"),
@@ -365,9 +365,11 @@ def _recording_row(case: RecordedFinding, shown_change: str | None) -> tuple[Cel
     change = None if finding.fix.change == shown_change else finding.fix.change
     return (
         Cell(", ".join(case.recording_ids)),
-        Cell(saving_words(finding.saving), remark=share_words(finding.saving, case.saving_share)),
-        Cell("unknown" if after is None else "the same" if after == finding.saving else saving_words(after, adds=True)),
-        Cell(duration(case.step_ns)),
+        Cell(row_words(finding.saving, case), remark=_share_words(case)),
+        Cell(
+            "unknown" if after is None else "the same" if after == finding.saving else row_words(after, case, adds=True)
+        ),
+        *(() if finding.of_run else (Cell(duration(case.step_ns)),)),
         Cell(CERTAINTY[finding.saving.certainty], remark=f"cause: {CONFIDENCE[finding.confidence]} confidence"),
         Cell("; ".join(filter(None, (*places, change)))),
     )
@@ -380,9 +382,13 @@ def _also(ranked: RankedFinding) -> tuple[str, ...]:
 
 
 def _alone_words(ranked: RankedFinding) -> str:
-    saving = ranked.finding.saving
-    share = share_words(saving, ranked.saving_share)
-    return f"{saving_words(saving)} ({share})" if share else saving_words(saving)
+    words, share = row_words(ranked.finding.saving, ranked), _share_words(ranked)
+    return f"{words} ({share})" if share else words
+
+
+def _share_words(row: RecordedFinding) -> str | None:
+    """The share of the step; None for a share of the run, which stands in place of a time."""
+    return None if row.finding.of_run else share_words(row.finding.saving, row.saving_share)
 
 
 def _method(saving: Estimate) -> str:
