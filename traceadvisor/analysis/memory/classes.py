@@ -104,15 +104,17 @@ class _Classifier:
     def _workspaces(self) -> None:
         """Find the workspaces that cuBLAS takes in the first products of the passes and never gives back.
 
-        Such a product makes its result in each pass; what a module makes once and keeps, it makes elsewhere. Gradients
-        that are kept too, to be added up or set to 0, are of several sizes.
+        Such a product makes its result in later passes, too; what a module makes once and keeps, it makes elsewhere.
+        Gradients that are kept too, to be added up or set to 0, are of several sizes.
         """
         passes, mine = self._passes(), np.isin(self._rows.size_bytes, CUBLAS_WORKSPACE_BYTES)
         if passes.size < 2:  # what an unfinished pass holds may be of any kind
             return
-        is_before = self._rows.start < passes[-2]
-        forward = self._at_end & is_before & self._in_module & self._multiplies & self._in_phase(Phase.OTHER)
-        forward &= np.isin(self._same_stack, self._same_stack[~is_before])
+        turn = np.searchsorted(passes, self._rows.start)
+        latest = np.zeros(int(self._same_stack.max()) + 2, np.int64)
+        np.maximum.at(latest, self._same_stack, turn)
+        runs_again = (latest[self._same_stack] > turn) & (self._rows.start < passes[-2])
+        forward = self._at_end & runs_again & self._in_module & self._multiplies & self._in_phase(Phase.OTHER)
         backward = self._at_end & (self._rows.start < passes[-1]) & self._in_phase(Phase.BACKWARD)
         for chosen in (forward & mine, backward & mine[backward].all()):
             self._is(self._place_in_size(chosen) == 1, Kind.WORKSPACES, Evidence.SIZE_OF_WORKSPACE)
