@@ -428,7 +428,7 @@ class Facts:
             run.host_cores,
             None if received_ns is None else exposed_ns - wait_ns,
             timing.rest_spread,
-            self._operator_share(self.observation.loading & marks) if loader.in_training_process else 1.0,
+            self._operator_share(self.observation.loading & marks),
         )
 
     def _operator_share(self, spans: SpanSet) -> float:

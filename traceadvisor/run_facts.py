@@ -189,11 +189,6 @@ class RunFacts:
         return min(limits) / self.settings.ranks_on_host if limits else None
 
     @property
-    def spare_cores(self) -> int | None:
-        """Whole cores left for loader workers, at least one: the most workers worth starting."""
-        return None if self.cores is None else max(int(self.cores) - 1, 1)
-
-    @property
     def host_memory_bytes(self) -> int | None:
         """Memory of the machine; None where it was not sampled."""
         return self._samples.memory_bytes if self._samples else None

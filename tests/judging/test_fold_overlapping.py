@@ -247,6 +247,29 @@ def test_a_more_specific_finding_explains_a_general_one_whose_time_it_claims_wit
     assert _names(placement) == names
 
 
+@pytest.mark.parametrize(
+    ("line", "both", "end", "names"),
+    [
+        (8, 26, 200, ["specific", "line"]),  # 6% more in addition
+        (8, 20, 200, ["specific"]),
+        (19, 20, 200, ["line", "specific"]),  # nearly as much
+        (19, 26, 90, ["specific"]),  # the same time
+    ],
+)
+def test_an_easier_fix_of_a_part_of_the_time_counts_by_what_the_simulation_adds(
+    line: int, both: int, end: int, names: list[str]
+) -> None:
+    easy = replace(_simulated("a", line, (0, 80)), rule=RuleMeta("line", "line", "line"))
+    hard = replace(_simulated("b", 20, (0, end)), rule=RuleMeta("specific", "specific", "specific"))
+    joint = Written(a=line, b=20, ab=both)
+    assert (
+        _names(
+            in_order([easy, replace(hard, effort=Effort.REFACTOR)], {"specific": frozenset({"line"})}, joint, STEP_NS)
+        )
+        == names
+    )
+
+
 def test_of_nearly_equal_savings_of_the_same_time_the_easier_stays() -> None:
     line = _found("line", Estimate(200, 300, 310, Method.REPLAY), (0, 100), edit=Named("a"))
     near, far = (

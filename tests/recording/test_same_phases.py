@@ -41,6 +41,18 @@ def test_ranks_with_other_stalls_and_loaders_record_the_same_steps(repeat: int) 
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("lengths", [(10, 10), (10, 11), (7, 12)])
+def test_ranks_whose_loops_begin_in_other_steps_record_the_same_steps(lengths: tuple[int, int]) -> None:
+    loops = (rank(0, 0, 2), rank(4, 50, 2))
+    for step in range(200):
+        for loop, length in zip(loops, lengths, strict=True):
+            loop.fetch(restarted=step % length == 0).optimize()
+    first, second = (states(loop.finish()) for loop in loops)
+    assert first.count("recorded") == 16
+    assert second == first
+
+
+@pytest.mark.usefixtures("store")
 def test_alone_a_rank_records_as_without_others() -> None:
     assert trained((rank(4, 50),)) == trained((Loop(skip_first=3, wait=2, workers=4, stall_ns=50),))
 

@@ -144,7 +144,7 @@ def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str
     for row in rows:
         name = row.finding.rule.id
         finer = (one for one in kept if name in refines.get(one.finding.rule.id, ()))
-        refiner = next((one for one in finer if one is not row and _explains(one.finding, row.finding)), None)
+        refiner = next((one for one in finer if one is not row and _replaces(one.finding, row.finding)), None)
         if refiner:
             refiner.fold(row, FoldedBecause.SAME_TIME)
             kept.remove(row)
@@ -182,6 +182,18 @@ def _is_preferred(row: _Row, larger: _Row) -> bool:
 
 def _same_time(one: Finding, other: Finding) -> bool:
     return _explains(one, other) and _explains(other, one)
+
+
+def _replaces(specific: Finding, general: Finding) -> bool:
+    """Whether a more specific finding takes the place of a general one.
+
+    It does not where it is more work, for much other time: if both are simulated, that tells what each adds.
+    """
+    efforts = list(Effort)
+    is_more_work = efforts.index(specific.effort) > efforts.index(general.effort)
+    are_simulated = specific.saving.method is general.saving.method is Method.REPLAY
+    needs_same_time = is_more_work and are_simulated
+    return _explains(specific, general) and (not needs_same_time or _explains(general, specific))
 
 
 def _explains(one: Finding, other: Finding) -> bool:

@@ -37,6 +37,11 @@ class SamePhases:
         self._store: Any = None
         self._failed = False
 
+    @property
+    def are_connected(self) -> bool:
+        """Whether several ranks agree on the length of the current phase."""
+        return self._store is not None and not self._failed
+
     def starts(self, phase: int, steps: int) -> None:
         """The phase with this number starts, and needs so many steps on this rank."""
         if self._failed:

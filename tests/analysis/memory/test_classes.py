@@ -119,15 +119,25 @@ def test_stacks_that_frees_repeat_show_the_classes_of_a_training_that_was_record
 @pytest.mark.parametrize("keeps", [True, False])
 def test_workspaces_of_cublas_are_neither_weights_nor_gradients_of_their_size(tmp_path: Path, *, keeps: bool) -> None:
     device = Device(repeats=True)
-    training = Training((Layer(32 * MIB, {"relu": MIB}), Layer(8 * MIB, {"relu": MIB})), cpp=False, device=device)
+    training = Training((Layer(32 * MIB, {"linear": MIB}), Layer(8 * MIB, {"linear": MIB})), cpp=False, device=device)
     training.set_to_none = not keeps
     training.build()
-    device.alloc(32 * MIB, training._user("linear", 30))
+    device.alloc(32 * MIB, training._user("linear", 40))
     device.alloc(32 * MIB)
     found = _at_end(training.steps(4).dump(tmp_path / "a.pickle"))
     assert found[MemoryClass.WORKSPACES] == (1 if keeps else 2) * 32 * MIB
     assert found[MemoryClass.PARAMETERS] == 40 * MIB
     assert found[MemoryClass.OPTIMIZER_STATE] == 80 * MIB
+
+
+@pytest.mark.parametrize("cpp", [True, False])
+@pytest.mark.parametrize("line", [40, 50])
+def test_a_mask_that_a_module_makes_once_is_no_workspace_of_its_size(line: int, tmp_path: Path, *, cpp: bool) -> None:
+    """Without operators on the stack, a line of its own tells it from a product."""
+    training = Training((Layer(8 * MIB, {"relu": MIB}), Layer(8 * MIB, {"relu": MIB})), cpp=cpp).build()
+    training.device.alloc(32 * MIB, training._user("relu", line))
+    found = _at_end(training.steps(4).dump(tmp_path / "a.pickle"))
+    assert (MemoryClass.WORKSPACES in found) == (line == 40 and not cpp)
 
 
 def test_memory_that_a_script_piles_up_outside_of_its_layers_stays_unknown(tmp_path: Path) -> None:

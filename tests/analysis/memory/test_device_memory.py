@@ -59,3 +59,4 @@ def test_what_others_hold_beyond_the_peak_leaves_nothing_below_zero(tmp_path: Pa
 
 def test_without_any_figure_nothing_is_known(tmp_path: Path) -> None:
     assert _memory(tmp_path, (10, 300, None)) is None
+    assert _memory(tmp_path, (10, 0, 0)) is None

@@ -17,8 +17,11 @@ def test_without_recorded_allocations_all_above_the_emptiest_instant_grows() -> 
     assert largest_batch(MEMORY, None, 10, 0.8) == LargestBatch(24.0, 28)
 
 
-def test_without_recorded_tensors_all_held_memory_grows() -> None:
-    assert largest_batch(DeviceMemory(1000, None, None, 350.0), None, 10, 0.8) == LargestBatch(35.0, 22)
+@pytest.mark.parametrize("tensors", [None, 0])
+@pytest.mark.parametrize("reserved", [None, 0])
+def test_without_recorded_tensors_all_held_memory_grows(tensors: int | None, reserved: int | None) -> None:
+    memory = DeviceMemory(1000, tensors, tensors, 350.0, reserved)
+    assert largest_batch(memory, None, 10, 0.8) == LargestBatch(35.0, 22)
 
 
 def test_gaps_in_reserved_memory_grow_with_the_tensors() -> None:

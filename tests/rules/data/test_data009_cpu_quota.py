@@ -30,6 +30,15 @@ def test_more_workers_than_granted_cores_are_found_if_the_training_waits(tmp_pat
     assert found.locations == (LOOP,)
 
 
+@pytest.mark.parametrize(("busy_cores", "threads", "proposed"), [(4, 4, 1), (2, 2, 2), (1, 1, 3)])
+def test_workers_get_the_cores_that_the_training_leaves(
+    busy_cores: float, threads: int, proposed: int, tmp_path: Path
+) -> None:
+    captured = _captured(tmp_path, throttled=0.4).with_settings(torch_threads=threads).made(1, workers=range(8))
+    found = captured.with_processes(mean_cpu_cores=busy_cores).finding(CpuQuota())
+    assert found.fix.settings["num_workers"] == proposed
+
+
 def test_throttling_is_found_without_a_data_wait(tmp_path: Path) -> None:
     found = _captured(tmp_path, wait_us=0, throttled=0.4).finding(CpuQuota())
     assert evidence(found, "scheduler periods") == 0.4

@@ -148,6 +148,10 @@ class WorkerCurve:
         taken_ns = rest_ns + loop.taking_ns * loop.fetches
         return Point(workers, step_ns - loop.rest_ns, max(step_ns, taken_ns), ahead)
 
+    def even(self) -> WorkerCurve:
+        """Return the curve with equal batches."""
+        return replace(self, cost=self.cost.even())
+
     def with_step(self, rest_ns: float) -> WorkerCurve:
         """Return the curve of a loop whose step takes so long without its wait."""
         return replace(self, loop=replace(self.loop, rest_ns=rest_ns))
@@ -184,12 +188,15 @@ class WorkerCurve:
         If batches take so unequally long that more than twice the workers would be needed than for equal ones, a longer
         queue bridges the long ones with less memory. They are enough for workers that take longest.
         """
-        points = [replace(self, cost=cost)._best() for cost in (self.cost, self.cost.longest())]
-        most = max(points, key=lambda point: point.workers)
+        point = self._best()
+        if not self.cost.shared_ns:
+            return point
+        longest = replace(self, cost=self.cost.longest())._best()
+        most = max(point, longest, key=lambda point: point.workers)
         return self.at(most.workers, most.prefetch)
 
     def _best(self) -> Point:
-        point, equal = self.fewest(), WorkerCurve(self.cost.even(), self.loop).fewest()
+        point, equal = self.fewest(), self.even().fewest()
         if not equal.is_hidden or point.workers <= MOST_FACTOR_UNEVEN * equal.workers:
             return point
         for workers in range(equal.workers, min(MOST_FACTOR_UNEVEN * equal.workers, self.most_workers) + 1):

@@ -12,6 +12,7 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.memory_figures import MemoryPlace
 from traceadvisor.model.memory_snapshot import MemorySnapshot
@@ -49,6 +50,7 @@ _ENGINE = re.compile(rf"torch::autograd::Engine::|{BACKWARD_PREFIX}")
 _COPY = re.compile(r"THPVariable_(?:to|cuda)\(|torch::autograd::dispatch_to\(")
 _OPERATOR = re.compile(r"at::_ops::(\w+?)::(?:call|redispatch)\(|^aten::(\w+)$")
 _NODE = re.compile(rf"torch::autograd::(?:generated::)?(\w+)::apply\(|^{BACKWARD_PREFIX}: (\w+)")
+_PRODUCT = re.compile(r"mm$|mv$|matmul|linear|einsum|attention")
 _PLUMBING = re.compile(r"empty|resize|new_|set_|_?to(?:_|$)|zeros$|ones$|zero_$|fill_|clone|contiguous|full$")
 """Operators that only ask for memory on behalf of another one."""
 
@@ -68,6 +70,12 @@ class CallStacks:
 
     in_module: Mask
     """Whether the forward pass of a module is on the stack."""
+
+    multiplies: Mask
+    """Whether a product of matrices may be on the stack: Python frames alone do not show operators."""
+
+    same: Int64
+    """The first stack with the same frames: a snapshot may list one several times."""
 
     places: tuple[MemoryPlace | None, ...]
 
@@ -94,10 +102,12 @@ def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
     is_python = [one.python is not None for one in frames]
     only_python = all(is_python) and bool(is_python) and not snapshot.of_trace
     read = [_read([frames[one] for one in stack], only_python=only_python) for stack in snapshot.stacks]
-    phases, engines, modules, places = zip(*read, (Phase.UNKNOWN, False, False, None), strict=True)
-    is_backward, in_module = np.array(engines, np.bool_), np.array(modules, np.bool_)
+    phases, *signs, places = zip(*read, (Phase.UNKNOWN, False, False, False, None), strict=True)
+    is_backward, in_module, multiplies = (np.array(one, np.bool_) for one in signs)
     tell_lines = any(is_python) or not snapshot.of_trace
-    return CallStacks(np.array(phases, np.int64), is_backward, in_module, places, tell_lines)
+    first: dict[tuple[int, ...], int] = {}
+    same = np.array([*(first.setdefault(stack, row) for row, stack in enumerate(snapshot.stacks)), NONE], np.int64)
+    return CallStacks(np.array(phases, np.int64), is_backward, in_module, multiplies, same, places, tell_lines)
 
 
 def _frame_facts(frame: Frame, snapshot: MemorySnapshot) -> _FrameFacts:
@@ -140,14 +150,17 @@ _SUREST = (Phase.WORKSPACE, Phase.COMMUNICATION, Phase.ZERO_GRAD, Phase.OPTIMIZE
 _OUTSIDE_MODULES = (Phase.MODULE, Phase.INPUT)
 
 
-def _read(stack: Sequence[_FrameFacts], *, only_python: bool) -> tuple[Phase, bool, bool, MemoryPlace | None]:
+def _read(stack: Sequence[_FrameFacts], *, only_python: bool) -> tuple[Phase, bool, bool, bool, MemoryPlace | None]:
     if not stack:  # the thread of the autograd engine has no Python frames
-        return (Phase.BACKWARD, True, False, MemoryPlace(None)) if only_python else (Phase.UNKNOWN, False, False, None)
+        phase = Phase.BACKWARD if only_python else Phase.UNKNOWN
+        return phase, only_python, False, only_python, MemoryPlace(None) if only_python else None
     signs = frozenset[Phase | str]().union(*(one.signs for one in stack))
     in_module = _MODULE_RUNS in signs
     phases = _SUREST if in_module else (*_SUREST, *_OUTSIDE_MODULES)
     phase = next((one for one in phases if one in signs), Phase.OTHER)
-    return phase, _ENGINE_RUNS in signs, in_module, _place(stack)
+    operators = [one.operator for one in stack if one.operator]
+    multiplies = not operators or any(map(_PRODUCT.search, operators))
+    return phase, _ENGINE_RUNS in signs, in_module, multiplies, _place(stack)
 
 
 def _place(stack: Sequence[_FrameFacts]) -> MemoryPlace:

@@ -49,6 +49,8 @@ class _Classifier:
         self._phase = stacks.phase[self._rows.stack]  # the last one stands for no stack
         self._is_backward = stacks.is_backward[self._rows.stack]
         self._in_module = stacks.in_module[self._rows.stack]
+        self._multiplies = stacks.multiplies[self._rows.stack]
+        self._same_stack = stacks.same[self._rows.stack]
         self._freed_phase = stacks.phase[self._rows.free_stack]
         self._freed_backward = stacks.is_backward[self._rows.free_stack]
         self._is_old = self._rows.start == 0
@@ -102,12 +104,17 @@ class _Classifier:
     def _workspaces(self) -> None:
         """Find the workspaces that cuBLAS takes in the first products of the passes and never gives back.
 
+        Such a product makes its result in later passes, too; what a module makes once and keeps, it makes elsewhere.
         Gradients that are kept too, to be added up or set to 0, are of several sizes.
         """
         passes, mine = self._passes(), np.isin(self._rows.size_bytes, CUBLAS_WORKSPACE_BYTES)
         if passes.size < 2:  # what an unfinished pass holds may be of any kind
             return
-        forward = self._at_end & (self._rows.start < passes[-2]) & self._in_module & self._in_phase(Phase.OTHER)
+        turn = np.searchsorted(passes, self._rows.start)
+        latest = np.zeros(int(self._same_stack.max()) + 2, np.int64)
+        np.maximum.at(latest, self._same_stack, turn)
+        runs_again = (latest[self._same_stack] > turn) & (self._rows.start < passes[-2])
+        forward = self._at_end & runs_again & self._in_module & self._multiplies & self._in_phase(Phase.OTHER)
         backward = self._at_end & (self._rows.start < passes[-1]) & self._in_phase(Phase.BACKWARD)
         for chosen in (forward & mine, backward & mine[backward].all()):
             self._is(self._place_in_size(chosen) == 1, Kind.WORKSPACES, Evidence.SIZE_OF_WORKSPACE)

@@ -61,7 +61,7 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
     foreign = sampled.peak_foreign_memory_bytes if sampled and held is not None else None
     if held is None and reserved.size:
         held = float(reserved.max())
-    if not capacity or held is None:
+    if not capacity or not held:  # a backend may write 0 for what it does not count
         return None
     return DeviceMemory(
         capacity,
@@ -147,7 +147,7 @@ def largest_batch(
         batch: samples in a batch.
         target_share: of the device's memory that may be held.
     """
-    peak = float(memory.allocated_bytes) if memory.allocated_bytes is not None else memory.held_bytes
+    peak = float(memory.allocated_bytes or memory.held_bytes)
     reserved = max(memory.reserved_bytes or peak, peak)
     room = (target_share * memory.capacity_bytes - max(memory.held_bytes - reserved, 0.0)) * peak / reserved
     law = guessed_law(recorded) if recorded else None

@@ -82,6 +82,10 @@ class Recorder(Protocol):
 class Ranks(Protocol):
     """The ranks of the job; see :mod:`traceadvisor.recording.job_store`."""
 
+    @property
+    def are_connected(self) -> bool:
+        """Whether several ranks agree on the length of the current phase."""
+
     def starts(self, phase: int, steps: int) -> None:
         """The phase with this number starts, and needs so many steps on this rank."""
 
@@ -159,8 +163,6 @@ class Window:
         """Phases that have started."""
         self._length = self._left = schedule.skip_first + schedule.wait
         """Steps of this phase, and those that are left."""
-        self._is_shortened = False
-        """Whether this phase is shorter than was said when it began."""
         self._given_way = False
         self._cycle = 0
         self._whole_windows = 0
@@ -220,15 +222,18 @@ class Window:
         self.plan = Plan.of(self._schedule, workers, prefetch, batches)
 
     def loader_restarted(self) -> None:
-        """The training step that ends began a loop over its loader: earlier stalls have left nothing in the queue."""
+        """The training step that ends began a loop over its loader: earlier stalls have left nothing in the queue.
+
+        Other ranks may begin their loops in other steps.
+        """
         passed = self._length - self._left
-        if not passed:
-            return  # the stall came after the loop began, and filled its queue
+        if not passed or (self._ranks and self._ranks.are_connected):
+            return  # without steps before it, the stall came after the loop began, and filled its queue
         if self._phase is _Phase.WARMUP:
             self._full_for = 0
-            self._shorten(max(self._schedule.warmup - passed, 1))
+            self._left = min(self._left, max(self._schedule.warmup - passed, 1))
         elif self._phase in {_Phase.SETTLING, _Phase.RECOVERING}:
-            self._shorten(1)
+            self._left = min(self._left, 1)
 
     def begins(self, step: int, *, trains: bool) -> StepState:
         """A step starts; ``trains`` if it is probably a training step. Returns its state."""
@@ -422,19 +427,14 @@ class Window:
                 pass
 
     def _enter(self, phase: _Phase, steps: int) -> None:
-        self._phase, self._length, self._left, self._is_shortened = phase, steps, steps, False
+        self._phase, self._length, self._left = phase, steps, steps
         self._phases += 1
         if self._ranks:
             self._ranks.starts(self._phases, steps)
 
-    def _shorten(self, left: int) -> None:
-        """Have no more steps left in this phase; the other ranks begin their loops in the same step."""
-        if left < self._left:
-            self._left, self._is_shortened = left, True
-
     def _lengthen(self) -> None:
         """Go on with this phase as long as another rank needs."""
-        if self._ranks and self._phases and not self._is_shortened:
+        if self._ranks and self._phases:
             longest = self._ranks.longest(self._phases, self._length)
             self._left += longest - self._length
             self._length = longest

@@ -19,8 +19,8 @@ class CpuQuota(Rule):
     Why it costs time: ``os.cpu_count()``, and everything sized by it, ignores a quota. When the processes have used up
         the quota, the scheduler stops all of them until its next period, including the training thread.
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the
-        cgroup), minus one for the training thread. Limit threads with ``OMP_NUM_THREADS`` or ``torch.set_num_threads``.
-        Or request more cores.
+        cgroup), minus those that the training keeps busy. Limit threads with ``OMP_NUM_THREADS`` or
+        ``torch.set_num_threads``. Or request more cores.
     How the saving is estimated: Upper limit: the data wait, and of the rest of the step the share in which the
         quota was used up.
     When it may be wrong: If a capture did not time the batches, it is unknown whether workers wait for storage. Then
@@ -76,8 +76,8 @@ class CpuQuota(Rule):
 
 
 def _too_many(facts: Facts, workers: int) -> bool:
-    """Whether fewer workers, as many as there are cores beside the training thread, would load as fast."""
-    curve, spare = facts.worker_curve, facts.run.spare_cores or 1
+    """Whether fewer workers, as many as the training leaves cores, would load as fast."""
+    curve, spare = facts.worker_curve, _spare_cores(facts)
     if workers <= spare or (curve and curve.cost.is_waiting):
         return False
     if curve is None or not curve.cost.is_split:
@@ -85,8 +85,14 @@ def _too_many(facts: Facts, workers: int) -> bool:
     return curve.at(spare).step_ns <= (1 + NO_GAIN_SHARE) * curve.at(workers).step_ns
 
 
+def _spare_cores(facts: Facts) -> int:
+    """The most workers worth starting. If their CPU time is unknown, it leaves the training thread a core."""
+    curve = facts.worker_curve
+    return curve.most_workers if curve and curve.cost.is_split else max(int(facts.run.cores or 0) - 1, 1)
+
+
 def _fix(facts: Facts, *, too_many_workers: bool) -> Fix:
-    spare, granted = facts.run.spare_cores or 1, int((facts.settings.cpu_quota or 1) / facts.settings.ranks_on_host)
+    spare, granted = _spare_cores(facts), int((facts.settings.cpu_quota or 1) / facts.settings.ranks_on_host)
     summary = "Match the number of {} to the granted cores, or request more cores"
     unknown = "the loading speed with fewer processes or more cores is unknown"
     if too_many_workers:

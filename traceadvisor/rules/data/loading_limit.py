@@ -250,7 +250,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     if curve.cost.is_waiting and point.workers == MOST_WAITING_WORKERS and not point.is_hidden:
         less = f"{WAIT_LESS[:1].lower()}{WAIT_LESS[1:]}"
         summary = f"Use {point.workers} workers, which still leave a wait. To remove it, {less}"
-    even = WorkerCurve(curve.cost.even(), curve.loop)
+    even = curve.even()
     unequal_ns = (curve.at(loading.workers or 0).wait_ns, -even.at(loading.workers or 0).wait_ns)
     edit = _edit(curve, even, point, is_beside=loading.workers != 0)
     fix = replace(loader_fix(facts, summary, arguments), what_if=edit)

@@ -78,7 +78,7 @@ class DenseEmbeddingGradients(Rule):
         part = _part_of_gradients(facts, tables)
         if not part and facts.settings.parameter_count:
             part = min(sum(sizes) / facts.settings.parameter_count, 1.0)
-        claims = backward | optimizer if part else backward
+        claims = backward | _beginnings(optimizer, part)
         most_ns = (1 - used) * (facts.per_step_ns(backward) + part * facts.per_step_ns(optimizer))
         share = most_ns / max(facts.per_step_ns(facts.steps.typical_windows), 1.0)
         if not tables or share < self.min_share:
@@ -147,3 +147,9 @@ def _claims(facts: Facts, rows: Int64) -> tuple[SpanSet, SpanSet]:
     backward = work_within(events, facts.launches, rows, windows).work_rows
     updates = optimizer_work(facts.trace, facts.launches, windows).work_rows
     return facts.exposed(backward, Category.KERNEL), facts.exposed(updates, Category.KERNEL)
+
+
+def _beginnings(spans: SpanSet, share: float) -> SpanSet:
+    """Return so large a part of each span: which part of an optimizer's kernel updates the tables is unknown."""
+    lengths_ns = np.ceil(share * (spans.ends_ns - spans.starts_ns)).astype(np.int64)
+    return SpanSet.union_of(spans.starts_ns, spans.starts_ns + lengths_ns)
