@@ -12,7 +12,7 @@ from tests.documentation.running import matches, run_page
 from tests.memory import tutorials
 from tests.shared import CHECKOUT
 
-LONG = ("data-loader", "first-report", "guard-in-ci", "tensorboard")
+LONG = ("data-loader", "first-report", "guard-in-ci", "late-rank", "tensorboard")
 NIGHTLY = pytest.mark.nightly(
     "docs/tutorials", "traceadvisor/cli", "traceadvisor/comparing", "traceadvisor/recording", "tests/documentation"
 )

@@ -101,7 +101,7 @@ def two_ranks(folder: Path, done: Done) -> None:
     assert "recorded 8 of 30 steps of rank 0 in runs" in done.stderr
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_command_gives_what_it_gives_without_a_capture(folder: Path) -> None:
     command = (*PYTHON, "-u", "train.py", "one two", "--fail")
     plain = run(*command, cwd=folder)
@@ -369,8 +369,8 @@ def test_torchrun_as_a_module_is_captured(folder: Path) -> None:
     two_ranks(folder, run(*CAPTURE, "-m", *TORCHRUN, "ranks.py", cwd=folder, env=added(OMP_NUM_THREADS="1")))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=NIGHTLY)])
+@NIGHTLY
+@pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_processes_that_a_script_starts_are_captured(folder: Path, method: str) -> None:
     arguments = ("ranks.py", method, str(folder / "meeting"))
     two_ranks(folder, run(*CAPTURE, *arguments, cwd=folder, env=added(OMP_NUM_THREADS="1")))
