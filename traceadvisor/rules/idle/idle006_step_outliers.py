@@ -11,7 +11,6 @@ from traceadvisor.rules.idle.step_outliers import (
     Outliers,
     SlowContent,
     are_updates,
-    at_pace,
     find_outliers,
     line_of_slow_steps,
     periodic_outliers,
@@ -76,10 +75,7 @@ class StepOutliers(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
-        ran_ahead = facts.run.timing.launch_ns is not None
-        lengths = {} if ran_ahead else undisturbed_lengths(facts.run.steps)
-        if facts.observation.has_device:
-            lengths = at_pace(lengths)
+        lengths = undisturbed_lengths(facts)
         recorded = recorded_lengths(facts.step_rows)
         training_ns = facts.run.timing.mean_undisturbed_ns or 0.0
         if len(lengths) < self.least_steps:
