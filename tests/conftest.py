@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"{item.nodeid} is marked nightly with paths that do not exist: {gone}")
             if commit and nightly.args and _changed(commit, *nightly.args):
                 item.add_marker("due")
+        elif only := needed.FRAMEWORKS.intersection(_fixture_names(item)):
+            raise pytest.UsageError(f"{item.nodeid} needs {', '.join(sorted(only))}: mark it nightly, with its paths")
 
 
 @cache

@@ -141,6 +141,9 @@ NEEDS = {
 }
 """Each need by the name of its fixture."""
 
+FRAMEWORKS = frozenset(name for name, need in NEEDS.items() if _FRAMEWORKS in need.reason)
+"""Needs that only nightly tests may have: it takes minutes to install them."""
+
 
 def unmet(fixture_names: Iterable[str]) -> str | None:
     """Return the reason of the first need among these fixtures that this machine does not meet."""

@@ -105,7 +105,7 @@ def test_autocast_that_the_model_uses_itself_is_no_change(tmp_path: Path) -> Non
     assert _left_out(rows) == {"amp=bfloat16": "amp: the script computes in bfloat16 already"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.usefixtures("accelerate")
 def test_autocast_of_accelerate_is_no_change(tmp_path: Path) -> None:
     from accelerate import Accelerator  # noqa: PLC0415  # half a second

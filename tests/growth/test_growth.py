@@ -21,7 +21,7 @@ NIGHTLY = pytest.mark.nightly(
     "traceadvisor/facts.py",
     "tests/growth",
 )
-OFTEN = {"steps", "collectives"}
+OFTEN = {"collectives"}
 
 
 @dataclass(frozen=True, slots=True)

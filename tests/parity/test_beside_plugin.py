@@ -38,6 +38,7 @@ def test_each_difference_has_a_known_cause(name: str, shared_traces: Path) -> No
     assert quantity is None or causes[quantity] is cause
 
 
+@NIGHTLY
 def test_a_recording_that_the_plugin_cannot_read_is_named(shared_traces: Path) -> None:
     path = shared_traces / "formats/array-form-v100.pt.trace.json.gz"
     (beside,) = beside_plugin(api.load(path)).recordings
@@ -45,6 +46,7 @@ def test_a_recording_that_the_plugin_cannot_read_is_named(shared_traces: Path) -
     assert beside.failure.startswith("TypeError")
 
 
+@NIGHTLY
 def test_both_are_printed_and_written(shared_traces: Path, tmp_path: Path) -> None:
     shutil.copy(shared_traces / LOGS[0], tmp_path)
     done = run("traceadvisor", "report", ".", "--beside-plugin", "--format", "html,md", cwd=tmp_path, check=True)

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.parity.conftest import ReadRecording, ReadWithPlugin
-from tests.shared import LOGS
+from tests.shared import FOUR_WORKERS, LOGS
 from traceadvisor.integrations.old_plugin import PluginDevice, PluginReading
 from traceadvisor.model.report import Recording, Work
 
 COPIES = (Work.H2D_COPY, Work.D2H_COPY, Work.D2D_COPY)
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis/steps", "tests/parity")
+
 Both = tuple[PluginReading, Recording]
 
 
-@pytest.fixture(params=LOGS)
+@pytest.fixture(params=[name if name == FOUR_WORKERS else pytest.param(name, marks=NIGHTLY) for name in LOGS])
 def both(request: pytest.FixtureRequest, shared_traces: Path, by_plugin: ReadWithPlugin, by_us: ReadRecording) -> Both:
     path = shared_traces / str(request.param)
     return by_plugin(path), by_us(path)
@@ -39,7 +41,7 @@ def only_device(reading: PluginReading) -> PluginDevice:
     return device
 
 
-@pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis/steps", "tests/parity")
+@NIGHTLY
 def test_the_same_steps_are_found(both: Both) -> None:
     plugin, ours = both
     assert [str(row.step.index) for row in ours.steps] == [step.name for step in plugin.steps]

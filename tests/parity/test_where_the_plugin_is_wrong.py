@@ -15,6 +15,8 @@ from traceadvisor.integrations.old_plugin import PluginReading
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
 
+pytestmark = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis", "tests/parity")
+
 TODAY = {
     "Operator": "cpu_op",
     "Runtime": "cuda_runtime",
@@ -46,7 +48,6 @@ def plugins_durations_ms(reading: PluginReading) -> list[float]:
     return [round(step.costs.total_us / 1e3, 1) for step in reading.steps]
 
 
-@pytest.mark.nightly("traceadvisor/parsing", "tests/parity")
 def test_under_todays_category_names_the_plugin_sees_no_data_loader(rewritten: Path, by_plugin: ReadWithPlugin) -> None:
     assert by_plugin(rewritten).mean.data_loader_us == 0
 

@@ -16,6 +16,8 @@ from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.rendering.formats import FORMATS
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 SCRIPT = """
 import time
 import torch
@@ -131,7 +133,7 @@ thread.join()
 """
 
 
-@pytest.mark.nightly("traceadvisor/recording")
+@NIGHTLY
 def test_a_block_in_another_thread_is_sampled(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BLOCK)
     done = warm("train.py", "bundle", cwd=tmp_path)
@@ -160,7 +162,7 @@ with traceadvisor.capture("bundle", skip_first=0, wait=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", pytest.param("<stdin>", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", pytest.param("<stdin>", marks=NIGHTLY)])
 def test_code_that_was_typed_in_has_lines(file: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TYPED)
     done = warm("train.py", file, cwd=tmp_path)

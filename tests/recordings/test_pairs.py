@@ -15,6 +15,8 @@ from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.model.findings import Method
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/replay", "traceadvisor/rules")
+
 MOST_BYTES = 1_500_000
 FEWEST_RUNS = 4
 
@@ -62,7 +64,7 @@ def test_measured_steps_are_in_the_predicted_range_except_known_misses() -> None
     assert len([pair for pair in conclusive if pair.method is Method.REPLAY]) == 1 + len(KNOWN_MISSES)
 
 
-@pytest.mark.nightly("traceadvisor/replay", "traceadvisor/rules")
+@NIGHTLY
 def test_the_measured_step_of_a_public_training_is_in_the_predicted_range(shared_traces: Path) -> None:
     assert all(pair.is_within_range for pair in public_pairs(shared_traces))
 
@@ -78,6 +80,7 @@ def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) ->
     golden(PAGE, with_block("captured", text + table(captured_pairs())))
 
 
+@NIGHTLY
 def test_the_page_has_the_public_pairs(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
     golden(PAGE, with_block("public", table(public_pairs(shared_traces))))
 

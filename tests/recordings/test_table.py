@@ -18,7 +18,7 @@ from traceadvisor.parsing.trace_file import read_trace
 
 WITH_UNKNOWN_TIME = {NO_WORKERS_LATER, FOUR_WORKERS, "unseen/vllm-decode-cuda-graphs.pt.trace.json.gz"}
 
-LONG = ("formats/array-form", "tensorboard-logs/")
+LONG = ("formats/array-form", "formats/rocm-mi300", "tensorboard-logs/", "unseen/all-to-all")
 NIGHTLY = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis", "tests/plain_reading.py")
 
 

@@ -77,7 +77,7 @@ def test_a_check_and_a_copy_exclude_each_other(tmp_path: Path, trace: Path) -> N
         assert CliRunner().invoke(main, ["scrub", str(trace), *options]).exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/scrubbing", ".pre-commit-hooks.yaml")
 @pytest.mark.usefixtures("pre_commit")
 def test_pre_commit_refuses_a_commit_with_a_recording(tmp_path: Path, trace: Path) -> None:
     (hook,) = yaml.safe_load((CHECKOUT / ".pre-commit-hooks.yaml").read_text())

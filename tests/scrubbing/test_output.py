@@ -153,7 +153,7 @@ def test_reading_ends_at_the_limits(tmp_path: Path) -> None:
     assert done.path.stat().st_size < 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/scrubbing", "traceadvisor/parsing")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     event = '{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":%d,"dur":1},'
     sizes = {}

@@ -77,7 +77,7 @@ def test_progress_comes_from_the_workers_in_the_thread_of_the_caller(address: st
     assert told
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_each_item_has_a_process_of_its_own_and_a_worker_has_one_at_a_time(address: str) -> None:
     with connected(address) as there:
         outcomes = in_order(there.side_by_side(processes, range(6), QUIET, weights=[0] * 6))
@@ -86,7 +86,7 @@ def test_each_item_has_a_process_of_its_own_and_a_worker_has_one_at_a_time(addre
     assert len(set(workers)) <= 2
 
 
-@pytest.mark.slow
+@WHEN_CHANGED
 def test_the_item_of_a_killed_worker_is_done_by_another_one(address: str, tmp_path: Path) -> None:
     with connected(address) as there:
         outcomes = in_order(there.side_by_side(KillsWorker(tmp_path, 2), range(4), QUIET, weights=[9, 0, 0, 0]))

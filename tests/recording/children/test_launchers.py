@@ -213,7 +213,9 @@ def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=NIGHTLY)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=NIGHTLY) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(folder: Path, number: int) -> None:
     command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
     with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE, new_session=True) as process:

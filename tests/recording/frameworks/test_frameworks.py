@@ -91,6 +91,7 @@ def test_trainer_of_hugging_face(variant: str, tmp_path: Path) -> None:
     assert constructed(both, "with_trainer.py")[Role.MODEL].startswith("model, clock = GPT2LMHeadModel(config)")
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging")
 @pytest.mark.usefixtures("transformers")
 def test_the_trainer_of_hugging_face_takes_the_settings_that_a_report_names() -> None:
     done = run(sys.executable, "-c", "import transformers as t; print(*t.TrainingArguments.__dataclass_fields__)")

@@ -72,7 +72,7 @@ class _Collecting(Training):
         gc.collect()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.usefixtures("collector")
 def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     gc.unfreeze()  # so that there is something to look through: a command that ran in this process froze its imports
