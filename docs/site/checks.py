@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -80,16 +80,11 @@ class BuiltSite:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             return False
-        target = self._target(page, link)
-        if not target.is_file():
+        target = _target(page, link)
+        if target is None:
             return True
         known = self.pages.get(target)
         return bool(parts.fragment and known) and unquote(parts.fragment) not in known.anchors  # type: ignore[union-attr]
-
-    def _target(self, page: Path, link: str) -> Path:
-        path = unquote(urlsplit(link).path)
-        target = (page.parent / path).resolve() if path else page
-        return target / "index.html" if target.is_dir() else target
 
     @cached_property
     def _reached(self) -> set[Path]:
@@ -97,10 +92,23 @@ class BuiltSite:
         seen = set(waiting)
         for page in waiting:
             local = (link for link in self.pages[page].links if not urlsplit(link).netloc and not urlsplit(link).scheme)
-            new = {self._target(page, link) for link in local} & self.pages.keys() - seen
+            new = {target for link in local if (target := _target(page, link))} & self.pages.keys() - seen
             seen |= new
             waiting += sorted(new)
         return seen
+
+
+def _target(page: Path, link: str) -> Path | None:
+    """The file that a link leads to; None if there is none."""
+    path = unquote(urlsplit(link).path)
+    return _file(page.parent, path) if path else page
+
+
+@cache  # thousands of links are the same in all pages of a folder
+def _file(folder: Path, path: str) -> Path | None:
+    target = (folder / path).resolve()
+    target = target / "index.html" if target.is_dir() else target
+    return target if target.is_file() else None
 
 
 def _read(path: Path) -> _Reader:
