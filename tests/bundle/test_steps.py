@@ -98,6 +98,17 @@ def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_ane
     assert log.is_replacing
 
 
+def test_the_last_steps_after_a_pause_count_as_recorded_where_validation_lay_between_them() -> None:
+    log, pause, valid = StepLog(), StepState.SETTLING, StepState.OTHER
+    for state in (StepState.PLAIN, pause, pause, valid, pause):
+        log.add(replace(STEPS[0], state=state))
+    log.count_last(0)
+    assert (log.is_replacing, log.changes) == (False, 0)
+    log.count_last(2)
+    assert [step.state for step in log] == [StepState.PLAIN, pause, StepState.RECORDED, valid, StepState.RECORDED]
+    assert (log.is_replacing, log.changes) == (True, 1)
+
+
 def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     log = StepLog()
     for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):

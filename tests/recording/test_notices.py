@@ -70,7 +70,7 @@ def one_line(said: str) -> None:
     assert said.index("report ready") < said.index("recorded 16 of 40 steps")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_one_line_names_the_command_that_makes_a_report(folder: Path) -> None:
     one_line(capture(*TWICE, "--", *PYTHON, "train.py", cwd=folder).stderr)
 

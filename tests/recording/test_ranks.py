@@ -52,6 +52,7 @@ def torchrun(path: Path, *arguments: str) -> Done:
     return run(*command, cwd=path, env=added(OMP_NUM_THREADS="1"))
 
 
+@NIGHTLY
 def test_two_ranks_make_one_bundle(tmp_path: Path) -> None:
     done = torchrun(tmp_path)
     assert done.returncode == 0, done.stderr

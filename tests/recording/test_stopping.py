@@ -162,7 +162,7 @@ def test_a_script_ends_once_its_window_is_saved(tmp_path: Path, script: str) -> 
     assert recording.captured.ending == "was stopped after its recording, as requested"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_command_ends_as_its_training_does_after_all_recordings(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CLEANING)
     done = capture(*STOP, "--repeat", "2", "--", *PYTHON, "train.py", cwd=tmp_path)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from traceadvisor.model.findings import Evidence, Unit
-from traceadvisor.rendering.units import count, duration, evidence_value, money, number_of, percent, rate, size
+from traceadvisor.rendering.units import count, duration, evidence_value, figure, money, number_of, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,8 @@ def test_one_thing_is_singular() -> None:
 )
 def test_an_amount_of_money_has_two_digits(amount: float, words: str) -> None:
     assert money(amount, "USD") == words
+
+
+@pytest.mark.parametrize("unit", Unit)
+def test_every_unit_has_words(unit: Unit) -> None:
+    assert figure(0.5, unit).startswith(("0", "1", "50"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import fields
 from io import StringIO
 from itertools import islice
@@ -65,7 +65,7 @@ class StepLog:
         self._appends = [column.append for column in self._columns.values()]
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
-        self.rejections = 0
+        self.changes = 0
         """Number of changes of earlier steps."""
 
     def add(self, step: TimedStep) -> None:
@@ -114,10 +114,18 @@ class StepLog:
 
     def reject(self, first: int) -> None:
         """The steps from a place on proved to be no training steps."""
-        states = self._columns["state"]
-        states[first:] = [StepState.OTHER] * (len(states) - first)
-        self.is_replacing = True
-        self.rejections += 1
+        self._change(range(first, len(self)), StepState.OTHER)
+
+    def count_last(self, count: int) -> None:
+        """The last so many steps after a pause of the profiler are recorded ones: the script ended after them."""
+        settling = (place for place in reversed(range(len(self))) if self.state(place) is StepState.SETTLING)
+        self._change(tuple(islice(settling, count)), StepState.RECORDED)
+
+    def _change(self, places: Sequence[int], state: StepState) -> None:
+        for place in places:
+            self._columns["state"][place] = state
+        self.is_replacing |= bool(places)
+        self.changes += bool(places)
 
     def encoded(self, first: int, end: int) -> bytes:
         """The lines of the steps from ``first`` up to, not including, ``end``."""

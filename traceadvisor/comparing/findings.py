@@ -57,6 +57,8 @@ class _Case:
     claimed_ns: float | None
     """Time per step that it accounts for; None for a folded finding, or one that is about no time."""
 
+    of_run: bool = False
+
 
 @frozen(eq=False)
 class _Found:
@@ -80,7 +82,7 @@ class _Found:
         own = [case for case in self.cases if case.part_of is None] or list(self.cases)
         case = sorted(own, key=lambda one: one.saving_share)[(len(own) - 1) // 2]
         return FindingState(
-            case.severity, case.saving, case.saving_share, case.locations, case.part_of, len(self.cases)
+            case.severity, case.saving, case.saving_share, case.locations, case.part_of, len(self.cases), case.of_run
         )
 
 
@@ -264,6 +266,7 @@ def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[
         None,
         recorded.recording_ids,
         finding.origins.total_ns / finding.origins.step_count if finding.origins else None,
+        finding.of_run,
     )
     for folded in recorded.folded:
         share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0

@@ -40,15 +40,13 @@ class Knob:
     line: str
     """The code for a user to write, with ``{value}``."""
 
-    needs_gpu: bool = False
-
 
 BATCH_SIZE, WORKERS, CACHED = "batch_size", "num_workers", "cached"
 
 _KNOBS = (
     Knob(WORKERS, Where.LOADER, int, "DataLoader(..., num_workers={value})"),
     Knob("prefetch_factor", Where.LOADER, int, "DataLoader(..., prefetch_factor={value})"),
-    Knob("pin_memory", Where.LOADER, bool, "DataLoader(..., pin_memory={value})", needs_gpu=True),
+    Knob("pin_memory", Where.LOADER, bool, "DataLoader(..., pin_memory={value})"),
     Knob("persistent_workers", Where.LOADER, bool, "DataLoader(..., persistent_workers={value})"),
     Knob(BATCH_SIZE, Where.LOADER, int, "DataLoader(..., batch_size={value})"),
     Knob(CACHED, Where.LOADER, bool, ""),
@@ -59,14 +57,13 @@ _KNOBS = (
         bool,
         'torch.set_float32_matmul_precision("high" if {value} else "highest"); '
         "torch.backends.cudnn.allow_tf32 = {value}",
-        needs_gpu=True,
     ),
-    Knob("cudnn_benchmark", Where.STEP, bool, "torch.backends.cudnn.benchmark = {value}", needs_gpu=True),
+    Knob("cudnn_benchmark", Where.STEP, bool, "torch.backends.cudnn.benchmark = {value}"),
     Knob("fused", Where.STEP, bool, "{optimizer}(..., fused={value})"),
     Knob("foreach", Where.STEP, bool, "{optimizer}(..., foreach={value})"),
     Knob("set_to_none", Where.STEP, bool, "optimizer.zero_grad(set_to_none={value})"),
-    Knob("channels_last", Where.STEP, bool, "model.to(memory_format=torch.channels_last)", needs_gpu=True),
-    Knob("non_blocking", Where.STEP, bool, "batch.to(device, non_blocking={value})", needs_gpu=True),
+    Knob("channels_last", Where.STEP, bool, "model.to(memory_format=torch.channels_last)"),
+    Knob("non_blocking", Where.STEP, bool, "batch.to(device, non_blocking={value})"),
     Knob("compile", Where.STEP, bool, "model = torch.compile(model)"),
 )
 

@@ -73,9 +73,6 @@ class PluginReading:
     tensor_core_share: float | None
     """Share of kernel time in kernels whose names it takes for tensor core ones; None without kernels."""
 
-    tensor_core_eligible_share: float
-    """Share of kernel time launched by operators it takes for eligible; 0 where it links no launches."""
-
     advice: tuple[str, ...]
     """Its recommendations, as HTML."""
 
@@ -91,7 +88,6 @@ def read_with_plugin(path: Path) -> PluginReading:
         devices={number: _device(profile, number) for number in sorted(profile.gpu_metrics_parser.gpu_ids)},
         kernels=_kernels(profile),
         tensor_core_share=None if profile.tc_used_ratio is None else float(profile.tc_used_ratio),
-        tensor_core_eligible_share=float(profile.tc_eligible_ops_kernel_ratio),
         advice=tuple(profile.recommendations),
     )
 

@@ -171,6 +171,9 @@ class FindingState:
     captures: int
     """Captures of the side that have it."""
 
+    of_run: bool = False
+    """Whether the saving is a share of the training time of the whole run."""
+
 
 @frozen
 class FindingChange:

@@ -97,9 +97,15 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     lead = f"{_after(after)}:" if after else "Saves"
-    if of_run:
-        return f"{lead} {run_words(saving, expected_share, adds=bool(after))}"
-    return f"{lead} {saving_words(saving, adds=bool(after))} ({saved_share(saving, expected_share)})"
+    return f"{lead} {with_share(saving, expected_share, adds=bool(after), of_run=of_run)}"
+
+
+def with_share(saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False) -> str:
+    """The saving per step with its share of the step, or as a share of the training time of the whole run."""
+    if of_run and not saves_nothing(saving):
+        return run_words(saving, expected_share, adds=adds)
+    share = "" if saves_nothing(saving) else f" ({saved_share(saving, expected_share)})"
+    return f"{saving_words(saving, adds=adds)}{share}"
 
 
 def _after(numbers: Sequence[int]) -> str:

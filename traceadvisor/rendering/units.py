@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import floor, isfinite, log10
-from typing import assert_never
 
 from traceadvisor.model.findings import Evidence, Unit
 from traceadvisor.text.ranges import between
@@ -129,35 +129,9 @@ def evidence_value(evidence: Evidence) -> str:
     return value if isinstance(value, str) else figure(value, evidence.unit)
 
 
-def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per unit
+def figure(value: float, unit: Unit) -> str:
     """A number with its unit."""
-    match unit:
-        case Unit.SHARE:
-            return percent(value)
-        case Unit.NS:
-            return duration(value)
-        case Unit.NS_PER_STEP:
-            return f"{duration(value)} per step"
-        case Unit.PER_STEP:
-            return f"{count(value)} per step"
-        case Unit.COUNT | Unit.TEXT:
-            return count(value)
-        case Unit.BYTES:
-            return size(value)
-        case Unit.BYTES_PER_STEP:
-            return f"{size(value)} per step"
-        case Unit.BYTES_PER_S:
-            return rate(value)
-        case Unit.FLOPS_PER_S:
-            return arithmetic_rate(value)
-        case Unit.RATIO:
-            return ratio(value)
-        case Unit.CELSIUS:
-            return f"{value:.0f} °C"
-        case Unit.WATTS:
-            return watts(value)
-        case _:
-            assert_never(unit)
+    return _FIGURES[unit](value)
 
 
 def _digits(value: float) -> str:
@@ -181,3 +155,20 @@ def _scaled(value: float | None, base: int, units: tuple[str, ...]) -> str:
             return f"{count(value)} {unit}"
         value /= base
     return f"{count(value)} {units[-1]}"
+
+
+_FIGURES: Mapping[Unit, Callable[[float], str]] = {
+    Unit.SHARE: percent,
+    Unit.NS: duration,
+    Unit.NS_PER_STEP: lambda value: f"{duration(value)} per step",
+    Unit.PER_STEP: lambda value: f"{count(value)} per step",
+    Unit.COUNT: count,
+    Unit.TEXT: count,
+    Unit.BYTES: size,
+    Unit.BYTES_PER_STEP: lambda value: f"{size(value)} per step",
+    Unit.BYTES_PER_S: rate,
+    Unit.FLOPS_PER_S: arithmetic_rate,
+    Unit.RATIO: ratio,
+    Unit.CELSIUS: "{:.0f} °C".format,
+    Unit.WATTS: watts,
+}

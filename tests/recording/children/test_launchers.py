@@ -303,7 +303,7 @@ def test_a_command_that_handles_an_interrupt_has_all_the_time_that_it_needs(fold
         assert process.wait(timeout=60) == 1
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_sigterm_ends_gets_one_line(folder: Path) -> None:
     command = (*CAPTURE, "-o", "bundle", "train.py", "--endless")
     with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE) as process:

@@ -346,6 +346,16 @@ def test_a_loader_with_few_batches_never_has_more_than_those_ready() -> None:
     assert Plan.of(Schedule(0, 0, 3, 8, 1), 14, 2).settle == 28
 
 
+@pytest.mark.parametrize(("steps", "counted"), [(34, 0), (35, 1), (40, 6), (60, 8)])
+def test_a_script_that_ends_while_its_queue_settles_keeps_the_last_of_these_steps(steps: int, counted: int) -> None:
+    loop = Loop(warmup=1, workers=8, prefetch=4, stall_ns=10).steps(steps).exhaust()
+    loop.finish()
+    assert loop.recorder.calls[-1] == ("save 0 cut" if counted else "discard")
+    assert (loop.window.counted_late, loop.window.saved_steps) == (counted, counted)
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-unsettled" if counted else "window-not-reached", True)
+
+
 def test_settling_takes_half_of_a_recording_at_most() -> None:
     loop = Loop(warmup=1, workers=8, prefetch=8, stall_ns=10).steps(68)
     assert loop.recorder.calls == ["prepare", "start"]

@@ -35,10 +35,11 @@ from traceadvisor.rendering.content.comparison.sentences import (
     side_names,
 )
 from traceadvisor.rendering.content.comparison.settle import settling_commands
-from traceadvisor.rendering.content.comparison.tables import names_table
+from traceadvisor.rendering.content.comparison.tables import findings_table, names_table
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
+from traceadvisor.rendering.document.table import Cell
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, COMPARISON_MARKER, write_formats
 from traceadvisor.rendering.writers import markdown
 from traceadvisor.rendering.writers.html import page
@@ -301,6 +302,14 @@ def test_the_terminal_lists_the_changed_findings() -> None:
     shown = [line.text for line in lines(comparison_document(compared))]
     assert sum("The title of IDLE00" in line for line in shown) == 5
     assert any("New" in line and "The title of IDLE000 (IDLE000)" in line for line in shown)
+
+
+def test_a_share_of_the_training_time_is_no_time_per_step() -> None:
+    row = finding()
+    rare = replace(row, finding=replace(row.finding, of_run=True))
+    (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
+    ((_, _, before, after, _),) = findings_table(run.findings, Detail.PAGE).rows
+    assert before == after == Cell("High: up to 20.0% of the training time")
 
 
 def _comment(comparison: Comparison, room: Room) -> str:

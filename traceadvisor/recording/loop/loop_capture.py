@@ -96,6 +96,7 @@ class LoopCapture:
         trains: Callable[[], None],
         ranks: Ranks | None = None,
     ) -> None:
+        self._log = log
         self._saved = saved
         """Called with the file name and cycle of each recording, and whether its window is whole."""
         self._trains = trains
@@ -228,6 +229,7 @@ class LoopCapture:
                 self._listener.hear_of_backward()
                 self._events.now(self._tracker.finish)
                 self._window.finish()
+                self._log.count_last(self._window.counted_late)
             except Exception as error:  # noqa: BLE001  # the step times are still worth writing
                 self._failed(error)
 

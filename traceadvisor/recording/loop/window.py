@@ -170,6 +170,8 @@ class Window:
         self._recorded = 0
         self.saved_steps = 0
         """Recorded steps whose recording is written."""
+        self.counted_late = 0
+        """The last steps that were to settle the queue: they are recorded ones, because the script ended after them."""
         self._untrained = 0
         """Batches without training in the current recording."""
         self._cuts: list[str] = []
@@ -329,7 +331,14 @@ class Window:
 
     def finish(self) -> None:
         """The script ended: save the recording, and note what is missing."""
-        if self.recording and self._recorded:
+        settled = self._length - self._left - 1 if self._phase is _Phase.SETTLING else 0  # a pause lay in the first
+        if settled > 0 and self.plan:
+            self._recorded = self.counted_late = min(settled, self.plan.active)
+            self._unsettled(
+                f"The script ended soon after a pause of the profiler (steps: {settled}). Train for longer."
+            )
+            self._save_or_discard(whole=False)
+        elif self.recording and self._recorded:
             wanted = self.plan.active if self.plan else 0
             self._note(
                 "window-incomplete",
@@ -371,10 +380,8 @@ class Window:
             and self._recorder.used >= MOST_SETTLING
             and not (reached and reached.at_once)
         ):
-            self._note(
-                "window-unsettled",
-                f"The steps before the recorded ones took {self._recorder.used:.0%} of what a recording may hold, so "
-                "the loader may have had more batches ready than usual: a step may wait longer than shown.",
+            self._unsettled(
+                f"The steps before the recorded ones took {self._recorder.used:.0%} of what a recording may hold."
             )
             self._enter(_Phase.RECORDING, self.plan.active if self.plan else 1)
 
@@ -477,6 +484,10 @@ class Window:
         waited = sum(loader for _, loader in self._times_ns)
         slowest = settle * SLOWEST_DRAIN
         return min(slowest, ceil(settle * whole / waited)) if waited else slowest
+
+    def _unsettled(self, why: str) -> None:
+        effect = "The loader may have had more batches ready than usual: a step may wait longer than shown."
+        self._note("window-unsettled", f"{why} {effect}")
 
     def _note(self, code: str, message: str, *, degrades: bool = True) -> None:
         self._notes.append(Note(code, message, degrades=degrades))

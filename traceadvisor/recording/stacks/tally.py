@@ -71,7 +71,7 @@ class StackTally:
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
-        self._rejections = 0
+        self._changes_of_steps = 0
         self._step = self._first_step = 0
         """The first step that ends after the samples in the sums; the same for those before the single samples."""
         self._frames: list[SampledFrame] = []
@@ -164,8 +164,8 @@ class StackTally:
     def _settle(self) -> None:
         """Assign samples to the steps that have ended; both are in order of time."""
         log, single = self._log, self._single
-        if log.rejections != self._rejections:  # steps proved to be none: assign their samples again
-            self._rejections = log.rejections
+        if log.changes != self._changes_of_steps:  # of what these steps are: assign their samples again
+            self._changes_of_steps = log.changes
             self._sums, self._step, self._settled = dict(self._first_sums), self._first_step, 0
         while self._settled < len(single.at_ns):
             at_ns = single.at_ns[self._settled]

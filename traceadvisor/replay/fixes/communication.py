@@ -59,10 +59,8 @@ class _GradientEdit(Edit):
         after_ns = device_ends_ns(replace(graph, device=replace(device, duration_ns=hidden_ns)))
         left_ns: dict[int, float] = {}
         for step in np.unique(device.step[mine]).tolist():
-            tasks, compute = (
-                np.flatnonzero(mine & (device.step == step)),
-                np.flatnonzero(behind & (device.step == step)),
-            )
+            here = device.step == step
+            tasks, compute = np.flatnonzero(mine & here), np.flatnonzero(behind & here)
             if not compute.size:  # nothing is known to hide it
                 hidden_ns[tasks] = device.duration_ns[tasks]
                 continue

@@ -32,7 +32,7 @@ from traceadvisor.rendering.content.memory.words import CLASS
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.origins import OTHER, location_words
-from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
+from traceadvisor.rendering.savings import with_share
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, size
 from traceadvisor.rendering.words import CATEGORY, SEVERITY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped
@@ -234,9 +234,8 @@ def _state(change: FindingChange, side: str) -> str:
     state = change.base if side == "base" else change.head
     if state is None:
         return "unknown" if change.status is FindingStatus.UNKNOWN else "none"
-    share = "" if saves_nothing(state.saving) else f" ({saved_share(state.saving, state.saving_share)})"
     severity = f"{SEVERITY[state.severity]}: " if state.severity else f"Part of {state.part_of}: "
-    return f"{severity}{saving_words(state.saving)}{share}"
+    return f"{severity}{with_share(state.saving, state.saving_share, of_run=state.of_run)}"
 
 
 def _where(change: FindingChange) -> str:
