@@ -21,7 +21,7 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, RunSettings, StepState, TimedStep, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.model.workload import Framework
-from traceadvisor.results.comparison_json import render
+from traceadvisor.results.report_json import render_comparison as render
 
 
 def _change(comparison: Comparison) -> StepChange:

@@ -27,13 +27,13 @@ from traceadvisor.indexing.index import make_index
 from traceadvisor.indexing.runs import separate_runs
 from traceadvisor.judging import plugins
 from traceadvisor.model.findings import Estimate, Method, RuleMeta, Severity
-from traceadvisor.model.index import FirstFinding, Index, IndexedRun, RunFigures
+from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.index import MOST_ROWS, index_document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.rendering.writers.markdown import write as as_markdown
-from traceadvisor.results.index_json import SCHEMA, render
 from traceadvisor.results.json_schemas import schema_text
+from traceadvisor.results.report_json import render_index as render
 
 DAY_MS = 86_400_000
 FIRST_MS = 1_700_000_000_000

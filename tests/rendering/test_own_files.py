@@ -10,18 +10,20 @@ import pytest
 
 from tests.build_report import three_recordings
 from traceadvisor.errors import OutputError
-from traceadvisor.rendering.formats import COMPARISON_MARKER, FORMATS, MARKER, write_report
+from traceadvisor.model.comparison import SCHEMA as COMPARISON_SCHEMA
+from traceadvisor.model.report import SCHEMA
+from traceadvisor.rendering.formats import FORMATS, write_report
 from traceadvisor.rendering.own_files import STALE_S, is_own_file, remove_stale_parts
 
 USERS_FILES = (
-    f"my notes on {MARKER}",
-    f"# Notes\n<!-- {MARKER} -->\n",
-    f'{{"x": "{MARKER}"}}',
-    f'{{"properties": {{"schema": {{"const": "{MARKER}"}}}}}}',
-    f"<html><body>{MARKER}</body></html>",
-    f'<!DOCTYPE html><p>&lt;meta name="keywords" content="{MARKER}"&gt;</p>',
-    f"%PDF-1.7\n{MARKER}\n%%EOF\n",
-    f'["{MARKER}"]',
+    f"my notes on {SCHEMA}",
+    f"# Notes\n<!-- {SCHEMA} -->\n",
+    f'{{"x": "{SCHEMA}"}}',
+    f'{{"properties": {{"schema": {{"const": "{SCHEMA}"}}}}}}',
+    f"<html><body>{SCHEMA}</body></html>",
+    f'<!DOCTYPE html><p>&lt;meta name="keywords" content="{SCHEMA}"&gt;</p>',
+    f"%PDF-1.7\n{SCHEMA}\n%%EOF\n",
+    f'["{SCHEMA}"]',
     '[{"check_name": "mine"}]',
     '[{"description": "x", "check_name": "mine"}, {"description": "x", "check_name": "traceadvisor/DATA001"}]',
     '[{"description": "\\"check_name\\": \\"traceadvisor/", "check_name": "mine"}]',
@@ -41,11 +43,11 @@ def test_a_report_in_every_format_is_an_own_file(name: str, tmp_path: Path) -> N
     [
         "[]",
         '[\n  {\n    "description": "x {\\"",\n    "check_name": "traceadvisor/DATA001"',
-        f"<!-- {MARKER} traceadvisor.experiment/2 -->\n",
-        f'<!DOCTYPE html>\n<meta name="keywords" content="{MARKER} traceadvisor.experiment/2">',
-        f"<!-- {COMPARISON_MARKER} -->\n",
-        f'<!DOCTYPE html>\n<meta name="keywords" content="{COMPARISON_MARKER}">',
-        f'{{\n  "schema": "{COMPARISON_MARKER}",',
+        f"<!-- {SCHEMA} traceadvisor.experiment/2 -->\n",
+        f'<!DOCTYPE html>\n<meta name="keywords" content="{SCHEMA} traceadvisor.experiment/2">',
+        f"<!-- {COMPARISON_SCHEMA} -->\n",
+        f'<!DOCTYPE html>\n<meta name="keywords" content="{COMPARISON_SCHEMA}">',
+        f'{{\n  "schema": "{COMPARISON_SCHEMA}",',
     ],
 )
 def test_other_results_are_own_files(content: str, tmp_path: Path) -> None:

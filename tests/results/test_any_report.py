@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.json_hints import MaybeNan
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.results import experiment_json, report_json
 from traceadvisor.results.json_encoding import decoded, members, shape
@@ -82,6 +82,6 @@ def test_no_text_of_an_experiment_is_forgotten_and_all_is_read_back(seed: int) -
 
 
 def test_any_report_follows_the_schema() -> None:
-    validator = jsonschema.Draft202012Validator(schema(Report, report_json.SCHEMA))
+    validator = jsonschema.Draft202012Validator(schema(Report, SCHEMA))
     for seed in range(3):
         validator.validate(json.loads(report_json.render(_object(Report, Random(seed)))))

@@ -23,12 +23,11 @@ from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.shared import CHECKOUT
 from traceadvisor.model.breakdown import Category, StepBreakdown
 from traceadvisor.model.findings import Clear, Failed, Severity, Skipped, Unit
-from traceadvisor.model.report import FoundFigures, OutcomeRow, Recording, Report, StepRow
+from traceadvisor.model.report import SCHEMA, FoundFigures, OutcomeRow, Recording, Report, StepRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.results.json_schemas import schema, schema_text
-from traceadvisor.results.report_json import SCHEMA, render
+from traceadvisor.results.report_json import render
 
 COMMITTED_SCHEMA = CHECKOUT / "docs" / "report.schema.json"
 CAPTURES = (captured, captured_on_host, captured_ranks)
@@ -80,7 +79,7 @@ def test_every_outcome_follows_the_schema() -> None:
 
 
 def test_the_document_names_its_version() -> None:
-    assert _rendered(one_recording())["schema"] == MARKER
+    assert _rendered(one_recording())["schema"] == SCHEMA
 
 
 def test_the_schema_is_itself_valid() -> None:

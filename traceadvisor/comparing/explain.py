@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from traceadvisor.comparing.places import Checkout, Moves, aligned, checkout_of, key_of
 from traceadvisor.model.breakdown import Category
@@ -21,6 +22,12 @@ from traceadvisor.model.explanation import (
 from traceadvisor.model.location import CodePlace
 from traceadvisor.model.origins import Origins, OriginTable, StackTable
 from traceadvisor.model.report import Recording
+
+K = TypeVar("K")
+"""What names a row: an operator, a module, a kernel, or a place in the code."""
+
+_RowsOf = Callable[[Origins], tuple[OriginTable | StackTable, list[tuple[K, int]]] | None]
+"""A table of some origins, with the key and the time of each row; None where it was not recorded."""
 
 Captures = Sequence[Sequence[Recording]]
 """Recordings of one rank: those of each capture."""
@@ -97,68 +104,61 @@ def _origins(
     """The tables of some categories together. Modules and lines need both sides to have recorded them."""
     whole = [sum(side[category] for category in categories) for side in totals]
 
-    def tables(side: int, pick: Callable[[Origins], OriginTable | None]) -> _Listed | None:
-        found = [_listed(recording, categories, pick) for recording in _flat(sides[side])]
-        known = [one for one in found if one is not None]
-        if not known:
+    def listed(rows_of: _RowsOf[K], *, needs_stacks: bool = False) -> tuple[_Listed[K], _Listed[K]] | None:
+        """A table of both sides; None where a side has none."""
+        found = [
+            [_listed(one, categories, rows_of, needs_stacks=needs_stacks) for one in _flat(side)] for side in sides
+        ]
+        known = [[table for table in side if table is not None] for side in found]
+        if not all(known):
             return None
-        mean = _mean_of(known)
-        return _Listed(whole[side], mean.rows, mean.hidden_ns)
+        base, head = (replace(_mean_of(side), total_ns=total_ns) for side, total_ns in zip(known, whole, strict=True))
+        return base, head
 
-    def places(side: int) -> _ListedPlaces | None:
-        known = [one for recording in _flat(sides[side]) if (one := _listed_places(recording, categories)) is not None]
-        if not known:
-            return None
-        mean = _mean_of_places(known)
-        return _ListedPlaces(whole[side], mean.rows, mean.hidden_ns)
-
-    operators = [tables(side, lambda origins: origins.operators) for side in (0, 1)]
-    modules = [tables(side, lambda origins: origins.modules) for side in (0, 1)]
-    lines = [places(side) for side in (0, 1)]
+    operators, modules, lines = listed(_operators), listed(_modules), listed(_places, needs_stacks=True)
     return OriginChange(
-        _table_change(operators[0], operators[1]) if operators[0] and operators[1] else None,
-        _table_change(modules[0], modules[1]) if modules[0] and modules[1] else None,
-        _lines_change(lines[0], lines[1], moves) if lines[0] and lines[1] else None,
+        _table_change(*operators) if operators else None,
+        _table_change(*modules) if modules else None,
+        _lines_change(*lines, moves) if lines else None,
     )
 
 
+def _operators(origins: Origins) -> tuple[OriginTable, list[tuple[str | None, int]]]:
+    return origins.operators, [(row.name, row.total_ns) for row in origins.operators.rows]
+
+
+def _modules(origins: Origins) -> tuple[OriginTable, list[tuple[str | None, int]]] | None:
+    table = origins.modules
+    return (table, [(row.name, row.total_ns) for row in table.rows]) if table else None
+
+
+def _places(origins: Origins) -> tuple[StackTable, list[tuple[CodePlace, int]]] | None:
+    if origins.stacks is None:
+        return None
+    rows = origins.stacks.rows
+    places = [CodePlace(row.line, row.until, row.inner, row.owner) for row in rows]
+    return origins.stacks, [(place, row.total_ns) for place, row in zip(places, rows, strict=True)]
+
+
 def _listed(
-    recording: Recording, categories: Sequence[Category], pick: Callable[[Origins], OriginTable | None]
-) -> _Listed | None:
+    recording: Recording, categories: Sequence[Category], rows_of: _RowsOf[K], *, needs_stacks: bool
+) -> _Listed[K] | None:
     """The rows of some categories of a recording, per step; None if no category has such a table."""
-    rows: defaultdict[str | None, float] = defaultdict(float)
+    rows: defaultdict[K, float] = defaultdict(float)
     found, hidden_ns, total_ns = False, 0.0, 0.0
     for category in categories:
         origins = recording.origins.get(category)
-        if origins is None:
+        if origins is None or (listed := rows_of(origins)) is None:
             continue
-        table = pick(origins)
-        if table is None:
-            continue
+        table, times_ns = listed
         found = True
         total_ns += origins.total_ns / origins.step_count
         hidden_ns += _most_hidden(table) / origins.step_count
-        for row in table.rows:
-            rows[row.name] += row.total_ns / origins.step_count
+        for key, ns in times_ns:
+            rows[key] += ns / origins.step_count
+    is_recorded = any(one.stacks is not None or not needs_stacks for one in recording.origins.values())
     is_empty = not any(category in recording.origins for category in categories)
-    return _Listed(total_ns, dict(rows), hidden_ns) if found or (is_empty and recording.origins) else None
-
-
-def _listed_places(recording: Recording, categories: Sequence[Category]) -> _ListedPlaces | None:
-    rows: defaultdict[CodePlace, float] = defaultdict(float)
-    found, hidden_ns, total_ns = False, 0.0, 0.0
-    for category in categories:
-        origins = recording.origins.get(category)
-        if origins is None or origins.stacks is None:
-            continue
-        found = True
-        total_ns += origins.total_ns / origins.step_count
-        hidden_ns += _most_hidden(origins.stacks) / origins.step_count
-        for row in origins.stacks.rows:
-            rows[CodePlace(row.line, row.until, row.inner, row.owner)] += row.total_ns / origins.step_count
-    stacked = any(origins.stacks is not None for origins in recording.origins.values())
-    is_empty = not any(category in recording.origins for category in categories)
-    return _ListedPlaces(total_ns, dict(rows), hidden_ns) if found or (is_empty and stacked) else None
+    return _Listed(total_ns, dict(rows), hidden_ns) if found or (is_empty and is_recorded) else None
 
 
 def _most_hidden(table: OriginTable | StackTable) -> int:
@@ -174,7 +174,7 @@ def _kernels(sides: Sequence[Captures]) -> TableChange | None:
     return _table_change(_mean_of(listed[0]), _mean_of(listed[1])) if all(listed) else None
 
 
-def _kernel_table(recording: Recording) -> _Listed | None:
+def _kernel_table(recording: Recording) -> _Listed[str | None] | None:
     rows: defaultdict[str | None, float] = defaultdict(float)
     for row in recording.kernels:
         rows[row.name] += row.total_ns_per_step
@@ -193,12 +193,12 @@ def _sampled(sides: Sequence[Captures], moves: Moves) -> LinesChange | None:
     if not all(listed):
         return None
     found = _with_one_path(listed, moves.checkouts)
-    return _lines_change(_mean_of_places(found[0]), _mean_of_places(found[1]), moves)
+    return _lines_change(_mean_of(found[0]), _mean_of(found[1]), moves)
 
 
 def _with_one_path(
-    listed: Sequence[Sequence[_ListedPlaces]], checkouts: Sequence[Checkout | None]
-) -> list[list[_ListedPlaces]]:
+    listed: Sequence[Sequence[_Listed[CodePlace]]], checkouts: Sequence[Checkout | None]
+) -> list[list[_Listed[CodePlace]]]:
     """The tables in which a line has the same path of calls everywhere.
 
     A recording that spends nearly all of its steps in one call lists the lines inside it without the line of the call.
@@ -211,7 +211,7 @@ def _with_one_path(
         short = CodePlace(place.inner, None, None, place.owner)
         return short if place.inner and key_of(short, checkout) in alone else place
 
-    def table_in(table: _ListedPlaces, checkout: Checkout | None) -> _ListedPlaces:
+    def table_in(table: _Listed[CodePlace], checkout: Checkout | None) -> _Listed[CodePlace]:
         rows, squares = defaultdict[CodePlace, float](float), defaultdict[CodePlace, float](float)
         for place, ns in table.rows.items():
             rows[place_in(place, checkout)] += ns
@@ -222,7 +222,7 @@ def _with_one_path(
     return [[table_in(table, of) for table in side] for side, of in zip(listed, checkouts, strict=True)]
 
 
-def _line_table(recording: Recording) -> _ListedPlaces | None:
+def _line_table(recording: Recording) -> _Listed[CodePlace] | None:
     """The share of each line in the training steps of the run, as a part of its undisturbed step."""
     lines, step_ns = recording.run_lines, recording.undisturbed_median_step_ns
     if lines is None or step_ns is None or not lines.whole.step_ns:
@@ -235,7 +235,7 @@ def _line_table(recording: Recording) -> _ListedPlaces | None:
         rows[place] += ns
         errors[place] += ns * (row.share_high - row.share_low) / 2 / row.share if row.share else 0.0
     hidden_ns = min(lines.other.step_ns, *(row.time.step_ns for row in lines.rows)) if lines.rows else 0
-    return _ListedPlaces(step_ns, dict(rows), hidden_ns / lines.whole.step_ns * step_ns, dict(errors))
+    return _Listed(step_ns, dict(rows), hidden_ns / lines.whole.step_ns * step_ns, dict(errors))
 
 
 _MOST_ROWS = 12
@@ -243,27 +243,19 @@ _MOST_ROWS = 12
 
 
 @dataclass(slots=True)
-class _Listed:
+class _Listed(Generic[K]):
     """One side of a table, per step: the rows that it lists, and the sum with those that it leaves out."""
 
     total_ns: float
-    rows: Mapping[str | None, float] = field(default_factory=dict)
-    hidden_ns: float = 0.0
+    rows: Mapping[K, float]
+    hidden_ns: float
     """The longest time that a row may take that is not listed; 0 where all are."""
 
-
-@dataclass(slots=True)
-class _ListedPlaces:
-    """One side of a table of places, per step."""
-
-    total_ns: float
-    rows: Mapping[CodePlace, float] = field(default_factory=dict)
-    hidden_ns: float = 0.0
-    errors_ns: Mapping[CodePlace, float] | None = None
+    errors_ns: Mapping[K, float] | None = None
     """Half the width of the interval of each; None for times that are no estimates."""
 
 
-def _table_change(base: _Listed, head: _Listed) -> TableChange:
+def _table_change(base: _Listed[str | None], head: _Listed[str | None]) -> TableChange:
     """The difference of two tables. A row that a side does not list counts as 0 there, and says what may be hidden."""
     names = dict.fromkeys((*base.rows, *head.rows))
     changes = [
@@ -280,7 +272,7 @@ def _table_change(base: _Listed, head: _Listed) -> TableChange:
     return TableChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
 
 
-def _lines_change(base: _ListedPlaces, head: _ListedPlaces, moves: Moves) -> LinesChange:
+def _lines_change(base: _Listed[CodePlace], head: _Listed[CodePlace], moves: Moves) -> LinesChange:
     """The same for places in the code, which are aligned first."""
     changes = []
     for pair in aligned(base.rows, head.rows, moves):
@@ -293,41 +285,29 @@ def _lines_change(base: _ListedPlaces, head: _ListedPlaces, moves: Moves) -> Lin
     return LinesChange(tuple(shown), _other(base.total_ns, head.total_ns, shown))
 
 
-def _mean_of(tables: Sequence[_Listed]) -> _Listed:
-    rows: defaultdict[str | None, float] = defaultdict(float)
+def _mean_of(tables: Sequence[_Listed[K]]) -> _Listed[K]:
+    rows: defaultdict[K, float] = defaultdict(float)
+    squares: defaultdict[K, float] = defaultdict(float)
     for table in tables:
-        for name, ns in table.rows.items():
-            rows[name] += ns / len(tables)
-    return _Listed(_mean(table.total_ns for table in tables), dict(rows), max(table.hidden_ns for table in tables))
-
-
-def _mean_of_places(tables: Sequence[_ListedPlaces]) -> _ListedPlaces:
-    rows: defaultdict[CodePlace, float] = defaultdict(float)
-    errors: defaultdict[CodePlace, float] = defaultdict(float)
-    for table in tables:
-        for place, ns in table.rows.items():
-            rows[place] += ns / len(tables)
-            errors[place] += ((table.errors_ns or {}).get(place, 0.0) / len(tables)) ** 2
-    known = {place: square**0.5 for place, square in errors.items()}
-    has_errors = any(table.errors_ns is not None for table in tables)
-    return _ListedPlaces(
-        _mean(table.total_ns for table in tables),
+        for key, ns in table.rows.items():
+            rows[key] += ns / len(tables)
+            squares[key] += ((table.errors_ns or {}).get(key, 0.0) / len(tables)) ** 2
+    errors = {key: square**0.5 for key, square in squares.items()}
+    return _Listed(
+        sum(table.total_ns for table in tables) / len(tables),
         dict(rows),
         max(table.hidden_ns for table in tables),
-        known if has_errors else None,
+        errors if any(table.errors_ns is not None for table in tables) else None,
     )
 
 
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
-
-
-def _hidden(in_base: bool, base: _Listed | _ListedPlaces, in_head: bool, head: _Listed | _ListedPlaces) -> float:  # noqa: FBT001  # per side
+def _hidden(in_base: bool, base: _Listed[K], in_head: bool, head: _Listed[K]) -> float:  # noqa: FBT001  # per side
     return max(0.0 if in_base else base.hidden_ns, 0.0 if in_head else head.hidden_ns)
 
 
-def _error(one: CodePlace | None, base: _ListedPlaces, other: CodePlace | None, head: _ListedPlaces) -> float | None:
+def _error(
+    one: CodePlace | None, base: _Listed[CodePlace], other: CodePlace | None, head: _Listed[CodePlace]
+) -> float | None:
     if base.errors_ns is None or head.errors_ns is None:
         return None
     before = 0.0 if one is None else base.errors_ns.get(one, 0.0)

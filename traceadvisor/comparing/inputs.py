@@ -14,9 +14,9 @@ from traceadvisor.frozen import frozen
 from traceadvisor.judging.files import Progress
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.results.report_json import SCHEMA, read
+from traceadvisor.results.report_json import read
 from traceadvisor.system.folders import entries_below
 from traceadvisor.system.remote import location
 

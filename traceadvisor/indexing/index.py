@@ -20,7 +20,8 @@ from traceadvisor.model.index import Index, IndexedRun, RunFigures
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.index import run_figures
 from traceadvisor.rendering.content.report.document import report_document
-from traceadvisor.rendering.formats import is_report, write_file
+from traceadvisor.rendering.formats import write_file
+from traceadvisor.rendering.own_files import is_own_file
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.results.json_encoding import decoded, written
 from traceadvisor.results.redaction import cleaned
@@ -191,7 +192,7 @@ def _remove_others(folder: Path, pages: Container[str]) -> None:
     """Remove reports of runs that changed or are gone; nobody links to them any more."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if _PAGE.search(path.name) and path.name not in pages and path.is_file() and is_report(path):
+            if _PAGE.search(path.name) and path.name not in pages and path.is_file() and is_own_file(path):
                 path.unlink()
 
 

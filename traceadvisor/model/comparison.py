@@ -20,6 +20,9 @@ from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
+SCHEMA = "traceadvisor.comparison/2"
+"""Identifies a comparison in every format, and the version of its JSON."""
+
 
 class Side(Enum):
     """The two sides of a comparison."""

@@ -7,6 +7,9 @@ from pathlib import Path
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, RuleMeta, Severity
 
+SCHEMA = "traceadvisor.index/1"
+"""Identifies an index in every format, and the version of its JSON."""
+
 
 @frozen
 class FirstFinding:

@@ -43,6 +43,9 @@ from traceadvisor.model.trace import Device, Distributed
 from traceadvisor.model.workload import Framework, InferenceSign, Workload
 from traceadvisor.text.cleaning import clean, clipped, one_line
 
+SCHEMA = "traceadvisor.report/2"
+"""Identifies a report in every format, and the version of its JSON: the ``schema`` of it, a meta tag, or a comment."""
+
 
 @frozen
 class RuleSection:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -82,9 +81,8 @@ def rendered_apart(render: Callable[[Item, Tell], bytes], item: Item) -> bytes:
     """
     if os.name != "posix":
         return render(item, _ignore)
-    ((_, outcome),) = side_by_side(
-        functools.partial(_drawn, render), [item], Watch(_ignore, _ignore), processes=1, weights=[0]
-    )
+    watch = Watch(_ignore, _ignore)
+    ((_, outcome),) = side_by_side(partial(_drawn, render), [item], watch, processes=1, weights=[0])
     if isinstance(outcome, Died):
         raise PdfUnavailableError(f"The process that draws the PDF {outcome}. {_CRASHED}")
     if isinstance(outcome, Exception):
@@ -105,15 +103,21 @@ def _ignore(*_progress: int) -> None:
     """Ignore progress."""
 
 
+_WRITERS = {"html": "html", "pdf": "pdf", "md": "markdown"}
+"""The module that writes a document in each format of it."""
+
+
+def _pages(stem: str, function: str, *names: str) -> Iterator[Format]:
+    """Formats of a document."""
+    return (Format(name, f"{stem}.{name}", f"rendering.content.{function}", _WRITERS[name]) for name in names)
+
+
 def _by_name(*formats: Format) -> dict[str, Format]:
     return {one.name: one for one in formats}
 
 
-_REPORT = "rendering.content.report.document:report_document"
 FORMATS = _by_name(
-    Format("html", "report.html", _REPORT, "html"),
-    Format("pdf", "report.pdf", _REPORT, "pdf"),
-    Format("md", "report.md", _REPORT, "markdown"),
+    *_pages("report", "report.document:report_document", "html", "pdf", "md"),
     Format("json", "report.json", "results.report_json:pieces"),
     Format("sarif", "report.sarif", "rendering.alerts.sarif:render"),
     Format("github", "annotations.txt", "rendering.alerts.github:render", is_printed=True),
@@ -121,38 +125,25 @@ FORMATS = _by_name(
 )
 """All formats by name, in the order of the help text."""
 
-_COMPARISON = "rendering.content.comparison.document:comparison_document"
 COMPARISON_FORMATS = _by_name(
-    Format("html", "comparison.html", _COMPARISON, "html"),
-    Format("pdf", "comparison.pdf", _COMPARISON, "pdf"),
-    Format("md", "comparison.md", _COMPARISON, "markdown"),
-    Format("json", "comparison.json", "results.comparison_json:render"),
+    *_pages("comparison", "comparison.document:comparison_document", "html", "pdf", "md"),
+    Format("json", "comparison.json", "results.report_json:render_comparison"),
 )
 """All formats of a comparison by name."""
 
-_EXPERIMENT = "rendering.content.experiment.document:experiment_document"
 EXPERIMENT_FORMATS = _by_name(
     Format("json", "experiment.json", "results.experiment_json:render"),
-    Format("html", "experiment.html", _EXPERIMENT, "html"),
-    Format("md", "experiment.md", _EXPERIMENT, "markdown"),
-    Format("pdf", "experiment.pdf", _EXPERIMENT, "pdf"),
+    *_pages("experiment", "experiment.document:experiment_document", "html", "md", "pdf"),
 )
 """All formats of an experiment by name."""
 
-_INDEX = "rendering.content.index:index_document"
 INDEX_FORMATS = _by_name(
-    Format("html", "index.html", _INDEX, "html"),
-    Format("md", "index.md", _INDEX, "markdown"),
-    Format("json", "index.json", "results.index_json:render"),
+    *_pages("index", "index:index_document", "html", "md"),
+    Format("json", "index.json", "results.report_json:render_index"),
 )
 """All formats of an index of runs by name."""
 
-BESIDE_PLUGIN_FORMATS = _by_name(
-    *(
-        Format(name, f"beside-plugin.{name}", "rendering.content.beside_plugin:beside_plugin_document", writer)
-        for name, writer in (("html", "html"), ("md", "markdown"))
-    )
-)
+BESIDE_PLUGIN_FORMATS = _by_name(*_pages("beside-plugin", "beside_plugin:beside_plugin_document", "html", "md"))
 """All formats of the figures beside torch-tb-profiler's by name."""
 
 
@@ -170,11 +161,7 @@ class Written:
 def write_formats(item: object, folder: Path, names: Iterable[str], formats: Mapping[str, Format] = FORMATS) -> Written:
     """Render and write each of the named formats; a failure of one has no effect on the others.
 
-    Args:
-        item: a report, a comparison or an experiment.
-        folder: where to write.
-        names: names of formats.
-        formats: those of the item.
+    ``formats``: those of the item, which is a report, a comparison or an experiment.
     """
     written = Written({}, {})
     for name in dict.fromkeys(names):
@@ -220,16 +207,11 @@ def write_file(path: Path, pieces: Iterable[bytes]) -> None:
             part.unlink(missing_ok=True)
 
 
-def is_report(path: Path) -> bool:
-    """Whether a file is a TraceAdvisor report or comparison in any format; an empty file counts as one."""
-    return is_own_file(path)
-
-
 def _check_replaceable(path: Path) -> None:
     try:
         if path.parent.exists() and not path.parent.is_dir():
             raise OutputError(path.parent, "is a file, not a folder", remedy="Choose a folder with -o.")
-        in_the_way = path.exists() and not (path.is_file() and is_report(path))
+        in_the_way = path.exists() and not (path.is_file() and is_own_file(path))
     except OSError as error:
         raise _refused(path, "read", error) from error
     if in_the_way:
@@ -257,14 +239,5 @@ def _write_new(path: Path, pieces: Iterable[bytes]) -> None:
 LONGEST_PATH = 200
 """Characters of a path in an error message; one that is too long for the system is too long to read."""
 
-MARKER = "traceadvisor.report/2"
-"""Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""
-
 CHECK_PREFIX = "traceadvisor/"
-"""Begins the names of checks in a Code Quality report, which has no place for `MARKER`."""
-
-COMPARISON_MARKER = "traceadvisor.comparison/2"
-"""The same for a comparison of reports."""
-
-INDEX_MARKER = "traceadvisor.index/1"
-"""The same for an index of runs."""
+"""Begins the names of checks in a Code Quality report, which has no place for a marker."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
 
 from traceadvisor.errors import UsageError
 from traceadvisor.model.findings import Clear, Failed, Skipped
-from traceadvisor.model.report import FoundFigures, RankedFinding, RecordedFinding, Report
+from traceadvisor.model.report import FoundFigures, RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.results.redaction import redacted
 
 if TYPE_CHECKING:
@@ -53,22 +53,25 @@ def _steps(report: Report) -> Iterator[dict[str, object]]:
             yield dict(zip(STEP_COLUMNS, figures, strict=True)) | categories
 
 
+_RECORDING: Mapping[str, Callable[[Recording], object]] = {
+    "recording": lambda one: one.id,
+    "run": lambda one: one.run,
+    "worker": lambda one: one.worker,
+    "span": lambda one: one.span,
+    "device": lambda one: one.device.name if one.device else None,
+    "typical_step_ns": lambda one: one.step_ns,
+    "median_step_ns": lambda one: one.median_step_ns,
+    "undisturbed_median_step_ns": lambda one: one.undisturbed_median_step_ns,
+    "samples_per_s": lambda one: one.samples_per_s,
+    "busy_share": lambda one: one.shown_figures.busy_share,
+    "busy_share_high": lambda one: one.shown_figures.busy_share_high,
+    "step_with_all_fixes_ns": lambda one: one.replay.joint_step_ns if one.replay else None,
+}
+"""The columns of a recording."""
+
+
 def _recordings(report: Report) -> Iterator[tuple[object, ...]]:
-    for recording in report.recordings:
-        yield (
-            recording.id,
-            recording.run,
-            recording.worker,
-            recording.span,
-            recording.device.name if recording.device else None,
-            recording.step_ns,
-            recording.median_step_ns,
-            recording.undisturbed_median_step_ns,
-            recording.samples_per_s,
-            recording.shown_figures.busy_share,
-            recording.shown_figures.busy_share_high,
-            recording.replay.joint_step_ns if recording.replay else None,
-        )
+    return (tuple(of(recording) for of in _RECORDING.values()) for recording in report.recordings)
 
 
 def _findings(report: Report) -> Iterator[tuple[object, ...]]:
@@ -144,23 +147,7 @@ def _checks(report: Report) -> Iterator[tuple[object, ...]]:
 
 
 _TABLES: dict[str, tuple[tuple[str, ...], _Rows]] = {
-    "recordings": (
-        (
-            "recording",
-            "run",
-            "worker",
-            "span",
-            "device",
-            "typical_step_ns",
-            "median_step_ns",
-            "undisturbed_median_step_ns",
-            "samples_per_s",
-            "busy_share",
-            "busy_share_high",
-            "step_with_all_fixes_ns",
-        ),
-        _recordings,
-    ),
+    "recordings": (tuple(_RECORDING), _recordings),
     "findings": (
         (
             "rank",

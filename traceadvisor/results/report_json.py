@@ -1,6 +1,8 @@
-"""Write a report as JSON, and read it back: the public interface, version 2.
+"""Write a report as JSON, and read it back: the public interface, version 2. Comparisons and indexes are written only.
 
 The JSON has the whole model except what only pictures show: the timeline, the single steps and the samples of a run.
+The keys are the names of the model. Times are whole nanoseconds; shares are 0..1. A difference is HEAD less BASE, so
+changes of a share may be negative.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from pathlib import Path
 import msgspec
 
 from traceadvisor.errors import InputError
-from traceadvisor.model.report import Report
-from traceadvisor.results.json_encoding import decoded, encoded_pieces
+from traceadvisor.model.comparison import SCHEMA as COMPARISON_SCHEMA
+from traceadvisor.model.comparison import Comparison
+from traceadvisor.model.index import SCHEMA as INDEX_SCHEMA
+from traceadvisor.model.index import Index
+from traceadvisor.model.report import SCHEMA, Report
+from traceadvisor.results.json_encoding import decoded, encoded, encoded_pieces
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.system.remote import location
 from traceadvisor.text.cleaning import clipped, clipped_inside
-
-SCHEMA = "traceadvisor.report/2"
 
 LONGEST_TEXT = 10_000
 """Most characters of one text: longer than any real kernel name, and a limit for hostile ones."""
@@ -38,6 +42,16 @@ def render(report: Report) -> bytes:
 def pieces(report: Report) -> Iterator[bytes]:
     """The same in pieces."""
     return encoded_pieces(shortened(redacted(report), LONGEST_TEXT), schema=SCHEMA)
+
+
+def render_comparison(comparison: Comparison) -> bytes:
+    """A comparison as UTF-8 JSON. Its texts are clean already: they are those of redacted reports."""
+    return encoded(shortened(comparison, LONGEST_TEXT), schema=COMPARISON_SCHEMA)
+
+
+def render_index(index: Index) -> bytes:
+    """An index of runs as UTF-8 JSON."""
+    return encoded(shortened(index, LONGEST_TEXT), schema=INDEX_SCHEMA)
 
 
 def read(path: Path | str) -> Report:

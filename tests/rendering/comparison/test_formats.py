@@ -19,7 +19,7 @@ from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind
+from traceadvisor.model.comparison import SCHEMA, Comparison, Difference, DifferenceKind
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
@@ -40,13 +40,13 @@ from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell
-from traceadvisor.rendering.formats import COMPARISON_FORMATS, COMPARISON_MARKER, write_formats
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
 from traceadvisor.rendering.writers import markdown
 from traceadvisor.rendering.writers.html import page
 from traceadvisor.rendering.writers.templates import script
 from traceadvisor.rendering.writers.terminal import lines
-from traceadvisor.results.comparison_json import SCHEMA, render
 from traceadvisor.results.json_schemas import schema_text
+from traceadvisor.results.report_json import render_comparison as render
 
 SCHEMA_FILE = CHECKOUT / "docs" / "comparison.schema.json"
 
@@ -277,7 +277,7 @@ def test_no_command_is_pasted_that_was_cut_or_has_several_lines(word: str) -> No
 def test_the_comment_begins_with_its_marker_and_stays_short(build: Build) -> None:
     document = comparison_document(build())
     text = markdown.write(document).decode()
-    assert text.startswith(f"<!-- {COMPARISON_MARKER} -->\n### ")
+    assert text.startswith(f"<!-- {SCHEMA} -->\n### ")
     assert len(text.encode()) <= document.most_bytes <= 60_000
     if len(build().runs) < 2:
         assert len(text.encode()) <= 6_000
@@ -378,7 +378,7 @@ def test_the_terminal_shows_the_same_sentence(build: Build) -> None:
 @pytest.mark.parametrize("build", ALL)
 def test_the_json_follows_its_schema(build: Build) -> None:
     document = json.loads(render(build()))
-    assert document["schema"] == SCHEMA == COMPARISON_MARKER
+    assert document["schema"] == SCHEMA
     Draft202012Validator(json.loads(schema_text(Comparison, SCHEMA))).validate(document)
 
 
@@ -406,7 +406,7 @@ def test_a_comparison_replaces_an_earlier_one_and_no_other_file(tmp_path: Path) 
 def test_a_comparison_as_pdf_ends_with_its_marker(pango: None) -> None:
     content = COMPARISON_FORMATS["pdf"].render(_settled())
     assert content.startswith(b"%PDF")
-    assert content.rstrip().endswith(COMPARISON_MARKER.encode())
+    assert content.rstrip().endswith(SCHEMA.encode())
 
 
 def test_both_timelines_share_one_scale_unless_the_steps_differ_too_much() -> None:

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from traceadvisor.model.findings import Severity
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.rendering.alerts.alert import Alert, alerts_of
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.text.cleaning import clean, one_line
 
 MOST_OF_A_COMMAND = 10
@@ -28,7 +27,7 @@ def render(report: Report) -> bytes:
 
 def workflow_commands(alerts: Iterable[Alert], tool_version: str) -> str:
     """The most important alerts as workflow commands, as many as GitHub shows."""
-    lines = [f"::debug::TraceAdvisor {_data(clean(tool_version))}, {MARKER}"]
+    lines = [f"::debug::TraceAdvisor {_data(clean(tool_version))}, {SCHEMA}"]
     count: Counter[str] = Counter()
     for alert in alerts:
         command = COMMAND[alert.severity]

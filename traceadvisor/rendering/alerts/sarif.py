@@ -15,13 +15,12 @@ import msgspec
 
 from traceadvisor.model.findings import RuleMeta, Severity
 from traceadvisor.model.location import Location
-from traceadvisor.model.report import Report, RuleText
+from traceadvisor.model.report import SCHEMA, Report, RuleText
 from traceadvisor.rendering.alerts.alert import Alert, alerts_of
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
 
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 LEVEL = {Severity.HIGH: "error", Severity.MEDIUM: "warning", Severity.LOW: "note"}
 
@@ -92,9 +91,9 @@ def sarif(
         "automationDetails": {"id": "traceadvisor/"},
         "columnKind": "unicodeCodePoints",
         "results": [_result(alert, numbers) for alert in alerts],
-        "properties": {"schema": MARKER},
+        "properties": {"schema": SCHEMA},
     }
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2) + b"\n"
 
 

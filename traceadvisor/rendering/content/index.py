@@ -10,7 +10,7 @@ from statistics import median
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import RuleMeta
-from traceadvisor.model.index import FirstFinding, Index, IndexedRun, RunFigures
+from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.charts.run_trend import run_trend
 from traceadvisor.rendering.content.report.document import report_document
@@ -26,7 +26,6 @@ from traceadvisor.rendering.document.blocks import (
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
-from traceadvisor.rendering.formats import INDEX_MARKER
 from traceadvisor.rendering.headline import first_of, recording_of_verdict, step_time
 from traceadvisor.rendering.savings import highest_share, saved_share, saves_nothing
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, percent, whole_percent
@@ -113,7 +112,7 @@ def index_document(index: Index) -> Document:
         noun="index",
         title=title,
         window_title=f"{title} · TraceAdvisor",
-        marker=INDEX_MARKER,
+        marker=SCHEMA,
         headline=_headline(index),
         top=tuple(_top(index, programs)),
         sections=(

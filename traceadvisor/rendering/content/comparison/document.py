@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
-from traceadvisor.model.comparison import ComparedMemory, ComparedRank, ComparedRun, Comparison, StepChange
+from traceadvisor.model.comparison import SCHEMA, ComparedMemory, ComparedRank, ComparedRun, Comparison, StepChange
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
@@ -64,7 +64,6 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.device_word import reworded
 from traceadvisor.rendering.document.table import Table
-from traceadvisor.rendering.formats import COMPARISON_MARKER
 from traceadvisor.rendering.units import duration, number_of
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
@@ -103,7 +102,7 @@ def comparison_document(comparison: Comparison) -> Document:
         noun="comparison",
         title=name,
         window_title=f"{name}: comparison · TraceAdvisor",
-        marker=COMPARISON_MARKER,
+        marker=SCHEMA,
         headline=headline(comparison),
         top=(*_left_out(comparison), *_result(first, "first", settling_commands(comparison, first))) if first else (),
         sections=(

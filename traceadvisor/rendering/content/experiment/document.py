@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredArm, MeasuredRatio
 from traceadvisor.model.experiment import Section as MeasuredSection
+from traceadvisor.model.report import SCHEMA as REPORT_SCHEMA
 from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
@@ -41,7 +42,6 @@ from traceadvisor.rendering.document.blocks import (
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, titled
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
 from traceadvisor.results.redaction import cleaned
 from traceadvisor.text.ranges import spread
@@ -57,7 +57,7 @@ def experiment_document(result: ExperimentResult) -> Document:
         noun="result",
         title=name,
         window_title=f"{name} · TraceAdvisor experiment",
-        marker=f"{MARKER} {SCHEMA}",
+        marker=f"{REPORT_SCHEMA} {SCHEMA}",
         headline=headline(result),
         top=tuple(_top(result)),
         sections=(*_sections(result), _about(result)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, LineBytes, MemoryClass, SnapshotFigures
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
 from traceadvisor.rendering.content.memory.advice import advice_blocks, first_blocks, out_of_memory_headline
@@ -40,7 +40,6 @@ from traceadvisor.rendering.document.blocks import (
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import listed
@@ -89,7 +88,7 @@ def memory_document(report: Report) -> Document:
         noun="report",
         title=title,
         window_title=f"{title} · TraceAdvisor",
-        marker=MARKER,
+        marker=SCHEMA,
         headline=memory_headline(largest, several=len(shown) > 1),
         top=tuple(_top(report, largest)),
         sections=(

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 
 from traceadvisor.model.findings import Fix, Method
-from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
+from traceadvisor.model.report import SCHEMA, RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold
 from traceadvisor.rendering.content.memory.advice import ran_out_blocks
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
@@ -53,7 +53,6 @@ from traceadvisor.rendering.document.blocks import (
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.device_word import GPU, with_device_word
-from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.savings import joint_sentences, scale_sentence
 from traceadvisor.rendering.units import count, number_of
@@ -90,7 +89,7 @@ def report_document(report: Report) -> Document:
         noun="report",
         title=title,
         window_title=f"{title} · TraceAdvisor",
-        marker=MARKER,
+        marker=SCHEMA,
         headline=verdict(report),
         before=(health,) if health and damaged else (),
         top=tuple(_top(report, None if damaged else health)),
