@@ -13,8 +13,7 @@ from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.formatted import summary
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.writers.code import fitted_code
-from traceadvisor.rendering.writers.lines import Line, Piece, Style
-from traceadvisor.rendering.writers.wrapping import width_of, wrapped
+from traceadvisor.rendering.writers.lines import Line, Piece, Style, width_of, wrapped
 
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 

@@ -19,9 +19,8 @@ from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.outcomes import silenced_table
 from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.formats import Format
-from traceadvisor.rendering.writers.lines import Line, Piece, Style
+from traceadvisor.rendering.writers.lines import Line, Piece, Style, wrapped
 from traceadvisor.rendering.writers.terminal import lines as document_lines
-from traceadvisor.rendering.writers.wrapping import wrapped
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.log_commands import (

@@ -47,10 +47,7 @@ DIFFERENT_GPU = "BASE and HEAD ran on different GPUs. The difference may come fr
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:
     """Compare BASE with HEAD.
 
-    Args:
-        base: reports on the captures to compare with.
-        head: reports on the changed captures.
-        history: reports on earlier captures, for the spread between captures. Those of other scripts do not count.
+    ``history``: reports on earlier captures, for the spread between captures. Those of other scripts do not count.
     """
     base, head, history = ([redacted(report) for report in side] for side in (base, head, history))
     sides = [captures_of(side) for side in (base, head)]

@@ -15,12 +15,10 @@ from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
 from traceadvisor.model.findings import (
     Clear,
-    Estimate,
     Failed,
     Fix,
     Location,
     RuleMeta,
-    Severity,
     Skipped,
     Unit,
 )
@@ -45,19 +43,13 @@ class _Case:
 
     rule: RuleMeta
     fix: Fix
-    severity: Severity | None
-    saving: Estimate
-    saving_share: float
-    locations: tuple[Location, ...]
+    state: FindingState
     places: tuple[Place, ...]
     """Place of each location."""
 
-    part_of: str | None
     recording_ids: tuple[str, ...]
     claimed_ns: float | None
     """Time per step that it accounts for; None for a folded finding, or one that is about no time."""
-
-    of_run: bool = False
 
 
 @frozen(eq=False)
@@ -79,11 +71,10 @@ class _Found:
     @property
     def state(self) -> FindingState:
         """The figures of the capture with the median saving, as those of its own row if it has one in any."""
-        own = [case for case in self.cases if case.part_of is None] or list(self.cases)
-        case = sorted(own, key=lambda one: one.saving_share)[(len(own) - 1) // 2]
-        return FindingState(
-            case.severity, case.saving, case.saving_share, case.locations, case.part_of, len(self.cases), case.of_run
-        )
+        states = [case.state for case in self.cases]
+        own = [state for state in states if state.part_of is None] or states
+        median = sorted(own, key=lambda one: one.saving_share)[(len(own) - 1) // 2]
+        return replace(median, captures=len(self.cases))
 
 
 def finding_changes(run: PairedRun) -> tuple[FindingChange, ...]:
@@ -136,7 +127,7 @@ def _beyond(found: _Found, other: _Found) -> tuple[Location, ...]:
     beyond = {place for place, count in counts.items() if 2 * count > found.captures and place not in other.places}
     locations: dict[Place, Location] = {}
     for case in found.cases:
-        for location, place in zip(case.locations, case.places, strict=True):
+        for location, place in zip(case.state.locations, case.places, strict=True):
             if place in beyond:
                 locations.setdefault(place, location)
     return tuple(locations.values())
@@ -255,32 +246,24 @@ def _of_capture(capture: Capture) -> dict[str, _Case]:
 def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[_Case]:
     finding = recorded.finding
     places = tuple(place_of(location, checkout) for location in finding.locations)
-    yield _Case(
-        finding.rule,
-        finding.fix,
-        recorded.severity,
-        finding.saving,
-        recorded.saving_share,
-        finding.locations,
-        places,
-        None,
-        recorded.recording_ids,
-        finding.origins.total_ns / finding.origins.step_count if finding.origins else None,
-        finding.of_run,
+    claimed_ns = finding.origins.total_ns / finding.origins.step_count if finding.origins else None
+    own = FindingState(
+        recorded.severity, finding.saving, recorded.saving_share, finding.locations, None, 1, finding.of_run
     )
+    yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, claimed_ns)
     for folded in recorded.folded:
         share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0
-        ids = recorded.recording_ids
-        yield _Case(folded.rule, folded.fix, None, folded.saving, share, (), (), finding.rule.id, ids, None)
+        state = FindingState(None, folded.saving, share, (), finding.rule.id, 1)
+        yield _Case(folded.rule, folded.fix, state, (), recorded.recording_ids, None)
 
 
 def _merged(cases: Sequence[_Case]) -> _Case:
     """The same finding in the recordings of a capture: the largest saving, with the places of all."""
-    ordered = sorted(cases, key=lambda case: (case.part_of is not None, -case.saving_share))
-    located = dict(pair for case in ordered for pair in zip(case.locations, case.places, strict=True))
+    ordered = sorted(cases, key=lambda case: (case.state.part_of is not None, -case.state.saving_share))
+    located = dict(pair for case in ordered for pair in zip(case.state.locations, case.places, strict=True))
     return replace(
         ordered[0],
-        locations=tuple(located),
+        state=replace(ordered[0].state, locations=tuple(located)),
         places=tuple(located.values()),
         recording_ids=tuple(dict.fromkeys(one for case in ordered for one in case.recording_ids)),
     )

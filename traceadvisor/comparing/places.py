@@ -18,8 +18,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording
 from traceadvisor.model.samples import OnlyCall
-
-_INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")
+from traceadvisor.rendering.origins import INSTALLED
 
 Place = tuple[str, str | None]
 """File relative to the repository, and function. The script is one file, whatever it is called on a side."""
@@ -90,7 +89,7 @@ def key_of(place: CodePlace, checkout: Checkout | None) -> tuple[object, ...]:
 
 
 def _library_file(owner: Frame) -> str | None:
-    return None if owner.file is None else _INSTALLED.sub("", owner.file)
+    return None if owner.file is None else INSTALLED.sub("", owner.file)
 
 
 @frozen

@@ -90,9 +90,7 @@ class _Together:
 def separate_runs(paths: Sequence[Path], takes: Callable[[Origin], bool] = lambda _: True) -> list[Run]:
     """The runs under some paths; in a folder of logs, each process is one, but all ranks of a job are one together.
 
-    Args:
-        paths: folders, and files.
-        takes: whether to take a recording.
+    ``paths``: folders, and files. ``takes``: whether to take a recording.
     """
     found: list[Run] = []
     files: defaultdict[Path, list[Origin]] = defaultdict(list)

@@ -56,9 +56,11 @@ def beside_plugin(report: Report) -> BesidePlugin:
 def _beside(ours: Recording, plugin: PluginReading | str) -> BesideRecording:
     if isinstance(plugin, str):
         return BesideRecording(ours.id, (), plugin)
-    reasons = _Reasons(ours, plugin)
+    of_steps = _why_other_steps(ours, plugin)
     figures = [
-        BesideFigure(quantity, theirs, value, None if _is_same(theirs, value) else reasons.of(quantity))
+        BesideFigure(
+            quantity, theirs, value, None if _is_same(theirs, value) else _cause(quantity, of_steps, ours, plugin)
+        )
         for quantity, theirs, value in _figures(ours, plugin)
         if theirs is not None and value is not None
     ]
@@ -98,43 +100,36 @@ def _communication(ours: Recording) -> float | None:
     return on_host if ours.device is None else _exposed(ours, Work.COMMUNICATION)
 
 
-class _Reasons:
-    """Why the figures of a recording differ."""
+def _cause(quantity: Quantity, of_steps: Cause | None, ours: Recording, plugin: PluginReading) -> Cause:
+    """Why two values of a figure are not the same."""
+    mean, collectives = plugin.mean, _exposed(ours, Work.COMMUNICATION) or 0
+    match quantity:
+        case Quantity.STEPS | Quantity.STEP:
+            return of_steps or Cause.UNKNOWN
+        case Quantity.TENSOR_CORES:
+            return Cause.OLD_KERNEL_NAMES
+        case Quantity.DATA_LOADING if mean.data_loader_us == 0:
+            return Cause.OLD_CATEGORIES
+        case Quantity.COMMUNICATION if ours.device and mean.communication_us * 1e3 < collectives:
+            return Cause.COLLECTIVES
+        case Quantity.KERNELS if collectives and _is_same(
+            mean.kernel_us * 1e3, collectives + (_exposed(ours, Work.KERNEL) or 0)
+        ):
+            return Cause.COLLECTIVES
+    return {None: Cause.UNKNOWN, Cause.NO_MARKS: Cause.NO_MARKS}.get(of_steps, Cause.OTHER_STEPS)
 
-    def __init__(self, ours: Recording, plugin: PluginReading) -> None:
-        self._ours, self._plugin = ours, plugin
-        self._of_steps = self._steps()
 
-    def of(self, quantity: Quantity) -> Cause:
-        """Why two values of a figure are not the same."""
-        mean, collectives = self._plugin.mean, _exposed(self._ours, Work.COMMUNICATION) or 0
-        match quantity:
-            case Quantity.STEPS | Quantity.STEP:
-                return self._of_steps or Cause.UNKNOWN
-            case Quantity.TENSOR_CORES:
-                return Cause.OLD_KERNEL_NAMES
-            case Quantity.DATA_LOADING if mean.data_loader_us == 0:
-                return Cause.OLD_CATEGORIES
-            case Quantity.COMMUNICATION if self._ours.device and mean.communication_us * 1e3 < collectives:
-                return Cause.COLLECTIVES
-            case Quantity.KERNELS if collectives and _is_same(
-                mean.kernel_us * 1e3, collectives + (_exposed(self._ours, Work.KERNEL) or 0)
-            ):
-                return Cause.COLLECTIVES
-        return {None: Cause.UNKNOWN, Cause.NO_MARKS: Cause.NO_MARKS}.get(self._of_steps, Cause.OTHER_STEPS)
-
-    def _steps(self) -> Cause | None:
-        """Why the steps, or their lengths, are not the same; None where they are."""
-        ours, plugin = self._ours, self._plugin
-        if ours.step_source is not StepSource.MARKS:
-            return Cause.NO_MARKS
-        if len(plugin.steps) > len(ours.steps) + len(ours.dropped_steps):
-            return Cause.MIRRORED_MARKS
-        if len(plugin.steps) != len(ours.steps):
-            return Cause.LEFT_OUT_STEPS
-        marks_ns = [row.step.host_end_ns - row.step.host_start_ns for row in ours.steps]
-        theirs_ns = [step.costs.total_us * 1e3 for step in plugin.steps]
-        lengths_ns = [row.step.duration_ns for row in ours.steps]
-        if all(map(_is_same, theirs_ns, lengths_ns)):
-            return None
-        return Cause.LATE_DEVICE if all(map(_is_same, theirs_ns, marks_ns)) else Cause.LONG_MARK
+def _why_other_steps(ours: Recording, plugin: PluginReading) -> Cause | None:
+    """Why the steps, or their lengths, are not the same; None where they are."""
+    if ours.step_source is not StepSource.MARKS:
+        return Cause.NO_MARKS
+    if len(plugin.steps) > len(ours.steps) + len(ours.dropped_steps):
+        return Cause.MIRRORED_MARKS
+    if len(plugin.steps) != len(ours.steps):
+        return Cause.LEFT_OUT_STEPS
+    marks_ns = [row.step.host_end_ns - row.step.host_start_ns for row in ours.steps]
+    theirs_ns = [step.costs.total_us * 1e3 for step in plugin.steps]
+    lengths_ns = [row.step.duration_ns for row in ours.steps]
+    if all(map(_is_same, theirs_ns, lengths_ns)):
+        return None
+    return Cause.LATE_DEVICE if all(map(_is_same, theirs_ns, marks_ns)) else Cause.LONG_MARK

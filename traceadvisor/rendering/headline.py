@@ -145,13 +145,7 @@ def _in_how_many(report: Report, row: RankedFinding) -> str:
 def recording_verdict(
     recording: Recording, first: RecordedFinding | None = None, missing_device: str = NO_DEVICE
 ) -> str:
-    """The sentence for one recording.
-
-    Args:
-        recording: the recording.
-        first: its first finding; None without findings.
-        missing_device: what to say where it holds no GPU activity.
-    """
+    """The sentence for one recording; ``missing_device``: what to say where it holds no GPU activity."""
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     is_timed = mean is not None and bool(mean.duration_ns)
     sentences = [INFERENCE] if is_inference else []

@@ -1,4 +1,4 @@
-"""Origins of time, in words and tables."""
+"""Places in the code in words, and origins of time in words and tables."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import LineEdit
 from traceadvisor.model.location import MODULE, CodePlace, Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
-from traceadvisor.rendering.document.blocks import Fold, FoldLook
+from traceadvisor.rendering.document.blocks import Fold, FoldLook, Mark, Span
 from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, sorted_by, titled
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import CATEGORY
@@ -27,7 +28,7 @@ LONGEST_NAME = 160
 LONGEST_PHRASE = 160
 """Characters of a name inside a sentence."""
 
-_INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")
+INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")
 """The folder of an installation, which tells nothing about a library's file."""
 
 
@@ -45,7 +46,22 @@ def frame_words(frame: Frame) -> str:
     """``torch/nn/functional.py:2300 (linear)``, without the folder of the installation; ``sleep`` if written in C."""
     if frame.file is None:
         return frame.function
-    return f"{_INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
+    return f"{INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
+
+
+def edit_words(edit: LineEdit, *, with_arguments: bool) -> Iterator[str | Span]:
+    """What follows the line to edit: ``, which constructs the DataLoader``, or also ``: set num_workers=4 there``."""
+    yield f", where {edit.through} constructs the " if edit.through else ", which constructs the "
+    yield Span(edit.name, Mark.CODE)
+    if not edit.is_recorded:
+        yield " (found in the file, not recorded)"
+    if with_arguments and edit.keywords:
+        yield ": set "
+        yield Span(", ".join(f"{name}={value!r}" for name, value in edit.keywords.items()), Mark.CODE)
+        by = f" by way of {edit.through}" if edit.through else " there"
+        yield from (" in its ", Span(edit.takes, Mark.CODE)) if edit.takes else (by,)
+        if edit.unchanged:
+            yield f" ({edit.unchanged})"
 
 
 def largest_first(recording: Recording) -> list[tuple[Category, Origins]]:
@@ -163,9 +179,7 @@ def _owner_words(place: CodePlace) -> str:
 def place_cell(place: CodePlace, without_user: str | None = None) -> Cell:
     """A place in a table.
 
-    Args:
-        place: the place.
-        without_user: the remark beside a library's frame that no user code called.
+    ``without_user``: the remark beside a library's frame that no user code called.
     """
     users, owner = user_words(place), _owner_words(place)
     if users and owner:

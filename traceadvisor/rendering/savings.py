@@ -53,9 +53,7 @@ def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
 def saving_words(saving: Estimate, *, adds: bool = False) -> str:
     """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no speed-up``.
 
-    Args:
-        saving: the saving.
-        adds: whether it comes in addition to those above.
+    ``adds``: whether it comes in addition to those above.
     """
     if saves_nothing(saving):
         return "nothing more" if adds else "no speed-up"
@@ -88,11 +86,8 @@ def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> 
 def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), of_run: bool = False) -> str:
     """The saving as a sentence without a full stop.
 
-    Args:
-        saving: the saving.
-        expected_share: its expected share of the step.
-        after: the numbers of the fixes above it to which it adds, ascending.
-        of_run: whether it is a share of the training time of the whole run.
+    ``after``: the numbers of the fixes above it to which it adds, ascending. ``of_run``: whether it is a share of the
+    training time of the whole run.
     """
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
@@ -120,9 +115,7 @@ def _after(numbers: Sequence[int]) -> str:
 def effect_words(row: RecordedFinding, noun: str) -> str:
     """The effect of the fix, for a headline: ``saves about 55.6 ms of 177.1 ms per step (31.4%)``.
 
-    Args:
-        row: the finding.
-        noun: what was repeated, such as ``step``, or :data:`RECORDING`.
+    ``noun``: what was repeated, such as ``step``, or :data:`RECORDING`.
     """
     saving = row.finding.saving
     if saves_nothing(saving):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import floor, isfinite, log10
 
 from traceadvisor.model.findings import Evidence, Unit
@@ -78,34 +79,32 @@ def ratio(value: float | None) -> str:
     return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.2f}"
 
 
-def size(byte_count: float | None) -> str:
-    """Bytes in binary units, as is usual for memory."""
-    return _scaled(byte_count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+def _with_unit(value: float | None, unit: str) -> str:
+    return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.0f} {unit}"
 
 
-def rate(bytes_per_s: float | None) -> str:
-    """Bytes per second in decimal units, as is usual for links."""
-    return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
+def _scaled(value: float | None, base: int, units: tuple[str, ...]) -> str:
+    if value is None or not isfinite(value):
+        return NOT_MEASURED
+    for unit in units[:-1]:
+        if round(value, 1) < base:
+            return f"{count(value)} {unit}"
+        value /= base
+    return f"{count(value)} {units[-1]}"
 
 
-def arithmetic_rate(flops_per_s: float | None) -> str:
-    """Floating-point operations per second."""
-    return _scaled(flops_per_s, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
+size = partial(_scaled, base=1024, units=("B", "KiB", "MiB", "GiB", "TiB"))
+"""Bytes in binary units, as is usual for memory."""
 
+rate = partial(_scaled, base=1000, units=("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
+"""Bytes per second in decimal units, as is usual for links."""
 
-def watts(value: float | None) -> str:
-    """Power in watts."""
-    return _with_unit(value, "W")
+arithmetic_rate = partial(_scaled, base=1000, units=("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
+"""Floating-point operations per second."""
 
-
-def celsius(value: float | None) -> str:
-    """Temperature in degrees Celsius."""
-    return _with_unit(value, "°C")
-
-
-def megahertz(value: float | None) -> str:
-    """Clock frequency in MHz."""
-    return _with_unit(value, "MHz")
+watts = partial(_with_unit, unit="W")
+celsius = partial(_with_unit, unit="°C")
+megahertz = partial(_with_unit, unit="MHz")
 
 
 def joules(value: float | None) -> str:
@@ -141,20 +140,6 @@ def _digits(value: float) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.0f}" if round(value, 1) >= 100 else _digits(value)
-
-
-def _with_unit(value: float | None, unit: str) -> str:
-    return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.0f} {unit}"
-
-
-def _scaled(value: float | None, base: int, units: tuple[str, ...]) -> str:
-    if value is None or not isfinite(value):
-        return NOT_MEASURED
-    for unit in units[:-1]:
-        if round(value, 1) < base:
-            return f"{count(value)} {unit}"
-        value /= base
-    return f"{count(value)} {units[-1]}"
 
 
 _FIGURES: Mapping[Unit, Callable[[float], str]] = {

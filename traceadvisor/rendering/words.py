@@ -83,17 +83,8 @@ WORK = {
     Work.MEMSET: "Memsets",
 }
 
-COLLECTIVE = {
-    CollectiveKind.ALL_REDUCE: "All-reduce",
-    CollectiveKind.REDUCE_SCATTER: "Reduce-scatter",
-    CollectiveKind.ALL_GATHER: "All-gather",
-    CollectiveKind.ALL_TO_ALL: "All-to-all",
-    CollectiveKind.BROADCAST: "Broadcast",
-    CollectiveKind.REDUCE: "Reduce",
-    CollectiveKind.SEND_RECEIVE: "Send and receive",
-    CollectiveKind.BARRIER: "Barrier",
-    CollectiveKind.OTHER: "Other",
-}
+COLLECTIVE = {one: one.value.replace("_", "-").capitalize() for one in CollectiveKind}
+COLLECTIVE[CollectiveKind.SEND_RECEIVE] = "Send and receive"
 
 LATE_CAUSE = {
     LateCause.DATA: "data wait",
@@ -120,17 +111,8 @@ PURPOSE = {
     Purpose.UNKNOWN: "Unknown",
 }
 
-SEVERITY = {
-    Severity.HIGH: "High",
-    Severity.MEDIUM: "Medium",
-    Severity.LOW: "Low",
-}
-
-CONFIDENCE = {
-    Confidence.HIGH: "high",
-    Confidence.MEDIUM: "medium",
-    Confidence.LOW: "low",
-}
+SEVERITY = {one: one.value.capitalize() for one in Severity}
+CONFIDENCE = {one: one.value for one in Confidence}
 
 EFFORT = {
     Effort.SETTING: "change a setting",
@@ -152,11 +134,7 @@ FOLDED = {
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
-VERDICT_CERTAINTY = {
-    VerdictCertainty.SHOWN: "shown",
-    VerdictCertainty.LIKELY: "likely",
-    VerdictCertainty.NOT_SHOWN: "not shown",
-}
+VERDICT_CERTAINTY = {one: one.value.replace("_", " ") for one in VerdictCertainty}
 
 METHOD = {
     Method.REPLAY: "Simulated: the recorded step without this cost.",

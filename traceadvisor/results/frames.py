@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never, get_args
 
 from traceadvisor.errors import UsageError
-from traceadvisor.model.findings import Clear, Failed, Skipped
-from traceadvisor.model.report import FoundFigures, RankedFinding, RecordedFinding, Recording, Report
+from traceadvisor.model.findings import Clear, Failed, RuleMeta, Skipped
+from traceadvisor.model.report import FoundFigures, RecordedFinding, Recording, Report
 from traceadvisor.results.redaction import redacted
 
 if TYPE_CHECKING:
@@ -74,35 +74,45 @@ def _recordings(report: Report) -> Iterator[tuple[object, ...]]:
     return (tuple(of(recording) for of in _RECORDING.values()) for recording in report.recordings)
 
 
+class _Case(NamedTuple):
+    """A finding in one recording."""
+
+    rank: int
+    rule: RuleMeta
+    recording_id: str
+    figures: RecordedFinding
+
+
+_FINDING: Mapping[str, Callable[[_Case], object]] = {
+    "rank": lambda one: one.rank,
+    "rule": lambda one: one.rule.id,
+    "title": lambda one: one.rule.title,
+    "recording": lambda one: one.recording_id,
+    "severity": lambda one: one.figures.severity.value,
+    "confidence": lambda one: one.figures.finding.confidence.value,
+    "certainty": lambda one: one.figures.finding.saving.certainty.value,
+    "saving_low_ns": lambda one: one.figures.finding.saving.low_ns,
+    "saving_ns": lambda one: one.figures.finding.saving.expected_ns,
+    "saving_high_ns": lambda one: one.figures.finding.saving.high_ns,
+    "saving_share": lambda one: one.figures.saving_share,
+    "further_saving_ns": lambda one: one.figures.further_saving.expected_ns if one.figures.further_saving else None,
+    "step_ns": lambda one: one.figures.step_ns,
+    "location": lambda one: next((f"{place.file}:{place.line}" for place in one.figures.finding.locations), None),
+    "fix": lambda one: one.figures.finding.fix.summary,
+    "change": lambda one: one.figures.finding.fix.change,
+}
+"""The columns of a finding."""
+
+
 def _findings(report: Report) -> Iterator[tuple[object, ...]]:
     """A row for each finding and recording, in the order of the ranking."""
-    for rank, ranked in enumerate(report.findings, start=1):
-        for case in ranked.by_recording or (ranked,):
-            for recording_id in case.recording_ids:
-                yield _finding(rank, ranked, case, recording_id)
-
-
-def _finding(rank: int, ranked: RankedFinding, case: RecordedFinding, recording_id: str) -> tuple[object, ...]:
-    saving = case.finding.saving
-    places = case.finding.locations
-    return (
-        rank,
-        ranked.finding.rule.id,
-        ranked.finding.rule.title,
-        recording_id,
-        case.severity.value,
-        case.finding.confidence.value,
-        saving.certainty.value,
-        saving.low_ns,
-        saving.expected_ns,
-        saving.high_ns,
-        case.saving_share,
-        case.further_saving.expected_ns if case.further_saving else None,
-        case.step_ns,
-        f"{places[0].file}:{places[0].line}" if places else None,
-        case.finding.fix.summary,
-        case.finding.fix.change,
+    cases = (
+        _Case(rank, ranked.finding.rule, recording_id, figures)
+        for rank, ranked in enumerate(report.findings, start=1)
+        for figures in ranked.by_recording or (ranked,)
+        for recording_id in figures.recording_ids
     )
+    return (tuple(of(case) for of in _FINDING.values()) for case in cases)
 
 
 def _categories(report: Report) -> Iterator[tuple[object, ...]]:
@@ -148,27 +158,7 @@ def _checks(report: Report) -> Iterator[tuple[object, ...]]:
 
 _TABLES: dict[str, tuple[tuple[str, ...], _Rows]] = {
     "recordings": (tuple(_RECORDING), _recordings),
-    "findings": (
-        (
-            "rank",
-            "rule",
-            "title",
-            "recording",
-            "severity",
-            "confidence",
-            "certainty",
-            "saving_low_ns",
-            "saving_ns",
-            "saving_high_ns",
-            "saving_share",
-            "further_saving_ns",
-            "step_ns",
-            "location",
-            "fix",
-            "change",
-        ),
-        _findings,
-    ),
+    "findings": (tuple(_FINDING), _findings),
     "categories": (("recording", "category", "ns_per_step", "share"), _categories),
     "kernels": (
         (

@@ -94,10 +94,9 @@ def _content(path: Path) -> bytes:
         if status.st_size > MOST_BYTES:
             raise _not_a_report(path, f"has {status.st_size} bytes, more than the {MOST_BYTES} that are read")
         return path.read_bytes()
-    except OSError as error:
-        raise _not_a_report(path, f"cannot be read ({error.strerror or error})", "Check the path.") from error
-    except ValueError as error:
-        raise _not_a_report(path, f"cannot be read ({error})", "Check the path.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _not_a_report(path, f"cannot be read ({reason})", "Check the path.") from error
 
 
 def _not_a_report(path: Path, found: str, remedy: str = _WRITE_ONE) -> InputError:

@@ -10,14 +10,14 @@ from tests.rendering.alerts.alerting import located, many, of_repository
 from tests.rendering.captures import captured_ranks
 from traceadvisor.model.findings import Location, Severity
 from traceadvisor.model.report import RecordedFinding, Report, Source, SourceKind
-from traceadvisor.rendering.alerts.alert import MOST_ALERTS, Alert, alerts_in
+from traceadvisor.rendering.alerts.alert import MOST_ALERTS, Alert, alerts_of
 from traceadvisor.rendering.alerts.source_tree import SourceTree
 
 NO_TREE = SourceTree(None)
 
 
 def only(report: Report, tree: SourceTree = NO_TREE) -> Alert:
-    (alert,) = alerts_in(report, tree)
+    (alert,) = alerts_of(report, tree)
     return alert
 
 
@@ -80,7 +80,7 @@ def test_the_fingerprint_differs_by_rule_file_and_function() -> None:
 
 
 def test_fingerprints_of_a_report_are_unique() -> None:
-    alerts = alerts_in(many(5, Severity.LOW), NO_TREE)
+    alerts = alerts_of(many(5, Severity.LOW), NO_TREE)
     assert len({alert.place_fingerprint for alert in alerts}) == 1
     assert len({alert.fingerprint for alert in alerts}) == 5
 
@@ -101,7 +101,7 @@ def test_recordings_with_the_same_place_share_an_alert() -> None:
         recordings=tuple(replace(one, id=name) for name in names),
         findings=(replace(row, recording_ids=names, by_recording=cases),),
     )
-    first, second = alerts_in(report, NO_TREE)
+    first, second = alerts_of(report, NO_TREE)
     assert first.message.endswith("Recorded in a and 1 more recording.")
     assert second.message.endswith("Recorded in c.")
 
@@ -109,11 +109,11 @@ def test_recordings_with_the_same_place_share_an_alert() -> None:
 @pytest.mark.parametrize("build", [three_recordings, captured_ranks, nothing_readable])
 def test_an_alert_of_a_hostile_report_is_one_line_with_a_relative_path(build: object) -> None:
     assert callable(build)
-    for alert in alerts_in(hostile(build()), NO_TREE):
+    for alert in alerts_of(hostile(build()), NO_TREE):
         assert alert.message.isprintable()
         assert "ghp_" not in alert.text
         assert not alert.place.file.startswith(("/", "~"))
 
 
 def test_a_report_with_very_many_findings_gives_the_first_ones() -> None:
-    assert len(alerts_in(many(MOST_ALERTS + 5, Severity.LOW), NO_TREE)) == MOST_ALERTS
+    assert len(alerts_of(many(MOST_ALERTS + 5, Severity.LOW), NO_TREE)) == MOST_ALERTS

@@ -32,9 +32,9 @@ from traceadvisor.rendering.content.comparison.sentences import (
     headline,
     line_words,
     prediction_sentence,
+    settling_commands,
     side_names,
 )
-from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.content.comparison.tables import findings_table, names_table
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed

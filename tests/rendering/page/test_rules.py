@@ -10,7 +10,7 @@ from tests.build_report import one_recording
 from tests.rendering.formatted import every, page
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report, RuleSection, RuleText
-from traceadvisor.rendering.content.report.rules import LONGEST_TEXT, explained_rules, rules_fold
+from traceadvisor.rendering.content.report.definitions import LONGEST_TEXT, explained_rules, rules_fold
 from traceadvisor.rendering.document.blocks import Facts, plain
 from traceadvisor.rendering.writers.elements import prose
 

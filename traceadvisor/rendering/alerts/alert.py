@@ -15,8 +15,7 @@ from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording,
 from traceadvisor.model.run import Run
 from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
 from traceadvisor.rendering.document.blocks import plain
-from traceadvisor.rendering.line_edits import edit_words
-from traceadvisor.rendering.origins import location_words
+from traceadvisor.rendering.origins import edit_words, location_words
 from traceadvisor.rendering.savings import saving_sentence
 from traceadvisor.rendering.units import number_of
 from traceadvisor.results.redaction import redacted, shortened
@@ -61,18 +60,12 @@ class Alert:
         return f"{one_line(self.rule.title).rstrip('.')}. {self.message}"
 
 
-def alerts_of(report: Report) -> tuple[Alert, ...]:
-    """The alerts of a report, in the order of its findings. Paths are looked up in the checkout of this folder."""
-    return alerts_in(report, checkout(Path.cwd()))
+def alerts_of(report: Report, tree: SourceTree | None = None) -> tuple[Alert, ...]:
+    """The alerts of a report, in the order of its findings. Texts of the report are redacted here.
 
-
-def alerts_in(report: Report, tree: SourceTree) -> tuple[Alert, ...]:
-    """The alerts of a report, in the order of its findings.
-
-    Args:
-        report: the report; its texts are redacted here.
-        tree: the checkout with the files of its recordings.
+    ``tree``: the checkout with the files of its recordings; by default, that of this folder.
     """
+    tree = tree or checkout(Path.cwd())
     clean = shortened(redacted(report), LONGEST_MESSAGE)
     recordings = {recording.id: recording for recording in clean.recordings}
     lookup = _Lookup(recordings, tree, _input(clean, tree))

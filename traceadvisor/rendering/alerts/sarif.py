@@ -60,11 +60,8 @@ def sarif(
 ) -> bytes:
     """Alerts as a SARIF log with one run.
 
-    Args:
-        alerts: the alerts, the most important first.
-        tool_version: the version that found them.
-        notes: what makes them less certain, a sentence each.
-        texts: what the rules check.
+    ``alerts``: the most important first. ``notes``: what makes them less certain, a sentence each. ``texts``: what the
+    rules check.
     """
     order = list(Severity)
     rules = {alert.rule.id: alert.rule for alert in alerts}

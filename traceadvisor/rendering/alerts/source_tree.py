@@ -63,12 +63,7 @@ class SourceTree:
         return self._among(_plain(path), repository)
 
     def code(self, file: str, line: int) -> str | None:
-        """The code at a line, without indentation; None if unknown.
-
-        Args:
-            file: relative, as :meth:`relative` gives it.
-            line: from 1.
-        """
+        """The code at a line, without indentation; None if unknown. The file is as :meth:`relative` gives it."""
         if file not in self._lines:
             self._lines[file] = self._read(file)
         lines = self._lines[file]

@@ -7,7 +7,7 @@ a phone and a printed page, with text of the same size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from traceadvisor.frozen import frozen
@@ -177,6 +177,21 @@ def points_path(points: Iterable[tuple[float, float]]) -> str:
         parts.append(f"l{step}" if parts else f"M{step}")
         at_x, at_y = to_x, to_y
     return "".join(parts) + ("h0" if len(parts) == 1 else "")
+
+
+def levels(heights: Iterable[float], dashed: float | None = None) -> Iterator[Line]:
+    """Lines across the whole chart, and perhaps a dashed one."""
+    for y in map(number, heights):
+        yield Line("0%", y, "100%", y)
+    if dashed is not None:
+        yield Line("0%", number(dashed), "100%", number(dashed), dashed=True)
+
+
+def side_labels(left: str, right: str | None, y: float = 11) -> Iterator[Label]:
+    """Quiet words at both sides of the chart."""
+    yield Label("0%", number(y), left, Anchor.START, Tone.QUIET)
+    if right is not None:
+        yield Label("100%", number(y), right, Anchor.END, Tone.QUIET)
 
 
 def number(value: float) -> str:

@@ -11,12 +11,13 @@ from traceadvisor.rendering.charts.drawing import (
     Anchor,
     Chart,
     Label,
-    Line,
     Shape,
     Tone,
     across,
+    levels,
     number,
     rectangle,
+    side_labels,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.document.table import Cell, Column, Table
@@ -60,7 +61,12 @@ def per_step(recording: Recording, chart_id: str) -> Chart | None:
         description=_sentence(recording, rows),
         height=TOP + PLOT_HEIGHT + AXIS_HEIGHT,
         shapes=tuple(_columns(rows, longest)),
-        lines=tuple(_lines(recording, longest)),
+        lines=tuple(
+            levels(
+                (TOP + PLOT_HEIGHT * (1 - share) for share in (0.0, 0.5, 1.0)),
+                _height_of(recording.step_ns, longest) if recording.step_ns else None,
+            )
+        ),
         labels=tuple(_labels(recording, rows, longest)),
         legend=(),
         data=_table(rows, used),
@@ -96,20 +102,10 @@ def _tip(row: StepRow, category: Category, ns: int) -> str:
     return f"Step {row.step.index}, {duration(row.breakdown.duration_ns)}: {CATEGORY[category]} {duration(ns)}"
 
 
-def _lines(recording: Recording, longest: int) -> Iterator[Line]:
-    for share in (0.0, 0.5, 1.0):
-        y = number(TOP + PLOT_HEIGHT * (1 - share))
-        yield Line("0%", y, "100%", y)
-    if recording.step_ns:
-        y = number(_height_of(recording.step_ns, longest))
-        yield Line("0%", y, "100%", y, dashed=True)
-
-
 def _labels(recording: Recording, rows: Sequence[StepRow], longest: int) -> Iterator[Label]:
-    yield Label("0%", "11", f"0 to {duration(longest)}, the longest step", Anchor.START, Tone.QUIET)
-    if recording.step_ns:
-        usual = "median" if recording.typical_step_ns is None else "typical"
-        yield Label("100%", "11", f"- - {usual} {duration(recording.step_ns)}", Anchor.END, Tone.QUIET)
+    usual = "median" if recording.typical_step_ns is None else "typical"
+    dashed = f"- - {usual} {duration(recording.step_ns)}" if recording.step_ns else None
+    yield from side_labels(f"0 to {duration(longest)}, the longest step", dashed)
     every = -(-len(rows) // MOST_NUMBERS)
     for place, row in enumerate(rows):
         if place % every == 0:

@@ -10,17 +10,14 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
 from traceadvisor.rendering.charts.drawing import (
-    Anchor,
     Chart,
     Curve,
-    Label,
     LegendEntry,
-    Line,
     Shape,
-    Tone,
-    number,
+    levels,
     points_path,
     rectangle,
+    side_labels,
 )
 from traceadvisor.rendering.charts.palette import LOADER_TIME, STEP_PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
@@ -67,6 +64,7 @@ def run_steps_chart(
     if not steps:
         return None
     top_ns = _top(steps)
+    median_words = f"- - undisturbed median {duration(undisturbed_ns)}" if undisturbed_ns else None
     return Chart(
         id=chart_id,
         title="Step time over the run",
@@ -74,9 +72,9 @@ def run_steps_chart(
         description=_sentence(steps, top_ns),
         height=BOTTOM + AXIS_HEIGHT,
         shapes=(*shading(clock, TOP, PLOT_HEIGHT), *_loading(steps, clock, top_ns)),
-        lines=tuple(_lines(undisturbed_ns, top_ns)),
+        lines=tuple(levels((TOP, BOTTOM), _y(undisturbed_ns, top_ns) if undisturbed_ns else None)),
         labels=(
-            *_labels(undisturbed_ns, top_ns),
+            *side_labels(f"up to {duration(top_ns)}", median_words),
             *shading_label(clock, 25),
             *time_axis(clock.length_ns, BOTTOM + 15),
         ),
@@ -153,20 +151,6 @@ def _dots(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iterato
             yield Curve("".join(ranges), paint, 1.0)
         if dots:
             yield Curve("".join(dots), paint, DOT)
-
-
-def _lines(undisturbed_ns: float | None, top_ns: float) -> Iterator[Line]:
-    for y in (number(TOP), number(BOTTOM)):
-        yield Line("0%", y, "100%", y)
-    if undisturbed_ns:
-        y = number(_y(undisturbed_ns, top_ns))
-        yield Line("0%", y, "100%", y, dashed=True)
-
-
-def _labels(undisturbed_ns: float | None, top_ns: float) -> Iterator[Label]:
-    yield Label("0%", "11", f"up to {duration(top_ns)}", Anchor.START, Tone.QUIET)
-    if undisturbed_ns:
-        yield Label("100%", "11", f"- - undisturbed median {duration(undisturbed_ns)}", Anchor.END, Tone.QUIET)
 
 
 def _legend(steps: Sequence[TimedStep]) -> Iterator[LegendEntry]:

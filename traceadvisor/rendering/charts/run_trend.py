@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceadvisor.model.run import StepState
-from traceadvisor.rendering.charts.drawing import WIDTH, Anchor, Chart, Curve, Label, Line, Tone, number, points_path
+from traceadvisor.rendering.charts.drawing import (
+    WIDTH,
+    Anchor,
+    Chart,
+    Curve,
+    Label,
+    Tone,
+    levels,
+    points_path,
+    side_labels,
+)
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
-from traceadvisor.rendering.document.table import Cell, Column, Table, sorted_by
+from traceadvisor.rendering.document.table import Cell, Table, timed, titled
 from traceadvisor.rendering.units import duration, number_of
 from traceadvisor.text.ranges import between
 
@@ -23,12 +33,9 @@ TABLE_ROWS = 12
 
 
 def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str) -> Chart:
-    """A dot for each run, at equal distances.
+    """A dot for each run of a program, at equal distances.
 
-    Args:
-        title: the program.
-        runs: date, name and step time in nanoseconds of each run, the oldest first.
-        chart_id: anchor of the chart.
+    ``runs``: date, name and step time in nanoseconds of each run, the oldest first.
     """
     shown = runs[-MOST_POINTS:]
     top_ns = max(ns for _, _, ns in shown) * ROOM_ABOVE or 1.0
@@ -43,20 +50,17 @@ def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str)
         description=f"{number_of(len(shown), 'run')} of {title}, {between(first, last)}; step time of the newest: "
         f"{duration(last_ns)}.",
         height=BOTTOM + AXIS_HEIGHT,
-        lines=tuple(Line("0%", number(y), "100%", number(y)) for y in (TOP, BOTTOM)),
+        lines=tuple(levels((TOP, BOTTOM))),
         labels=(
             Label("0%", "14", f"up to {duration(top_ns / ROOM_ABOVE)}", Anchor.START, Tone.QUIET),
             Label("100%", "14", f"newest {duration(last_ns)}", Anchor.END),
-            Label("0%", number(BOTTOM + 15), first, Anchor.START, Tone.QUIET),
-            Label("100%", number(BOTTOM + 15), last, Anchor.END, Tone.QUIET),
+            *side_labels(first, last, BOTTOM + 15),
         ),
         legend=(),
         data=Table(
             f"Newest runs of {title}",
-            (Column("Date", numeric=False), Column("Run", numeric=False), Column("Step time")),
-            tuple(
-                (Cell(date), Cell(name), sorted_by(duration(ns), ns)) for date, name, ns in runs[: -TABLE_ROWS - 1 : -1]
-            ),
+            titled("Date", "Run", "Step time", words=("Run",)),
+            tuple((Cell(date), Cell(name), timed(ns)) for date, name, ns in runs[: -TABLE_ROWS - 1 : -1]),
             noun="run",
         ),
         curves=(

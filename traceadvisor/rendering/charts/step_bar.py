@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown
@@ -71,7 +71,7 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         description=_sentence(recording, mean),
         height=BAR_HEIGHT + AXIS_HEIGHT,
         shapes=tuple(_shapes(mean, parts, 0, BAR_HEIGHT)),
-        lines=tuple(_ticks(BAR_HEIGHT, BAR_HEIGHT + 5)),
+        lines=tuple(ticks(BAR_HEIGHT, BAR_HEIGHT + 5)),
         labels=(*_labels(mean, parts, BAR_HEIGHT / 2 + 4), *time_axis(mean.duration_ns, BAR_HEIGHT + 18)),
         legend=legend(mean),
         data=_table(mean, title),
@@ -89,10 +89,7 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str, *, more: int
 
     All bars share one time scale. If the steps differ too much in length, each bar fills the width.
 
-    Args:
-        recordings: the recordings to draw.
-        chart_id: id of the chart on the page.
-        more: recordings that are not drawn: then these are the diagnosed one, the shortest and the longest.
+    ``more``: recordings that are not drawn: then these are the diagnosed one, the shortest and the longest.
     """
     measured = ((recording, mean) for recording in recordings if (mean := recording.breakdown) and mean.duration_ns)
     means = list(islice(measured, MOST_ROWS))
@@ -119,8 +116,8 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str, *, more: int
         description=" ".join(f"{recording.id}: {_sentence(recording, mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
         shapes=tuple(shapes),
-        lines=tuple(_ticks(height, height + 5)),
-        labels=(*labels, *(time_axis(longest, height + 18) if on_one_scale else _share_axis(height + 18))),
+        lines=tuple(ticks(height, height + 5)),
+        labels=(*labels, *(time_axis(longest, height + 18) if on_one_scale else _axis("{:.0%}".format, height + 18))),
         legend=tuple(LegendEntry(PAINTS[category], CATEGORY[category], "") for category in used),
         data=_comparison_table(means, used),
     )
@@ -151,25 +148,20 @@ def legend(mean: MeanBreakdown) -> tuple[LegendEntry, ...]:
     )
 
 
-def _share_axis(y: float) -> Iterator[Label]:
-    for tick in _TICKS:
-        tone = Tone.MINOR if tick in (0.25, 0.75) else Tone.QUIET
-        yield Label(across(tick), number(y), f"{tick:.0%}", _anchor(tick), tone)
-
-
 def time_axis(length_ns: float, y: float) -> Iterator[Label]:
     """Time labels below a bar, from 0 to its length."""
+    return _axis(lambda tick: duration(length_ns * tick) if tick else "0", y)
+
+
+def _axis(words: Callable[[float], str], y: float) -> Iterator[Label]:
     for tick in _TICKS:
-        text = "0" if tick == 0 else duration(length_ns * tick)
         tone = Tone.MINOR if tick in (0.25, 0.75) else Tone.QUIET
-        yield Label(across(tick), number(y), text, _anchor(tick), tone)
+        anchor = Anchor.START if tick == 0 else Anchor.END if tick == 1 else Anchor.MIDDLE
+        yield Label(across(tick), number(y), words(tick), anchor, tone)
 
 
-def _anchor(tick: float) -> Anchor:
-    return Anchor.START if tick == 0 else Anchor.END if tick == 1 else Anchor.MIDDLE
-
-
-def _ticks(top: float, bottom: float) -> Iterator[Line]:
+def ticks(top: float, bottom: float) -> Iterator[Line]:
+    """Lines at each quarter of the width."""
     for tick in _TICKS:
         yield Line(across(tick), number(top), across(tick), number(bottom))
 

@@ -17,15 +17,13 @@ from traceadvisor.rendering.charts.drawing import (
     Chart,
     Label,
     LegendEntry,
-    Line,
     Strip,
     Tone,
-    across,
     number,
     runs_path,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.charts.step_bar import time_axis
+from traceadvisor.rendering.charts.step_bar import ticks, time_axis
 from traceadvisor.rendering.document.table import Cell, Table, titled
 from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.words import ACTIVITY, CATEGORY
@@ -49,11 +47,8 @@ def timeline(
 ) -> Chart | None:
     """A recorded step as lanes over time; None without a timeline.
 
-    Args:
-        drawn: the step.
-        chart_id: id of the chart on the page.
-        mean_ns: the mean of the typical steps, of which this is one; None to leave it out.
-        scale_ns: time that the width stands for, at least the step; None for the step.
+    ``mean_ns``: the mean of the typical steps, of which this is one; None to leave it out. ``scale_ns``: time that the
+    width stands for, at least the step; None for the step.
     """
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
@@ -67,7 +62,7 @@ def timeline(
         description=sentence,
         height=height + AXIS_HEIGHT,
         strips=tuple(_strips(drawn, lanes, scale_ns)),
-        lines=tuple(_grid(height)),
+        lines=tuple(ticks(0, height + 5)),
         labels=(*_titles(lanes), *time_axis(scale_ns, height + 18)),
         legend=tuple(_legend(drawn, lanes)),
         data=_table(drawn, lanes),
@@ -104,11 +99,6 @@ def _strips(drawn: Timeline, lanes: Sequence[Lane], scale_ns: int) -> Iterator[S
         for kind, runs in zip(lane.spans, layers, strict=True):
             if runs:
                 yield Strip(runs_path(runs, y), STRIP_HEIGHT, PAINTS[kind])
-
-
-def _grid(height: float) -> Iterator[Line]:
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        yield Line(across(tick), "0", across(tick), number(height + 5))
 
 
 def _titles(lanes: Sequence[Lane]) -> Iterator[Label]:

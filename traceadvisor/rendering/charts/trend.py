@@ -9,17 +9,7 @@ import numpy as np
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
-from traceadvisor.rendering.charts.drawing import (
-    Anchor,
-    Chart,
-    Curve,
-    Label,
-    LegendEntry,
-    Line,
-    Tone,
-    number,
-    points_path,
-)
+from traceadvisor.rendering.charts.drawing import Chart, Curve, LegendEntry, levels, points_path, side_labels
 from traceadvisor.rendering.charts.step_bar import time_axis
 from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.units import NOT_MEASURED, duration
@@ -84,7 +74,7 @@ def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, char
     drawn = [trend for trend in trends if trend.has_readings]
     if not drawn:
         return None
-    top = _top(subject, drawn)
+    top, limit = _top(subject, drawn), subject.limit
     return Chart(
         id=chart_id,
         title=subject.title,
@@ -92,8 +82,14 @@ def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, char
         description=_sentence(subject, drawn),
         height=BOTTOM + AXIS_HEIGHT,
         shapes=tuple(shading(clock, TOP, PLOT_HEIGHT)),
-        lines=tuple(_lines(subject, top)),
-        labels=(*_labels(subject, top), *shading_label(clock, 25), *time_axis(clock.length_ns, BOTTOM + 15)),
+        lines=tuple(
+            levels((_y(top * share, top) for share in (0.0, 0.5, 1.0)), _y(limit.value, top) if limit else None)
+        ),
+        labels=(
+            *side_labels(f"up to {subject.words(top)}", f"- - {limit.words}" if limit else None),
+            *shading_label(clock, 25),
+            *time_axis(clock.length_ns, BOTTOM + 15),
+        ),
         legend=tuple(trend.name for trend in drawn),
         curves=tuple(curve for trend in drawn for curve in _curves(trend, clock, top)),
         data=_table(subject, drawn, clock),
@@ -109,21 +105,6 @@ def _top(subject: Subject, drawn: Sequence[Trend]) -> float:
 
 def _y(value: float, top: float) -> float:
     return BOTTOM - PLOT_HEIGHT * min(max(value / top, 0.0), 1.0)
-
-
-def _lines(subject: Subject, top: float) -> Iterator[Line]:
-    for share in (0.0, 0.5, 1.0):
-        y = number(_y(top * share, top))
-        yield Line("0%", y, "100%", y)
-    if subject.limit:
-        y = number(_y(subject.limit.value, top))
-        yield Line("0%", y, "100%", y, dashed=True)
-
-
-def _labels(subject: Subject, top: float) -> Iterator[Label]:
-    yield Label("0%", "11", f"up to {subject.words(top)}", Anchor.START, Tone.QUIET)
-    if subject.limit:
-        yield Label("100%", "11", f"- - {subject.limit.words}", Anchor.END, Tone.QUIET)
 
 
 def _curves(trend: Trend, clock: RunClock, top: float) -> Iterator[Curve]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import TypeVar
 
 from traceadvisor.frozen import frozen
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.units import NOT_MEASURED, number_of
+from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of
+
+T = TypeVar("T")
 
 
 @frozen
@@ -126,6 +129,13 @@ def titled(*titles: str, words: Sequence[str] = ()) -> tuple[Column, ...]:
     return tuple(Column(title, numeric=place > 0 and title not in words) for place, title in enumerate(titles))
 
 
+def by_column(
+    columns: Mapping[str, Callable[[T], Cell]], rows: Iterable[T], words: Sequence[str] = ()
+) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+    """Columns and rows of a table, by what makes the cell of each column; ``words`` as :func:`titled` takes them."""
+    return titled(*columns, words=words), tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+
+
 def with_columns(table: Table, places: Sequence[int]) -> Table:
     """The table with some of its columns."""
     return replace(
@@ -156,6 +166,11 @@ def cells(*texts: str) -> tuple[Cell, ...]:
 def sorted_by(text: str, value: float | None) -> Cell:
     """A figure that the reader can sort by."""
     return Cell(text, value=sort_key(value))
+
+
+def timed(ns: float | None) -> Cell:
+    """A time that the reader can sort by."""
+    return sorted_by(duration(ns), ns)
 
 
 def sort_key(value: float | None) -> str:

@@ -50,12 +50,7 @@ _FIGURE = re.compile(r"(?:\d[\d.,]{0,30} -&gt; )?\d[\d.,]{0,30} (?:ns|µs|ms|s|m
 
 
 def prose(text: str, explained: Container[str] = ()) -> Markup:
-    """The text, escaped, with code in backticks as an element, and with links from the ids of rules to the page.
-
-    Args:
-        text: the text.
-        explained: the ids of rules that the page explains.
-    """
+    """The text, escaped, with code in backticks as an element, and with links from the ids of rules to the page."""
 
     def link(found: re.Match[str]) -> str:
         return f'<a href="#rule-{found[0]}">{found[0]}</a>' if found[0] in explained else found[0]

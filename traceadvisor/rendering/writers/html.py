@@ -89,11 +89,7 @@ SECTIONS = frozenset({FoldLook.SECTION, FoldLook.EXPLAINED})
 
 
 class _Page:
-    """Writes the parts of one page.
-
-    Args:
-        explained: the ids of rules that link to their explanation on the page.
-    """
+    """Writes the parts of one page; ``explained``: the ids of rules that link to their explanation on it."""
 
     def __init__(self, explained: Container[str] = ()) -> None:
         self._explained = explained

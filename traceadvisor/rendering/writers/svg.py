@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from traceadvisor.rendering.charts.drawing import WIDTH, Chart, Curve, Label, Line, Part, Shape, Strip, Tone
+from traceadvisor.rendering.charts.drawing import WIDTH, Chart, Curve, Label, Line, Part, Shape, Tone
 from traceadvisor.rendering.charts.palette import SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.document.blocks import RangeBar
 from traceadvisor.rendering.writers.elements import element, joined
@@ -20,7 +20,7 @@ def drawing(chart: Chart) -> Markup:
     canvas = element(
         "svg",
         *(_shape(shape) for shape in chart.shapes),
-        *(_strip(strip) for strip in chart.strips),
+        *(_stroke(strip.paint, strip.thickness, d=strip.path) for strip in chart.strips),
         *(_curve(curve) for curve in chart.curves),
         width="100%",
         height=chart.height,
@@ -85,24 +85,14 @@ def _part(part: Part) -> Markup:
     )
 
 
-def _strip(strip: Strip) -> Markup:
-    return element(
-        "path",
-        **_painted(strip.paint),
-        fill="none",
-        stroke="currentColor",
-        stroke_width=strip.thickness,
-        d=strip.path,
-    )
+def _stroke(paint: Paint, thickness: float, **more: str | None) -> Markup:
+    return element("path", **_painted(paint), fill="none", stroke="currentColor", stroke_width=f"{thickness}", **more)
 
 
 def _curve(curve: Curve) -> Markup:
-    return element(
-        "path",
-        **_painted(curve.paint),
-        fill="none",
-        stroke="currentColor",
-        stroke_width=f"{curve.thickness}",
+    return _stroke(
+        curve.paint,
+        curve.thickness,
         stroke_linecap="round",
         stroke_linejoin="round",
         vector_effect="non-scaling-stroke",

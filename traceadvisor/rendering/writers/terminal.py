@@ -31,8 +31,7 @@ from traceadvisor.rendering.document.budget import Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table
 from traceadvisor.rendering.writers.code import fitted_code
-from traceadvisor.rendering.writers.lines import Line, Piece, Style
-from traceadvisor.rendering.writers.wrapping import width_of
+from traceadvisor.rendering.writers.lines import Line, Piece, Style, width_of
 from traceadvisor.text.cleaning import clipped, one_line
 
 ROOM = Room(rows=12, extra=0, parts=0, characters=300, cards=3)
@@ -66,9 +65,7 @@ CAUTIONS = {FoldLook.CAUTION: Style.WARNING, FoldLook.DAMAGE: Style.WARNING}
 def lines(document: Document, columns: int = 80) -> tuple[Line, ...]:
     """The summary.
 
-    Args:
-        document: the whole document.
-        columns: width into which code is fitted; other lines are wrapped afterwards.
+    ``columns``: width into which code is fitted; other lines are wrapped afterwards.
     """
     cut = trimmed(document, Detail.SUMMARY, ROOM)
     writer = _Writer(columns)

@@ -27,12 +27,12 @@ from traceadvisor.rendering.content.comparison.sentences import (
     predicted_peak,
     prediction_sentence,
     settings_sentence,
+    settling_commands,
     side_names,
     signed_percent,
     verdict_sentence,
     workers_differ,
 )
-from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.content.comparison.tables import (
     NOTED,
     category_table,

@@ -9,7 +9,7 @@ from traceadvisor.model.job import Job, RankRow, Spread
 from traceadvisor.rendering.content.report.job import job_verdict
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Layout, Table, sorted_by, titled
+from traceadvisor.rendering.document.table import Cell, Layout, Table, timed, titled
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of
 from traceadvisor.rendering.words import CATEGORY
 
@@ -53,9 +53,7 @@ def _rank_table(job: ComparedJob) -> Table:
     both = sorted(base.keys() & head.keys(), key=lambda rank: (-abs(head[rank].work_ns - base[rank].work_ns), rank))
     titles = ("Step", "Without waiting", "Others wait for it")
     columns = titled("Rank", *(f"{title}, {side}" for title in titles for side in ("BASE", "HEAD")))
-    rows = tuple(
-        (Cell(f"rank {rank}"), *(sorted_by(duration(ns), ns) for ns in _times(base[rank], head[rank]))) for rank in both
-    )
+    rows = tuple((Cell(f"rank {rank}"), *map(timed, _times(base[rank], head[rank]))) for rank in both)
     return Table("Ranks of both jobs", columns, rows, OPEN_ROWS, Layout.COMPARISON, is_sortable=True, noun="rank")
 
 

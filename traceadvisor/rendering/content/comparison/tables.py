@@ -12,6 +12,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     FindingChange,
     FindingStatus,
+    StepChange,
 )
 from traceadvisor.model.explanation import (
     LineChange,
@@ -49,18 +50,11 @@ LEAST_OTHER_SHARE = 0.0005
 HIDDEN_SHARE = 0.1
 """From this share of a row's difference on, what a side may hide among its other rows is mentioned."""
 
-KIND = {
-    DifferenceKind.DEVICE: "GPU",
-    DifferenceKind.MACHINE: "Machine",
-    DifferenceKind.RECORDING: "Recording",
-    DifferenceKind.VERSION: "Version",
-    DifferenceKind.SETTING: "Setting",
-    DifferenceKind.CODE: "Code",
-}
+KIND = {one: one.value.capitalize() for one in DifferenceKind} | {DifferenceKind.DEVICE: "GPU"}
 
 
 def _columns(first: str) -> tuple[Column, ...]:
-    return (Column(first, numeric=False), Column("BASE"), Column("HEAD"), Column("Change"))
+    return titled(first, "BASE", "HEAD", "Change")
 
 
 def _row(name: str, base_ns: float | None, head_ns: float | None, delta_ns: float) -> tuple[Cell, ...]:
@@ -120,7 +114,7 @@ def names_table(title: str, column: str, table: TableChange, outside: str) -> Ta
     rows = [
         (
             Cell(outside) if row.name is None else Cell(clipped(row.name, LONGEST_NAME), code=True),
-            *_times(row.base_ns, row.head_ns, row.delta_ns, row.hidden_ns),
+            *_times(row),
         )
         for row in table.rows
         if row.delta_ns
@@ -130,57 +124,38 @@ def names_table(title: str, column: str, table: TableChange, outside: str) -> Ta
 
 def lines_table(title: str, table: LinesChange) -> Table:
     """Places in the code."""
-    rows = [
-        (
-            Cell(line_words(row), code=True),
-            *_times(row.base_ns, row.head_ns, row.delta_ns, row.hidden_ns, row),
-        )
-        for row in table.rows
-        if row.delta_ns
-    ]
+    rows = [(Cell(line_words(row), code=True), *_times(row)) for row in table.rows if row.delta_ns]
     return _named(Table(title, _columns("Line"), (*rows, *_other(table)), detail=Detail.COMMENT))
 
 
-def _times(
-    base_ns: float | None, head_ns: float | None, delta_ns: float, hidden_ns: float, line: LineChange | None = None
-) -> tuple[Cell, ...]:
-    hidden = hidden_ns > HIDDEN_SHARE * abs(delta_ns)
-    remark = f"up to {duration(hidden_ns)} may be in {OTHER.lower()}" if hidden else None
+def _times(row: RowChange | LineChange) -> tuple[Cell, ...]:
+    hidden = row.hidden_ns > HIDDEN_SHARE * abs(row.delta_ns)
+    remark = f"up to {duration(row.hidden_ns)} may be in {OTHER.lower()}" if hidden else None
     absent = "not listed" if hidden else "none"
-    if line is not None:
-        absent = "none" if line.is_only_in_one else missing_words(line)
-        remark = remark if line.error_ns is None else f"± {duration(line.error_ns)}"
+    if isinstance(row, LineChange):
+        absent = "none" if row.is_only_in_one else missing_words(row)
+        remark = remark if row.error_ns is None else f"± {duration(row.error_ns)}"
     return (
-        Cell(absent if base_ns is None else duration(base_ns)),
-        Cell(absent if head_ns is None else duration(head_ns)),
-        Cell(signed(delta_ns), remark=remark),
+        Cell(absent if row.base_ns is None else duration(row.base_ns)),
+        Cell(absent if row.head_ns is None else duration(row.head_ns)),
+        Cell(signed(row.delta_ns), remark=remark),
     )
 
 
 def runs_table(comparison: Comparison) -> Table:
     """One row per run."""
     columns = (*_columns("Run"), Column("Verdict", numeric=False))
-    rows = [
-        (
-            Cell(run.name),
-            Cell(duration(run.change.base_ns) if run.change else NOT_MEASURED),
-            Cell(duration(run.change.head_ns) if run.change else NOT_MEASURED),
-            Cell(signed_percent(run.change.change_share) if run.change else NOT_MEASURED),
-            Cell(
-                f"{run.change.verdict.value}, {VERDICT_CERTAINTY[run.change.certainty]}" if run.change else NOT_MEASURED
-            ),
-        )
-        for run in comparison.runs
-    ]
-    return Table(
-        "Runs compared",
-        columns,
-        tuple(rows),
-        OPEN_ROWS,
-        Layout.COMPARISON,
-        detail=Detail.SUMMARY,
-        noun="run",
+    rows = tuple(
+        cells(run.name, *(_change(run.change) if run.change else (NOT_MEASURED,) * 4)) for run in comparison.runs
     )
+    title, detail = "Runs compared", Detail.SUMMARY
+    return Table(title, columns, rows, OPEN_ROWS, Layout.COMPARISON, detail=detail, noun="run")
+
+
+def _change(change: StepChange) -> tuple[str, str, str, str]:
+    """The step of both sides, the change, and the verdict."""
+    verdict = f"{change.verdict.value}, {VERDICT_CERTAINTY[change.certainty]}"
+    return duration(change.base_ns), duration(change.head_ns), signed_percent(change.change_share), verdict
 
 
 def ranks_table(run: ComparedRun) -> Table | None:
@@ -200,7 +175,7 @@ def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ; None if none do."""
     if not run.differences:
         return None
-    columns = tuple(Column(title, numeric=False) for title in ("Name", "Kind", "BASE", "HEAD"))
+    columns = titled("Name", "Kind", "BASE", "HEAD", words=("Kind", "BASE", "HEAD"))
     rows = tuple(cells(one.name, KIND[one.kind], one.base, one.head) for one in run.differences)
     title = "Settings, versions and devices that differ"
     return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
@@ -211,13 +186,8 @@ NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.HIDDEN, FindingSta
 
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
     """The status of each finding."""
-    columns = (
-        Column("Finding", numeric=False),
-        Column("Status", numeric=False),
-        Column("BASE", numeric=False),
-        Column("HEAD", numeric=False),
-        Column("Where", numeric=False, detail=Detail.COMMENT),
-    )
+    words = ("Status", "BASE", "HEAD")
+    columns = (*titled("Finding", *words, words=words), Column("Where", numeric=False, detail=Detail.COMMENT))
     rows = tuple(
         (
             Cell(f"{change.rule.title} ({change.rule.id})"),
@@ -263,4 +233,4 @@ def memory_table(memory: ComparedMemory) -> Table:
 
 def _memory_row(name: str, base: int, head: int) -> tuple[Cell, ...]:
     change = f"{'+' if head > base else '-'}{size(abs(head - base))}" if head != base else "none"
-    return Cell(name), Cell(size(base)), Cell(size(head)), Cell(change)
+    return cells(name, size(base), size(head), change)

@@ -17,7 +17,7 @@ from traceadvisor.rendering.charts.drawing import (
     number,
     rectangle,
 )
-from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE, Paint
+from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE
 from traceadvisor.rendering.content.experiment.words import base_words, change, interval, rate_of, rate_words, verdict
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Table, cells, titled
@@ -41,6 +41,10 @@ class _Bar:
     loader: float | None = None
 
 
+_RATES = (("Training loop", "rate"), ("Model alone (cached batches)", "model"), ("Loader alone", "loader"))
+"""Titles and fields of a bar's rates."""
+
+
 def rates_chart(section: Section, anchor: str) -> Chart | None:
     """A bar for each setting, the script as it is first; None without two bars."""
     own_rate = section.base_samples_per_s
@@ -50,8 +54,7 @@ def rates_chart(section: Section, anchor: str) -> Chart | None:
     fastest = max(bar.rate for bar in bars)
     ceilings = [each for bar in bars for each in (bar.model, bar.loader) if each]
     top = ROOM_ABOVE * max(fastest, *(each for each in (0.0, *ceilings) if each <= fastest * HIGHEST_CEILING))
-    columns = (("Training loop", "rate"), ("Model alone (cached batches)", "model"), ("Loader alone", "loader"))
-    measured = [(title, name) for title, name in columns if any(getattr(bar, name) for bar in bars)]
+    measured = [(title, name) for title, name in _RATES if any(getattr(bar, name) for bar in bars)]
     return Chart(
         id=f"{anchor}-bars",
         title="Samples per second with each setting",
@@ -129,12 +132,8 @@ def _shapes(bar: _Bar, y: int, own_rate: float, top: float) -> Iterator[Shape]:
 
 
 def _legend(bars: list[_Bar], top: float) -> Iterator[LegendEntry]:
-    yield LegendEntry(DEVICE_PAINTS[0], "Training loop", "")
-    ceilings: tuple[tuple[str, Paint, list[float]], ...] = (
-        ("Model alone (cached batches)", HOST_PAINT, [bar.model for bar in bars if bar.model]),
-        ("Loader alone", LOADER_TIME, [bar.loader for bar in bars if bar.loader]),
-    )
-    for name, color, rates in ceilings:
-        if rates:
-            above = f"beyond the chart: up to {max(rates):,.0f}" if max(rates) > top else ""
-            yield LegendEntry(color, name, above)
+    for (title, name), color in zip(_RATES, (DEVICE_PAINTS[0], HOST_PAINT, LOADER_TIME), strict=True):
+        rates = [rate for bar in bars if (rate := getattr(bar, name))]
+        if name == "rate" or rates:
+            above = f"beyond the chart: up to {max(rates):,.0f}" if name != "rate" and max(rates) > top else ""
+            yield LegendEntry(color, title, above)

@@ -42,7 +42,7 @@ from traceadvisor.rendering.document.blocks import (
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, titled
-from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
+from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, watts, whole_percent
 from traceadvisor.results.redaction import cleaned
 from traceadvisor.text.ranges import spread
 
@@ -199,10 +199,8 @@ def _figures(samples_per_s: float | None, step_ns: float | None) -> Iterator[Cel
     yield Cell(duration(step_ns))
 
 
-def _device(peak_bytes: int | None, busy_share: float | None, watts: float | None) -> Iterator[Cell]:
-    yield Cell(NOT_MEASURED if peak_bytes is None else size(peak_bytes))
-    yield Cell(NOT_MEASURED if busy_share is None else percent(busy_share))
-    yield Cell(NOT_MEASURED if watts is None else f"{watts:,.0f} W")
+def _device(peak_bytes: int | None, busy_share: float | None, power_watts: float | None) -> Iterator[Cell]:
+    yield from cells(size(peak_bytes), percent(busy_share), watts(power_watts))
 
 
 def _cost(cost: float | None, currency: str | None) -> Cell:

@@ -15,6 +15,7 @@ from traceadvisor.model.experiment import (
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
+from traceadvisor.rendering.words import listed
 from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
@@ -225,9 +226,7 @@ def side_effects(result: ExperimentResult) -> Iterator[str]:
     if result.changed_files is None:
         yield "The working directory has too many files to tell which of them changed."
     elif result.changed_files:
-        shown = ", ".join(result.changed_files[:8])
-        more = f" and {len(result.changed_files) - 8:,} more" if len(result.changed_files) > 8 else ""
-        yield f"Files that changed in the working directory: {shown}{more}."
+        yield f"Files that changed in the working directory: {listed(result.changed_files, 8)}."
     else:
         yield "No file in the working directory changed."
 

@@ -1,4 +1,7 @@
-"""Advice that lowers the peak of a device's memory: in a line, and as a table with evidence."""
+"""What lowers the peak of a device's memory, in a line and as a table with evidence; and what would fit.
+
+Sizes that would fit are the predicted peak at twice the batch or length, and the largest that common devices hold.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,20 @@ from operator import sub
 
 from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice, MemoryCheck
-from traceadvisor.model.memory_figures import DeviceMemoryFigures, OutOfMemory, SnapshotFigures
-from traceadvisor.rendering.content.memory.words import PASS
+from traceadvisor.model.memory_figures import (
+    DeviceMemoryFigures,
+    MemoryForecast,
+    MemoryGrowth,
+    OutOfMemory,
+    SnapshotFigures,
+)
+from traceadvisor.rendering.content.memory.words import CLASS, PASS
 from traceadvisor.rendering.document.blocks import Block, Code, Fact, Facts, FactsLook, Group, Items, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import evidence_value, percent, size
-from traceadvisor.text.ranges import spread
+from traceadvisor.text.ranges import around, spread
 
 CHEAPEST = 3
 
@@ -114,13 +123,7 @@ def _share(one: MemoryAdvice, advice: DeviceAdvice) -> str:
 
 
 def _table(advice: DeviceAdvice) -> Table:
-    columns = (
-        Column("Fix", numeric=False),
-        Column("Saves alone"),
-        Column("Adds to the fixes above"),
-        Column("Peak then"),
-        Column("Price", numeric=False),
-    )
+    columns = titled("Fix", "Saves alone", "Adds to the fixes above", "Peak then", "Price", words=("Price",))
     peaks = accumulate((one.further_bytes for one in advice.advice), sub, initial=advice.peak_bytes)
     rows = (
         (
@@ -151,3 +154,58 @@ def _details(number: int, one: MemoryAdvice) -> Group:
     evidence = tuple(Fact(each.label, evidence_value(each)) for each in one.evidence)
     blocks += [Facts(evidence, FactsLook.EVIDENCE, comment)]
     return Group(f"{number}. {one.fix.summary} ({one.rule.id})", tuple(blocks), detail=comment)
+
+
+NOTHING = 0.01
+"""A smaller share of the batch or length is none."""
+
+
+def growth_blocks(growth: MemoryGrowth) -> Iterator[Block]:
+    """The prediction in a sentence, the devices in a table, and what it rests on."""
+    twice, name = growth.twice, growth.of[-1]
+    is_law = len(growth.of) > 1
+    what = "batch or length" if is_law else "batch"
+    guess = f"{size(twice.peak_bytes)}, a guess from one snapshot"
+    peak = around(*map(size, (twice.peak_bytes, twice.low_bytes, twice.high_bytes))) if is_law else guess
+    yield Prose(f"At twice the {what} of {name}: {peak}.", Tone.ACTION, Detail.SUMMARY)
+    columns = (Column("Memory of the device", numeric=False), Column(f"Largest {what}, relative to {name}"))
+    rows = tuple((Cell(size(one.capacity_bytes or 0)), Cell(_factor(one, is_law=is_law))) for one in growth.fitting)
+    yield Table(f"Largest {what} that fits", columns, rows, detail=Detail.SUMMARY)
+    yield from _laws(growth, name)
+    if not is_law:
+        yield Prose("Give the snapshots of two batch sizes or lengths: their growth makes it a prediction.", Tone.QUIET)
+        return
+    steps = ", ".join(f"{ratio:.3g}" for ratio in growth.ratios)
+    yield Prose(
+        f"The allocations of {', '.join(growth.of)} were paired by line. From one to the next, the batch or length "
+        f"grows {steps} times. {percent(growth.paired_share)} of the growing bytes have a partner; the rest makes the "
+        "interval.",
+        Tone.QUIET,
+    )
+    if growth.differs:
+        yield Prose("Some of them run under autocast and others do not: sizes were compared as half as wide.")
+    yield Prose("0.5 GiB of a device is taken off for CUDA itself, and what the allocator rounds up.", Tone.QUIET)
+
+
+def _factor(one: MemoryForecast, *, is_law: bool) -> str:
+    if one.factor < NOTHING:
+        return "does not fit"
+    if is_law:
+        return around(f"{one.factor:.2f}", f"{one.low_factor:.2f}", f"{one.high_factor:.2f}")
+    return f"about {one.factor:.{int(one.factor < 10)}f} times as large"
+
+
+def _laws(growth: MemoryGrowth, name: str) -> Iterator[Block]:
+    titles = ("Class", "Stays", "Grows in proportion", "Grows with the square")
+    rows = tuple(
+        (Cell(CLASS[one.kind]), *map(Cell, map(size, (one.stays_bytes, one.linear_bytes, one.square_bytes))))
+        for one in growth.classes
+    )
+    yield Table(f"How the peak of {name} grows", titled(*titles), rows, layout=Layout.STACKED)
+    if growth.passes:
+        columns = titled("Part of the step", "Highest level", "At twice of it")
+        rows = tuple(
+            (Cell(PASS[one.name].capitalize()), Cell(size(one.peak_bytes)), Cell(size(one.twice_bytes)))
+            for one in growth.passes
+        )
+        yield Table("Where the peak lies", columns, rows, layout=Layout.STACKED)

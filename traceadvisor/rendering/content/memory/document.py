@@ -11,8 +11,12 @@ from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, L
 from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
-from traceadvisor.rendering.content.memory.advice import advice_blocks, first_blocks, out_of_memory_headline
-from traceadvisor.rendering.content.memory.growth import growth_blocks
+from traceadvisor.rendering.content.memory.advice import (
+    advice_blocks,
+    first_blocks,
+    growth_blocks,
+    out_of_memory_headline,
+)
 from traceadvisor.rendering.content.memory.words import (
     ABOUT,
     CLASS,
@@ -329,11 +333,7 @@ def _blocks(shown: _Shown) -> Table:
 
 def _comparison(shown: Sequence[_Shown]) -> Table:
     kinds = [kind for kind in MemoryClass if any(_held(one, kind) for one in shown)]
-    columns = (
-        Column("Snapshot", numeric=False),
-        Column("Peak in use"),
-        *(Column(CLASS[kind], detail=Detail.COMMENT) for kind in kinds),
-    )
+    columns = (*titled("Snapshot", "Peak in use"), *(Column(CLASS[kind], detail=Detail.COMMENT) for kind in kinds))
     rows = tuple(
         (Cell(one.name), Cell(size(one.device.peak_bytes)), *(Cell(size(_held(one, kind))) for kind in kinds))
         for one in shown

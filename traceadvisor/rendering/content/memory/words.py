@@ -11,18 +11,7 @@ from traceadvisor.rendering.document.table import Cell
 from traceadvisor.rendering.origins import LONGEST_NAME, frame_words, location_words
 from traceadvisor.text.cleaning import clipped
 
-CLASS: Mapping[MemoryClass, str] = {
-    MemoryClass.PARAMETERS: "Parameters",
-    MemoryClass.OPTIMIZER_STATE: "Optimizer state",
-    MemoryClass.GRADIENTS: "Gradients",
-    MemoryClass.ACTIVATIONS: "Saved activations",
-    MemoryClass.INPUTS: "Inputs",
-    MemoryClass.TEMPORARIES: "Temporaries",
-    MemoryClass.WORKSPACES: "Workspaces",
-    MemoryClass.COMMUNICATION: "Communication",
-    MemoryClass.UNKNOWN: "Unknown",
-    MemoryClass.OVERHEAD: "Allocator overhead",
-}
+CLASS: Mapping[MemoryClass, str] = {one: one.value.replace("_", " ").capitalize() for one in MemoryClass}
 
 PASS: Mapping[TrainingPass, str] = {
     TrainingPass.FORWARD: "forward pass",

@@ -12,7 +12,7 @@ from traceadvisor.rendering.content.experiment.document import measured_fold
 from traceadvisor.rendering.content.memory.advice import ran_out_blocks
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
 from traceadvisor.rendering.content.report.compared import comparison_table
-from traceadvisor.rendering.content.report.definitions import definitions_fold
+from traceadvisor.rendering.content.report.definitions import definitions_fold, explained_rules, rules_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
 from traceadvisor.rendering.content.report.findings import finding_cards, first_action
 from traceadvisor.rendering.content.report.health import (
@@ -30,7 +30,6 @@ from traceadvisor.rendering.content.report.outcomes import (
     partly_judged_sentence,
 )
 from traceadvisor.rendering.content.report.recordings import environment_facts, recording_blocks, recording_fold
-from traceadvisor.rendering.content.report.rules import explained_rules, rules_fold
 from traceadvisor.rendering.content.report.run import by_machine, by_run, run_blocks
 from traceadvisor.rendering.content.report.run_lines import line_sentence
 from traceadvisor.rendering.content.report.run_time import first_run_sentence

@@ -35,8 +35,7 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.headline import HARDWARE, step_time
-from traceadvisor.rendering.line_edits import edit_words
-from traceadvisor.rendering.origins import finding_fold, frame_words, location_words, origin_phrase
+from traceadvisor.rendering.origins import edit_words, finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
     range_over,
@@ -85,12 +84,7 @@ class Shown:
 
 
 def finding_cards(report: Report, traced: Sequence[Recording] = ()) -> Cards:
-    """The findings, ranked as in the report.
-
-    Args:
-        report: the report.
-        traced: the recordings whose traces are on the page, in order.
-    """
+    """The findings, ranked as in the report; ``traced`` are the recordings whose traces are on the page, in order."""
     recordings = {recording.id: recording for recording in report.recordings}
     cards: list[Card] = []
     above: defaultdict[str, list[int]] = defaultdict(list)
@@ -415,9 +409,7 @@ def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
 def umbrella_groups(recording: Recording, first: str | None) -> Iterator[Group]:
     """The findings on the step as a whole, each with its figures.
 
-    Args:
-        recording: the recording.
-        first: title of its first finding, whose fix comes before what these propose; None without findings.
+    ``first``: title of its first finding, whose fix comes before what these propose; None without findings.
     """
     return (_umbrella(umbrella, first) for umbrella in recording.umbrellas)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import RecordingNote, Report
 from traceadvisor.rendering.charts.step_bar import is_changed
-from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span, Words
+from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.words import listed
@@ -61,9 +60,8 @@ def health_fold(report: Report) -> Fold | None:
     if not problems and report.health.status is HealthStatus.OK:
         return None
     lead = _lead(report)
-    items = Items(tuple(map(_item, problems)), Detail.SUMMARY, "note")
     look = FoldLook.DAMAGE if is_damaged(report) else FoldLook.CAUTION
-    return Fold(f"{lead}: {_first_line(problems)}", (items,), look=look, detail=Detail.SUMMARY, lead=lead)
+    return Fold(f"{lead}: {_first_line(problems)}", (_items(problems),), look=look, detail=Detail.SUMMARY, lead=lead)
 
 
 def secrets_fold(report: Report) -> Fold | None:
@@ -71,9 +69,10 @@ def secrets_fold(report: Report) -> Fold | None:
     found = _notes(report, _is_secret)
     if not found:
         return None
-    items = Items(tuple(map(_item, found)), Detail.SUMMARY, "note")
     lead = "Secrets"
-    return Fold(f"{lead}: {_first_line(found)}", (items,), look=FoldLook.CAUTION, detail=Detail.SUMMARY, lead=lead)
+    return Fold(
+        f"{lead}: {_first_line(found)}", (_items(found),), look=FoldLook.CAUTION, detail=Detail.SUMMARY, lead=lead
+    )
 
 
 def remarks_fold(report: Report) -> Fold | None:
@@ -82,8 +81,7 @@ def remarks_fold(report: Report) -> Fold | None:
     wanted = _notes(report, lambda note: not (note.degrades or note.code in quiet or _is_secret(note)))
     if not wanted:
         return None
-    items = Items(tuple(map(_item, wanted)), Detail.SUMMARY, "note")
-    return Fold("Notes", (items,), f"{len(wanted)}", "notes", FoldLook.SECTION, Detail.COMMENT)
+    return Fold("Notes", (_items(wanted),), f"{len(wanted)}", "notes", FoldLook.SECTION, Detail.COMMENT)
 
 
 def _in_title(report: Report) -> frozenset[str]:
@@ -100,8 +98,11 @@ class _Note:
     about: str | None
 
 
-def _item(note: _Note) -> Words:
-    return note.message if note.about is None else (f"{note.message} ", Span(f"({note.about})", Mark.QUIET))
+def _items(notes: Sequence[_Note]) -> Items:
+    words = (
+        one.message if one.about is None else (f"{one.message} ", Span(f"({one.about})", Mark.QUIET)) for one in notes
+    )
+    return Items(tuple(words), Detail.SUMMARY, "note")
 
 
 def _is_secret(note: HealthNote) -> bool:
@@ -132,13 +133,9 @@ def without_step_notes(report: Report, drawn: Container[str]) -> Report:
 
 
 def _lead(report: Report) -> str:
-    match report.health.status:
-        case HealthStatus.OK | HealthStatus.DEGRADED:
-            return "Damaged input" if is_damaged(report) else "Caution"
-        case HealthStatus.UNUSABLE:
-            return "Unusable recording"
-        case _:
-            assert_never(report.health.status)
+    if report.health.status is HealthStatus.UNUSABLE:
+        return "Unusable recording"
+    return "Damaged input" if is_damaged(report) else "Caution"
 
 
 def _first_line(problems: tuple[_Note, ...]) -> str:

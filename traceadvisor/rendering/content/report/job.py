@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.job import Job, LateCause, RankRow, Spread, Straggler
@@ -11,7 +12,7 @@ from traceadvisor.rendering.charts.rank_lanes import rank_lanes
 from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns, sorted_by, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns, timed, titled
 from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, megahertz, number_of, percent
 from traceadvisor.rendering.words import CATEGORY, COLLECTIVE, LATE_CAUSE
@@ -168,7 +169,7 @@ def _straggler_table(job: Job) -> Table:
     rows = tuple(
         (
             Cell(f"rank {one.rank}"),
-            sorted_by(duration(one.caused_ns), one.caused_ns),
+            timed(one.caused_ns),
             Cell(percent(one.share_of_waiting)),
             Cell(f"{one.late_steps} of {job.step_count} steps" if job.step_count > 1 else NOT_MEASURED),
             Cell(_causes(one, 3)),
@@ -253,12 +254,12 @@ def _rank_row(
     communicating = (total, hidden, row.parts_ns.get(Category.COMMUNICATION))
     return (
         Cell(f"{row.rank}", href=anchor and f"#{anchor}"),
-        *(sorted_by(duration(ns), ns) for ns in times),
+        *map(timed, times),
         Cell(count(row.last_count)),
-        *(sorted_by(duration(ns), ns) for ns in communicating),
+        *map(timed, communicating),
         Cell(duration(row.clock_error_ns)),
         Cell(megahertz(row.sm_clock_mhz)),
-        *(sorted_by(duration(ns), ns) for ns in map(row.parts_ns.get, parts)),
+        *map(timed, map(row.parts_ns.get, parts)),
     )
 
 
@@ -295,24 +296,15 @@ def _collective_table(job: Job) -> Table:
             Cell(f"{one.step}"),
             Cell(f"{one.number}: {COLLECTIVE[one.kind]}"),
             Cell(f"{one.rank}"),
-            sorted_by(duration(one.late_ns), one.late_ns),
-            sorted_by(duration(one.waited_ns), one.waited_ns),
+            timed(one.late_ns),
+            timed(one.waited_ns),
             Cell(duration(one.transfer_ns)),
             Cell(_before(one.cause, one.extra_ns)),
         )
         for one in job.collectives
     )
-    left_out = job.collective_count - len(rows)
-    return Table(
-        "Collectives with the most waiting",
-        columns,
-        rows,
-        OPEN_ROWS,
-        Layout.WIDE,
-        is_sortable=True,
-        noun="collective",
-        left_out=left_out,
-    )
+    table = Table("Collectives with the most waiting", columns, rows, OPEN_ROWS, Layout.WIDE, is_sortable=True)
+    return replace(table, noun="collective", left_out=job.collective_count - len(rows))
 
 
 def _before(cause: LateCause, extra_ns: Mapping[Category, int]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 from traceadvisor.model.findings import WHOLE_SHARE, Clear, Failed, Skipped
-from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
+from traceadvisor.model.report import OutcomeRow, Report
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table
+from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table, cells, titled, with_columns
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
 from traceadvisor.rendering.words import GROUPS, listed
@@ -74,29 +73,27 @@ def passed_and_skipped(report: Report) -> tuple[set[str], set[str]]:
     return passed, {row.rule_id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
 
 
+_RECORDING = Column("Recording", numeric=False, detail=Detail.PAGE)
+
+
+def _shown(report: Report, table: Table) -> Table | None:
+    """The table, with the column of recordings only if there are several; None without rows."""
+    if not table.rows or len(report.recordings) > 1:
+        return table if table.rows else None
+    return with_columns(table, [place for place, column in enumerate(table.columns) if column is not _RECORDING])
+
+
 def _not_worth_doing(report: Report) -> Table | None:
-    several = len(report.recordings) > 1
     rows = tuple(
-        (
-            Cell(item.what),
-            *_which_if(item.recording_ids, report, several=several),
-            Cell(percent(item.saving_share)),
-            Cell(item.reason),
-        )
+        cells(item.what, _which(item.recording_ids, report), percent(item.saving_share), item.reason)
         for item in report.not_worth_doing
     )
-    columns = (
-        Column("Change", numeric=False),
-        *_recording_column(several=several),
-        Column("Saves at most"),
-        Column("Why", numeric=False),
-    )
-    return Table("Changes that save less than 2%", columns, rows, detail=Detail.SUMMARY) if rows else None
+    columns = (Column("Change", numeric=False), _RECORDING, Column("Saves at most"), Column("Why", numeric=False))
+    return _shown(report, Table("Changes that save less than 2%", columns, rows, detail=Detail.SUMMARY))
 
 
 def _clear(report: Report) -> Table | None:
     """One row per rule with its figure and its limit; several recordings give a range of figures."""
-    several = len(report.recordings) > 1
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
@@ -106,7 +103,7 @@ def _clear(report: Report) -> Table | None:
     rows = tuple(
         (
             Cell(named),
-            *_which_if(tuple(id_ for _, ids in found for id_ in ids), report, several=several),
+            Cell(_which(tuple(id_ for _, ids in found for id_ in ids), report)),
             Cell(label),
             Cell(_range([clear for clear, _ in found])),
             Cell(limit),
@@ -116,17 +113,12 @@ def _clear(report: Report) -> Table | None:
     )
     columns = (
         Column("Check", numeric=False),
-        *_recording_column(several=several),
-        Column("Measured", numeric=False),
-        Column("Figure"),
-        Column("Passes if", numeric=False),
+        _RECORDING,
+        *titled("Measured", "Figure", "Passes if", words=("Passes if",)),
         *((Column("Kernel time judged", detail=Detail.PAGE),) if partly else ()),
     )
-    return (
-        Table("Passed checks", columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="check")
-        if rows
-        else None
-    )
+    table = Table("Passed checks", columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="check")
+    return _shown(report, table)
 
 
 def _passes_if(clear: Clear) -> str:
@@ -156,44 +148,32 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
     where: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, kind):
-            where.setdefault((_named(row, report), _reason(row)), []).extend(row.recording_ids)
+            reason = row.outcome.reason if isinstance(row.outcome, Skipped) else row.outcome.error
+            where.setdefault((_named(row, report), reason), []).extend(row.recording_ids)
     rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (rule, reason), ids in where.items():
         rules.setdefault((reason, tuple(ids)), []).append(rule)
-    several = len(report.recordings) > 1
-    rows = tuple(
-        (_names(named), *_which_if(ids, report, several=several), Cell(reason))
-        for (reason, ids), named in rules.items()
-    )
-    columns = (
-        Column("Check", numeric=False),
-        *_recording_column(several=several),
-        Column("Why", numeric=False),
-    )
-    return Table(caption, columns, rows, layout=Layout.REASONS, detail=Detail.SUMMARY, noun="reason") if rows else None
+    rows = tuple((_names(named), Cell(_which(ids, report)), Cell(reason)) for (reason, ids), named in rules.items())
+    columns = (Column("Check", numeric=False), _RECORDING, Column("Why", numeric=False))
+    table = Table(caption, columns, rows, layout=Layout.REASONS, detail=Detail.SUMMARY, noun="reason")
+    return _shown(report, table)
 
 
 def silenced_table(report: Report) -> Table | None:
     """One row for each finding from which a law took something; None without any."""
-    several = len(report.recordings) > 1
     rows = tuple(
-        (
-            Cell(one.rule_id),
-            *_which_if((one.recording_id,), report, several=several),
-            Cell(one.finding),
-            Cell(f"{one.figure}: {from_to(one.before_ns, one.after_ns)}"),
-            Cell(one.law),
+        cells(
+            one.rule_id,
+            _which((one.recording_id,), report),
+            one.finding,
+            f"{one.figure}: {from_to(one.before_ns, one.after_ns)}",
+            one.law,
         )
         for one in report.silenced
     )
-    columns = (
-        Column("Check", numeric=False),
-        *_recording_column(several=several),
-        Column("Finding", numeric=False),
-        Column("Per step", numeric=False),
-        Column("Limit", numeric=False),
-    )
-    return Table("Savings that were limited", columns, rows, detail=Detail.SUMMARY) if rows else None
+    words = ("Per step", "Limit")
+    columns = (Column("Check", numeric=False), _RECORDING, *titled("Finding", *words, words=words))
+    return _shown(report, Table("Savings that were limited", columns, rows, detail=Detail.SUMMARY))
 
 
 def _names(rules: Sequence[str]) -> Cell:
@@ -207,27 +187,6 @@ def _named(row: OutcomeRow, report: Report) -> str:
     name = next((one.name for one in report.rules if one.id == row.rule_id), "")
     named = f"{row.rule_id} {name}" if name else row.rule_id
     return f"{named} ({provider})" if provider else named
-
-
-def _reason(row: OutcomeRow) -> str:
-    match row.outcome:
-        case Skipped(reason=reason):
-            return reason
-        case Failed(error=error):
-            return error
-        case Clear() | FoundFigures():
-            return ""
-        case _:
-            assert_never(row.outcome)
-
-
-def _recording_column(*, several: bool) -> tuple[Column, ...]:
-    return (Column("Recording", numeric=False, detail=Detail.PAGE),) if several else ()
-
-
-def _which_if(ids: tuple[str, ...], report: Report, *, several: bool) -> tuple[Cell, ...]:
-    """The recordings of a row; no cell if the report has only one recording."""
-    return (Cell(_which(ids, report)),) if several else ()
 
 
 def _which(ids: tuple[str, ...], report: Report) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import Category
@@ -11,11 +11,12 @@ from traceadvisor.model.steps import StepSource, not_shown
 from traceadvisor.rendering.charts.icicle import icicle
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
+from traceadvisor.rendering.content.memory.document import recording_blocks as memory_blocks
 from traceadvisor.rendering.content.report.findings import umbrella_groups
-from traceadvisor.rendering.content.report.memory import memory_blocks
 from traceadvisor.rendering.content.report.tables import (
     communication_table,
     kernel_table,
+    memory_table,
     module_table,
     operator_table,
     overlap_table,
@@ -79,14 +80,7 @@ def recording_fold(report: Report, recording: Recording, number: int, *, with_or
 
 
 def recording_blocks(report: Report, recording: Recording, number: int, *, with_origins: bool) -> Iterator[Block]:
-    """The folded parts about a recording.
-
-    Args:
-        report: the report.
-        recording: the recording, one of the report's.
-        number: its number in the report, counted from 1.
-        with_origins: whether to show where its time comes from.
-    """
+    """The folded parts about a recording of a report; numbers count from 1."""
     parts = (
         ("time", "Time by step", "figures, recorded steps", _time(report, recording, number)),
         ("trace", "Trace of a typical step", "threads and streams over time", _trace(report, recording, number)),
@@ -110,17 +104,14 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
             "memory",
             "GPU memory",
             "over time, at the peak, and ways to lower it",
-            memory_blocks(recording, f"recording-{number}-memory"),
+            _memory(recording, f"recording-{number}-memory"),
         ),
     )
     for name, title, about, blocks in parts:
         if inside := tuple(blocks):
             detail = {"whole": Detail.COMMENT, "origin": Detail.EXTRA}.get(name, Detail.PAGE)
-            anchor, is_open = (
-                f"recording-{number}-{name}",
-                name == "trace" and recording.id == recording_of_verdict(report).id,
-            )
-            yield Fold(title, inside, about, anchor, FoldLook.SECTION, detail, is_open=is_open)
+            is_open = name == "trace" and recording.id == recording_of_verdict(report).id
+            yield Fold(title, inside, about, f"recording-{number}-{name}", FoldLook.SECTION, detail, is_open=is_open)
 
 
 ORIGINS = (
@@ -131,6 +122,10 @@ ORIGINS = (
 OVERLAPS = (
     "Only the exposed part of an operation makes the step longer; the overlapped part does not. Times are means per "
     "step."
+)
+BY_OPERATOR = (
+    "Means per typical step. An allocation counts for the innermost operator around it; memory may be freed in another "
+    "operator."
 )
 MODULES = "Times include the modules inside. The backward pass is not part of a module's time."
 COMMUNICATION = (
@@ -192,6 +187,14 @@ def _operators(recording: Recording) -> Iterator[Block]:
             "Total: with them."
         )
         yield from (Prose(about, Tone.QUIET), table)
+
+
+def _memory(recording: Recording, anchor: str) -> Iterator[Block]:
+    """Memory over time, at the peak, ways to reduce it, and by operator, as far as it was recorded."""
+    if recording.device_memory is not None:
+        yield from memory_blocks(recording.device_memory, anchor)
+    if table := memory_table(recording):
+        yield Group(table.caption, (Prose(BY_OPERATOR, Tone.QUIET), table))
 
 
 def _remark(recording: Recording) -> str:
@@ -320,52 +323,51 @@ def largest_category(recording: Recording) -> tuple[Category, float] | None:
 
 def cost_words(recording: Recording) -> str | None:
     """The cost per million samples, or per hour if the sample rate is unknown; None without a price."""
+    return " ".join(cost) if (cost := _cost(recording)) else None
+
+
+def _cost(recording: Recording) -> tuple[str, str] | None:
     cost = recording.cost
     if cost is None:
         return None
     if cost.per_million_samples is None:
-        return f"{money(cost.per_hour, cost.price.currency)} per hour"
-    return f"{money(cost.per_million_samples, cost.price.currency)} per million samples"
+        return money(cost.per_hour, cost.price.currency), "per hour"
+    return money(cost.per_million_samples, cost.price.currency), "per million samples"
 
 
 def money_and_energy(recording: Recording) -> Iterator[Figure]:
     """The cost, if a price is set, and the energy per sample, if measured."""
-    cost = recording.cost
-    if cost is not None:
+    cost, found = recording.cost, _cost(recording)
+    if cost is not None and found is not None:
         price = f"{number_of(cost.gpu_count, 'GPU')} at {money(cost.price.per_gpu_hour, cost.price.currency)} per hour"
-        if cost.per_million_samples is None:
-            yield Figure("Cost per hour", money(cost.per_hour, cost.price.currency), price)
-        else:
-            yield Figure("Cost per million samples", money(cost.per_million_samples, cost.price.currency), price)
+        yield Figure(f"Cost {found[1]}", found[0], price)
     if recording.joules_per_sample is not None:
         yield Figure("Energy per sample", joules(recording.joules_per_sample), "of the GPU")
 
 
 def _step_notes(recording: Recording) -> Iterator[str]:
-    reasons: dict[str, list[int]] = {}
-    for row in recording.steps:
-        if row.step.left_out is not None:
-            reasons.setdefault(row.step.left_out, []).append(row.step.index)
-    for reason, indices in reasons.items():
+    steps = [row.step for row in recording.steps]
+    for reason, indices in _by_reason((one.left_out, one.index) for one in steps):
         yield f"{_steps(indices)} shown, but left out of averages: {reason}"
-    cautions = ((row.step.index, row.step.caution) for row in recording.steps)
-    yield from (f"Step {index} is not whole: {caution}" for index, caution in cautions if caution)
-    unusual: dict[str, list[int]] = {}
-    for row in recording.steps:
-        if row.step.kept and row.step.atypical is not None:
-            unusual.setdefault(row.step.atypical, []).append(row.step.index)
-    for reason, indices in unusual.items():
-        yield f"{_steps(indices)} not typical, so findings do not count {_it(indices)}: {reason}"
+    yield from (f"Step {one.index} is not whole: {one.caution}" for one in steps if one.caution)
+    for reason, indices in _by_reason((one.atypical, one.index) for one in steps if one.kept):
+        it = "it" if len(indices) == 1 else "them"
+        yield f"{_steps(indices)} not typical, so findings do not count {it}: {reason}"
     yield from not_shown(recording.dropped_steps, len(recording.steps))
+
+
+def _by_reason(steps: Iterable[tuple[str | None, int]]) -> Iterable[tuple[str, list[int]]]:
+    """The numbers of the steps with each reason."""
+    found: dict[str, list[int]] = {}
+    for reason, index in steps:
+        if reason is not None:
+            found.setdefault(reason, []).append(index)
+    return found.items()
 
 
 def _steps(indices: list[int]) -> str:
     listed = ", ".join(map(str, indices))
     return f"Step {listed} is" if len(indices) == 1 else f"Steps {listed} are"
-
-
-def _it(indices: list[int]) -> str:
-    return "it" if len(indices) == 1 else "them"
 
 
 def environment_facts(recording: Recording) -> Iterator[Fact]:

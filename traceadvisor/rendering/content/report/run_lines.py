@@ -6,7 +6,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Column, Table, titled
 from traceadvisor.rendering.origins import LONGEST_PHRASE, OTHER, place_cell, place_words
 from traceadvisor.rendering.units import count, duration, percent, percent_range
 from traceadvisor.text.cleaning import clipped_inside
@@ -85,10 +85,7 @@ def _late(lines: RunLines) -> str:
 
 def _table(lines: RunLines) -> Table:
     columns = (
-        Column("Line", numeric=False),
-        Column("Time"),
-        Column("Share of the run"),
-        Column("In training steps"),
+        *titled("Line", "Time", "Share of the run", "In training steps"),
         Column("Outside of steps", detail=Detail.PAGE),
         Column("Getting a batch", detail=Detail.PAGE),
     )

@@ -1,12 +1,14 @@
-"""Tables of one recording: kernels, operators, overlap, and simulation checks."""
+"""Tables of one recording: kernels, operators, overlap, memory by operator, and simulation checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.location import Location
+from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, ModuleRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
@@ -15,10 +17,11 @@ from traceadvisor.rendering.document.table import (
     Layout,
     More,
     Table,
+    by_column,
     cells,
     measured_columns,
-    sort_key,
     sorted_by,
+    timed,
     titled,
 )
 from traceadvisor.rendering.origins import frame_words, location_words
@@ -26,8 +29,12 @@ from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_o
 from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
+T = TypeVar("T")
+
 OPEN_ROWS = 8
 """Rows shown unfolded."""
+
+OPEN_MEMORY_ROWS = 4
 
 LONGEST_NAME = 240
 """Characters of a kernel name; the parts that differ between template instances come early."""
@@ -39,37 +46,104 @@ MOST_ROWS = 40
 """The JSON report has the remaining rows; a page with three recordings must stay a small file."""
 
 
+_KERNEL: Mapping[str, Callable[[KernelRow], Cell]] = {
+    "Kernel": lambda row: _code(row.name),
+    "Calls per step": lambda row: _counted(row.calls_per_step),
+    "Time per step": lambda row: timed(row.total_ns_per_step),
+    "Share of kernel time": lambda row: replace(
+        sorted_by(percent(row.share_of_kernel_time), row.share_of_kernel_time),
+        bar=across(min(1.0, row.share_of_kernel_time)),
+    ),
+    "Shortest": lambda row: timed(row.shortest_ns),
+    "Mean": lambda row: timed(None if row.shortest_ns is None else row.mean_ns),
+    "Longest": lambda row: timed(row.longest_ns),
+    "Tensor cores": lambda row: Cell(NOT_MEASURED if row.tensor_cores is None else "yes" if row.tensor_cores else "no"),
+    "Blocks per SM": lambda row: sorted_by(ratio(row.blocks_per_sm), row.blocks_per_sm),
+    "Occupancy": lambda row: sorted_by(percent(row.occupancy_share), row.occupancy_share),
+}
+
+_OPERATOR: Mapping[str, Callable[[OperatorRow], Cell]] = {
+    "Operator": lambda row: replace(_code(row.name), more=_shapes_and_places(row)),
+    "Calls per step": lambda row: _counted(row.calls_per_step),
+    "CPU self": lambda row: timed(row.host_self_ns_per_step),
+    "CPU total": lambda row: timed(row.host_total_ns_per_step),
+    "GPU self": lambda row: timed(row.device_ns_per_step),
+    "GPU total": lambda row: timed(row.device_total_ns_per_step),
+}
+
+_MODULE: Mapping[str, Callable[[ModuleRow], Cell]] = {
+    "Module": lambda row: replace(_code(row.name), depth=row.depth),
+    "Calls per step": lambda row: _counted(row.calls_per_step),
+    "CPU, forward": lambda row: timed(row.host_ns_per_step),
+    "GPU, forward": lambda row: timed(row.device_ns_per_step),
+}
+
+_COMMUNICATION: Mapping[str, Callable[[CommunicationRow], Cell]] = {
+    "Collective": lambda row: Cell(COLLECTIVE[row.kind]),
+    "Purpose": lambda row: Cell(PURPOSE[row.purpose]),
+    "Calls per step": lambda row: Cell(count(row.calls_per_step)),
+    "Total": lambda row: Cell(duration(row.total_ns_per_step)),
+    "Exposed": lambda row: Cell(duration(row.exposed_ns_per_step)),
+    "Data per step": lambda row: Cell(size(row.size_bytes_per_step)),
+    "Algorithm bandwidth": lambda row: Cell(rate(row.algorithm_bytes_per_s)),
+    "Bus bandwidth": lambda row: Cell(rate(row.bus_bytes_per_s)),
+    "Fastest message, bus": lambda row: Cell(rate(row.fastest_bus_bytes_per_s)),
+}
+
+_MEMORY: Mapping[str, Callable[[OperatorMemory], Cell]] = {
+    "Operator": lambda row: _code(row.operator),
+    "Allocations per step": lambda row: _counted(row.allocations_per_step),
+    "Allocated per step": lambda row: sorted_by(size(row.allocated_bytes_per_step), row.allocated_bytes_per_step),
+    "Allocated less freed": lambda row: _net(row.net_bytes_per_step),
+}
+
+
 def kernel_table(recording: Recording) -> Table | None:
     """The kernels, sorted by total time; None without kernels."""
-    columns = titled(
-        "Kernel",
-        "Calls per step",
-        "Time per step",
-        "Share of kernel time",
-        "Shortest",
-        "Mean",
-        "Longest",
-        "Tensor cores",
-        "Blocks per SM",
-        "Occupancy",
-        words=("Tensor cores",),
-    )
-    rows = tuple(_kernel(row) for row in recording.kernels[:MOST_ROWS])
-    return _wide(Table("Kernels by total time", columns, rows)) if rows else None
+    return _wide("Kernels by total time", recording.kernels[:MOST_ROWS], _KERNEL, ("Tensor cores",))
 
 
 def operator_table(recording: Recording, most_rows: int = MOST_ROWS) -> Table | None:
     """The operators, in the recording's order; None without operators."""
-    columns = titled("Operator", "Calls per step", "CPU self", "CPU total", "GPU self", "GPU total")
-    rows = tuple(_operator(row) for row in recording.operators[:most_rows])
-    return _wide(Table("Operators, time per step", columns, rows)) if rows else None
+    return _wide("Operators, time per step", recording.operators[:most_rows], _OPERATOR)
 
 
 def module_table(recording: Recording) -> Table | None:
     """The tree of modules; None if none were recorded."""
-    columns = titled("Module", "Calls per step", "CPU, forward", "GPU, forward")
-    rows = tuple(_module(row) for row in recording.modules)
-    return _wide(Table("Modules, time per step", columns, rows)) if rows else None
+    return _wide("Modules, time per step", recording.modules, _MODULE)
+
+
+def communication_table(recording: Recording) -> Table | None:
+    """Collectives by kind and purpose; None without collectives."""
+    return _wide("Communication by kind", recording.communication, _COMMUNICATION, ("Purpose",))
+
+
+def memory_table(recording: Recording) -> Table | None:
+    """The operators that allocate GPU memory; None where the allocator was not recorded."""
+    if not recording.memory_by_operator:
+        return None
+    parts = by_column(_MEMORY, recording.memory_by_operator)
+    return Table("GPU memory by operator", *parts, OPEN_MEMORY_ROWS, Layout.WIDE, is_sortable=True)
+
+
+def _wide(
+    caption: str, rows: Sequence[T], columns: Mapping[str, Callable[[T], Cell]], words: Sequence[str] = ()
+) -> Table | None:
+    """A table of many columns, without those that were not measured; None without rows."""
+    table = Table(caption, *by_column(columns, rows, words), OPEN_ROWS, Layout.WIDE, is_sortable=True)
+    return measured_columns(table) if rows else None
+
+
+def _code(name: str) -> Cell:
+    return Cell(clipped(name, LONGEST_NAME), code=True)
+
+
+def _counted(calls: float) -> Cell:
+    return sorted_by(count(calls), calls)
+
+
+def _net(bytes_per_step: float) -> Cell:
+    return sorted_by(f"-{size(-bytes_per_step)}" if bytes_per_step < 0 else size(bytes_per_step), bytes_per_step)
 
 
 def overlap_table(recording: Recording) -> Table | None:
@@ -81,76 +155,9 @@ def overlap_table(recording: Recording) -> Table | None:
     return Table("Total and exposed time", columns, rows, layout=Layout.NARROW) if measured else None
 
 
-def communication_table(recording: Recording) -> Table | None:
-    """Collectives by kind and purpose; None without collectives."""
-    columns = titled(
-        "Collective",
-        "Purpose",
-        "Calls per step",
-        "Total",
-        "Exposed",
-        "Data per step",
-        "Algorithm bandwidth",
-        "Bus bandwidth",
-        "Fastest message, bus",
-        words=("Purpose",),
-    )
-    rows = tuple(_collective(row) for row in recording.communication)
-    return _wide(Table("Communication by kind", columns, rows)) if rows else None
-
-
-def _wide(table: Table) -> Table:
-    """A table of many columns, without those that were not measured."""
-    return measured_columns(replace(table, open_rows=OPEN_ROWS, layout=Layout.WIDE, is_sortable=True))
-
-
-def _collective(row: CommunicationRow) -> tuple[Cell, ...]:
-    return (
-        Cell(COLLECTIVE[row.kind]),
-        Cell(PURPOSE[row.purpose]),
-        Cell(count(row.calls_per_step)),
-        Cell(duration(row.total_ns_per_step)),
-        Cell(duration(row.exposed_ns_per_step)),
-        Cell(size(row.size_bytes_per_step)),
-        Cell(rate(row.algorithm_bytes_per_s)),
-        Cell(rate(row.bus_bytes_per_s)),
-        Cell(rate(row.fastest_bus_bytes_per_s)),
-    )
-
-
 def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:
     """Whether the operation took time, or was not measured on a recorded GPU."""
     return recording.device is not None if overlap is None else overlap.total_ns > 0
-
-
-def _kernel(row: KernelRow) -> tuple[Cell, ...]:
-    return (
-        Cell(clipped(row.name, LONGEST_NAME), code=True),
-        sorted_by(count(row.calls_per_step), row.calls_per_step),
-        sorted_by(duration(row.total_ns_per_step), row.total_ns_per_step),
-        Cell(
-            percent(row.share_of_kernel_time),
-            bar=across(min(1.0, row.share_of_kernel_time)),
-            value=sort_key(row.share_of_kernel_time),
-        ),
-        sorted_by(duration(row.shortest_ns), row.shortest_ns),
-        sorted_by(duration(None if row.shortest_ns is None else row.mean_ns), row.mean_ns),
-        sorted_by(duration(row.longest_ns), row.longest_ns),
-        Cell(NOT_MEASURED if row.tensor_cores is None else "yes" if row.tensor_cores else "no"),
-        sorted_by(ratio(row.blocks_per_sm), row.blocks_per_sm),
-        sorted_by(percent(row.occupancy_share), row.occupancy_share),
-    )
-
-
-def _operator(row: OperatorRow) -> tuple[Cell, ...]:
-    return (
-        Cell(clipped(row.name, LONGEST_NAME), code=True, more=_shapes_and_places(row)),
-        sorted_by(count(row.calls_per_step), row.calls_per_step),
-        sorted_by(duration(row.host_self_ns_per_step), row.host_self_ns_per_step),
-        sorted_by(duration(row.host_total_ns_per_step), row.host_total_ns_per_step),
-        sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
-        sorted_by(duration(row.device_total_ns_per_step), row.device_total_ns_per_step),
-    )
 
 
 def _shapes_and_places(row: OperatorRow) -> More | None:
@@ -175,15 +182,6 @@ def _place(location: Location) -> str:
 
 def _calls(per_step: float) -> str:
     return f"{count(per_step)} per step"
-
-
-def _module(row: ModuleRow) -> tuple[Cell, ...]:
-    return (
-        Cell(clipped(row.name, LONGEST_NAME), code=True, depth=row.depth),
-        sorted_by(count(row.calls_per_step), row.calls_per_step),
-        sorted_by(duration(row.host_ns_per_step), row.host_ns_per_step),
-        sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
-    )
 
 
 def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:

@@ -130,9 +130,7 @@ def base36(number: int) -> str:
 def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> EventsLink | None:
     """The longest range that a finding explains in the trace of its recording; None if its trace is not shown.
 
-    Args:
-        row: the finding.
-        recordings: those with a trace on the page, in order.
+    ``recordings``: those with a trace on the page, in order.
     """
     for place, recording in enumerate(recordings, start=1):
         timeline = recording.timeline
