@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import CodePlace, Frame, Location
+from traceadvisor.model.location import CodePlace, Location
 from traceadvisor.model.report import Recording
 from traceadvisor.model.samples import OnlyCall
 from traceadvisor.rendering.origins import INSTALLED
@@ -84,12 +84,8 @@ def key_of(place: CodePlace, checkout: Checkout | None) -> tuple[object, ...]:
     owner = place.owner
     return (
         *(None if spot is None else (*place_of(spot, checkout), spot.is_backward) for spot in spots),
-        None if owner is None else (_library_file(owner), owner.function),
+        None if owner is None else (owner.file and INSTALLED.sub("", owner.file), owner.function),
     )
-
-
-def _library_file(owner: Frame) -> str | None:
-    return None if owner.file is None else INSTALLED.sub("", owner.file)
 
 
 @frozen

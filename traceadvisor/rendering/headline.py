@@ -152,7 +152,10 @@ def recording_verdict(
     if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
         sentences.append(_undisturbed_step(recording.distortion))
         if first is None:
-            sentences.append(_slowed(recording.distortion))
+            ratio = f"{recording.distortion.ratio:.1f}"
+            sentences.append(
+                f"The profiler slowed the recorded steps by a factor of {ratio}: treat their shares as rough."
+            )
         else:
             sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
         if mean is not None and Category.KERNEL not in mean.parts_ns:
@@ -185,11 +188,6 @@ def _undisturbed_step(found: Distortion) -> str:
     return (
         f"{step}, of which the data loader takes {whole_percent(share)}." if share >= WORTH_NAMING_SHARE else f"{step}."
     )
-
-
-def _slowed(found: Distortion) -> str:
-    """The sentence on much longer recorded steps; beside a finding, the title of the chart says so."""
-    return f"The profiler slowed the recorded steps by a factor of {found.ratio:.1f}: treat their shares as rough."
 
 
 def _is_special(recording: Recording) -> bool:

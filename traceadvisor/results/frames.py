@@ -29,7 +29,8 @@ def frame_of(report: Report, table: FrameName = "steps") -> pd.DataFrame:
 
     report = redacted(report)
     if table == "steps":
-        return pd.DataFrame(list(_steps(report)) or None, columns=None if _has_steps(report) else list(STEP_COLUMNS))
+        steps = list(_steps(report))
+        return pd.DataFrame(steps) if steps else pd.DataFrame(columns=list(STEP_COLUMNS))
     if table not in _TABLES:
         raise UsageError(f"Unknown table {table!r}. Known tables: {', '.join(get_args(FrameName))}.")
     columns, rows = _TABLES[table]
@@ -38,10 +39,6 @@ def frame_of(report: Report, table: FrameName = "steps") -> pd.DataFrame:
 
 STEP_COLUMNS = ("recording", "step", "kept", "start_ns", "duration_ns")
 """Beside these, a table of steps has a column per category."""
-
-
-def _has_steps(report: Report) -> bool:
-    return any(recording.steps for recording in report.recordings)
 
 
 def _steps(report: Report) -> Iterator[dict[str, object]]:

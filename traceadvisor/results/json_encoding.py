@@ -237,16 +237,12 @@ def _mapping(keys: Any, kind: Any, read: Callable[[Any], Any]) -> _Form:
     return Annotated[named, names], lambda values: {by_name[key]: read(value) for key, value in values.items()}
 
 
-def _spans(pairs: tuple[tuple[int, int], ...]) -> SpanSet:
-    return SpanSet.of(*pairs)
-
-
 _FORMS: Mapping[Any, _Form] = {
     int: (_INT64, _same),
     Int64: (GenericAlias(list, (_INT64,)), partial(np.array, dtype=np.int64)),
     MaybeNan: (float | None, lambda number: nan if number is None else number),
     Path: (str, path_of),
-    SpanSet: (tuple[tuple[_INT64, _INT64], ...], _spans),
+    SpanSet: (tuple[tuple[_INT64, _INT64], ...], lambda pairs: SpanSet.of(*pairs)),
 }
 
 

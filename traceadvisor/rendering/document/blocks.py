@@ -190,6 +190,8 @@ class RangeBar:
     label: str = ""
     """Words below the range."""
 
+    detail: Detail = Detail.PAGE
+
 
 @frozen
 class EventsLink:
@@ -200,6 +202,7 @@ class EventsLink:
     anchor: str
     from_ns: int
     to_ns: int
+    detail: Detail = Detail.PAGE
 
 
 class FoldLook(Enum):
@@ -358,12 +361,3 @@ def _span_text(span: str | Span) -> str:
     if isinstance(span, str):
         return span
     return f"{span.text}: " if span.mark is Mark.LEAD else span.text
-
-
-def within(block: Block, depth: Detail) -> bool:
-    """Whether a format of this depth shows the part."""
-    match block:
-        case RangeBar() | EventsLink():
-            return depth is Detail.PAGE
-        case _:
-            return block.detail <= depth

@@ -28,7 +28,6 @@ from traceadvisor.rendering.document.blocks import (
     Section,
     Span,
     plain,
-    within,
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Table, within_depth
@@ -150,9 +149,9 @@ class _Trimming:
 
     def _blocks(self, blocks: Iterable[Block], rows: int) -> Iterator[Block]:
         for block in blocks:
-            if not within(block, self._depth):
+            if block.detail > self._depth:
                 continue
-            if not isinstance(block, RangeBar | EventsLink) and block.detail is Detail.EXTRA:
+            if block.detail is Detail.EXTRA:
                 if self._room.extra:
                     yield from self._block(block, min(rows, self._room.extra))
                 elif isinstance(block, Fold):

@@ -247,20 +247,14 @@ def _compared(report: Report) -> Iterator[Fold]:
 
 
 def _captured(drawn: tuple[Recording, ...], *, several: bool) -> Iterator[Fold]:
-    runs = [
-        block
-        for number, shared in enumerate(by_run(drawn), start=1)
-        for block in run_blocks(shared, number, several=several)
-    ]
+    numbered = enumerate(by_run(drawn), start=1)
+    runs = [block for number, shared in numbered for block in run_blocks(shared, number, several=several)]
     if runs:
         about = "every step, recorded or not"
         blocks = (Prose(STEPS, Tone.QUIET), *runs)
         yield Fold("Steps of the run", blocks, about, "run", FoldLook.SECTION, Detail.COMMENT)
-    machines = [
-        block
-        for number, shared in enumerate(by_machine(drawn), start=1)
-        for block in machine_blocks(shared, number, several=several)
-    ]
+    numbered = enumerate(by_machine(drawn), start=1)
+    machines = [block for number, shared in numbered for block in machine_blocks(shared, number, several=several)]
     if machines:
         about = "utilisation, memory and temperature while the run was recorded"
         yield Fold("Machine", tuple(machines), about, "machine", FoldLook.SECTION)

@@ -12,7 +12,7 @@ from traceadvisor.rendering.charts.rank_lanes import rank_lanes
 from traceadvisor.rendering.content.report.drawn import anchors
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, measured_columns, timed, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, timed, titled
 from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, megahertz, number_of, percent
 from traceadvisor.rendering.words import CATEGORY, COLLECTIVE, LATE_CAUSE
@@ -130,8 +130,8 @@ def _line(one: Straggler) -> str:
 def _gaps(job: Job) -> Iterator[str]:
     """The parts that are not compared, and why."""
     if job.missing:
-        named, one = _ranks(job.missing), "it" if len(job.missing) == 1 else "one of them"
-        yield f"{named} of {job.world_size} {_were(job.missing)} not recorded: {one} may be later still."
+        were, one = ("was", "it") if len(job.missing) == 1 else ("were", "one of them")
+        yield f"{_ranks(job.missing)} of {job.world_size} {were} not recorded: {one} may be later still."
     if job.other_steps:
         yield (
             f"{_ranks(job.other_steps)} recorded other steps, or other collectives in them, than most ranks, so "
@@ -142,10 +142,6 @@ def _gaps(job: Job) -> Iterator[str]:
 def _ranks(ranks: Sequence[int]) -> str:
     more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
     return f"Rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:MOST_NAMED]))}{more}"
-
-
-def _were(ranks: Sequence[int]) -> str:
-    return "was" if len(ranks) == 1 else "were"
 
 
 def _clocks(job: Job) -> str | None:
@@ -270,14 +266,8 @@ def _spread_table(job: Job) -> Table:
 
 
 def _spread_row(name: str, spread: Spread) -> tuple[Cell, ...]:
-    return (
-        Cell(name),
-        Cell(duration(spread.low_ns)),
-        Cell(f"{spread.low_rank}"),
-        Cell(duration(spread.median_ns)),
-        Cell(duration(spread.high_ns)),
-        Cell(f"{spread.high_rank}"),
-    )
+    low, median, high = map(duration, (spread.low_ns, spread.median_ns, spread.high_ns))
+    return cells(name, low, f"{spread.low_rank}", median, high, f"{spread.high_rank}")
 
 
 def _collective_table(job: Job) -> Table:

@@ -11,12 +11,7 @@ from traceadvisor.model.run import Run, RunSettings, StateSteps, steps_by_state
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.content.report.run_lines import lines_fold
-from traceadvisor.rendering.content.report.run_time import (
-    distortion_remark,
-    distortion_table,
-    run_bar,
-    run_time_of,
-)
+from traceadvisor.rendering.content.report.run_time import distortion_remark, distortion_table, run_bar
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Layout, Table, cells, titled
@@ -110,8 +105,7 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
-    time = run_time_of(first)
-    if time and (bar := run_bar(time, f"{anchor}-time")):
+    if first.run_time and (bar := run_bar(first.run_time, f"{anchor}-time")):
         yield replace(bar, detail=Detail.COMMENT)
     undisturbed = next((one.undisturbed_median_step_ns for one in shared.recordings), None)
     if clock and (chart := run_steps_chart(run.steps, undisturbed, clock, f"{anchor}-steps")):

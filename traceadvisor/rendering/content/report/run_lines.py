@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.report import Report
-from traceadvisor.model.run_time import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table, titled
@@ -89,7 +89,10 @@ def _table(lines: RunLines) -> Table:
         Column("Outside of steps", detail=Detail.PAGE),
         Column("Getting a batch", detail=Detail.PAGE),
     )
-    rows = [(place_cell(row, NO_USER_CODE), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
+    rows = [
+        (place_cell(row, NO_USER_CODE), *_figures(row.time, lines.whole, percent_range(row.share_low, row.share_high)))
+        for row in lines.rows
+    ]
     if lines.other.total_ns:
         rows.append((Cell(OTHER), *_figures(lines.other, lines.whole, None)))
     return Table(CAPTION, columns, tuple(rows), OPEN_ROWS, detail=Detail.SUMMARY, noun="line")
@@ -103,10 +106,6 @@ def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell,
         Cell(duration(time.total_ns - time.step_ns)),
         Cell(duration(time.fetch_ns)),
     )
-
-
-def _range(row: LineRow) -> str:
-    return percent_range(row.share_low, row.share_high)
 
 
 def _share(part_ns: int, whole: LineTime) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.report import Recording
@@ -153,23 +152,7 @@ def _compared(name: str, undisturbed_ns: float, recorded_ns: float) -> tuple[Cel
     return cells(name, duration(undisturbed_ns), duration(recorded_ns), times)
 
 
-def run_time_of(recording: Recording) -> RunTime | None:
-    """The time of a recording's run by part; None if nothing was timed."""
-    found = recording.run_time
-    return found if found and found.total_ns > 0 else None
-
-
-def timed_runs(recordings: Iterable[Recording]) -> tuple[Recording, ...]:
-    """The first recording of each run that was timed."""
-    first: dict[tuple[Path, str], Recording] = {}
-    for recording in recordings:
-        if run_time_of(recording):
-            first.setdefault((recording.path.parent, recording.worker), recording)
-    return tuple(first.values())
-
-
 def first_run_sentence(recordings: Iterable[Recording]) -> str | None:
-    """The time of the first run in a sentence; None if none was timed."""
-    runs = timed_runs(recordings)
-    found = run_time_of(runs[0]) if runs else None
+    """The time of the first run that was timed, in a sentence; None if none was."""
+    found = next((one.run_time for one in recordings if one.run_time and one.run_time.total_ns > 0), None)
     return run_time_sentence(found) if found else None
