@@ -208,10 +208,7 @@ _Named = tuple[DifferenceKind, str, object]
 """Kind and name of a setting, and its value."""
 
 _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version": "Python"}
-_MACHINE = {
-    "cpu_count": "CPUs",
-    "cpu_quota": "Cores available to the process",
-}
+_MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
 _NO_SETTINGS = frozenset({"gc_share", "gc_longest_ns", "own_profiler_share", "ranks_on_host"})
 """Numbers that are measured or compared elsewhere."""
 

@@ -13,15 +13,7 @@ from traceadvisor.comparing.step_change import samples_per_step
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
-from traceadvisor.model.findings import (
-    Clear,
-    Failed,
-    Fix,
-    Location,
-    RuleMeta,
-    Skipped,
-    Unit,
-)
+from traceadvisor.model.findings import Clear, Failed, Fix, Location, RuleMeta, Skipped, Unit
 from traceadvisor.model.report import RecordedFinding, Recording
 
 FALLEN_SHARE = 0.9

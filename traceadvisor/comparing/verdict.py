@@ -12,14 +12,7 @@ from statistics import fmean, stdev
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import StepChange
-from traceadvisor.model.verdict import (
-    FAR_TIMES,
-    NO_DIFFERENCE,
-    USUAL_NOISE,
-    Verdict,
-    VerdictCertainty,
-    verdict_of,
-)
+from traceadvisor.model.verdict import FAR_TIMES, NO_DIFFERENCE, USUAL_NOISE, Verdict, VerdictCertainty, verdict_of
 from traceadvisor.statistics import student_t
 
 FALSE_ALARMS = 0.02

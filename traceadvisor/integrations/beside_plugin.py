@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceadvisor.errors import UsageError
-from traceadvisor.model.beside_plugin import (
-    SAME_SHARE,
-    BesideFigure,
-    BesidePlugin,
-    BesideRecording,
-    Cause,
-    Quantity,
-)
+from traceadvisor.model.beside_plugin import SAME_SHARE, BesideFigure, BesidePlugin, BesideRecording, Cause, Quantity
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report, Work
 from traceadvisor.model.steps import StepSource

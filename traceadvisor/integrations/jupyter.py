@@ -32,10 +32,7 @@ class TraceAdvisorMagics(Magics):
         code = compile(source, shell.compile.cache(source, shell.execution_count, raw_code=cell), "exec")
         try:
             with api.capture(
-                given.output,
-                active=given.active,
-                stacks=not given.no_stacks,
-                stop_after_window=given.stop_after_window,
+                given.output, active=given.active, stacks=not given.no_stacks, stop_after_window=given.stop_after_window
             ) as run:
                 exec(code, shell.user_ns)  # noqa: S102  # what the user wrote into the cell
             captured = run.captured

@@ -216,9 +216,7 @@ def _check_replaceable(path: Path) -> None:
         raise _refused(path, "read", error) from error
     if in_the_way:
         raise OutputError(
-            path,
-            "exists and is not a TraceAdvisor report",
-            remedy="Move the file, or choose another folder with -o.",
+            path, "exists and is not a TraceAdvisor report", remedy="Move the file, or choose another folder with -o."
         )
 
 

@@ -114,11 +114,7 @@ PURPOSE = {
 SEVERITY = {one: one.value.capitalize() for one in Severity}
 CONFIDENCE = {one: one.value for one in Confidence}
 
-EFFORT = {
-    Effort.SETTING: "change a setting",
-    Effort.LINE: "change one line",
-    Effort.REFACTOR: "refactor code",
-}
+EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "refactor code"}
 
 CERTAINTY = {
     Certainty.SIMULATED: "simulated",

@@ -169,10 +169,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], _Rows]] = {
         ),
         _kernels,
     ),
-    "operators": (
-        ("recording", "operator", "calls_per_step", "cpu_self_ns_per_step", "gpu_ns_per_step"),
-        _operators,
-    ),
+    "operators": (("recording", "operator", "calls_per_step", "cpu_self_ns_per_step", "gpu_ns_per_step"), _operators),
     "checks": (("rule", "name", "recording", "outcome", "reason"), _checks),
 }
 """Columns and rows of each table but the steps."""

@@ -134,10 +134,7 @@ def _sentence(subject: Subject, drawn: Sequence[Trend]) -> str:
 
 
 def _table(subject: Subject, drawn: Sequence[Trend], clock: RunClock) -> Table:
-    columns = (
-        Column("From"),
-        *(Column(f"{trend.name.label}, {kind}") for trend in drawn for kind in ("mean", "peak")),
-    )
+    columns = (Column("From"), *(Column(f"{trend.name.label}, {kind}") for trend in drawn for kind in ("mean", "peak")))
     edges_ns = np.linspace(clock.start_ns, clock.end_ns, TABLE_ROWS + 1)
     edges_ns[-1] += 1
     rows = tuple(

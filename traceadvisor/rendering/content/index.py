@@ -15,15 +15,7 @@ from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.charts.run_trend import run_trend
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.health import is_damaged
-from traceadvisor.rendering.document.blocks import (
-    Block,
-    Document,
-    Figure,
-    Figures,
-    Prose,
-    Section,
-    Tone,
-)
+from traceadvisor.rendering.document.blocks import Block, Document, Figure, Figures, Prose, Section, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
 from traceadvisor.rendering.headline import first_of, recording_of_verdict, step_time

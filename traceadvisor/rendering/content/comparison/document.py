@@ -105,12 +105,7 @@ def comparison_document(comparison: Comparison) -> Document:
         marker=SCHEMA,
         headline=headline(comparison),
         top=(*_left_out(comparison), *_result(first, "first", settling_commands(comparison, first))) if first else (),
-        sections=(
-            *((table,) if several else ()),
-            *shown,
-            *memory,
-            _about(comparison, len(runs) - MOST_RUNS),
-        ),
+        sections=(*((table,) if several else ()), *shown, *memory, _about(comparison, len(runs) - MOST_RUNS)),
         footer=(
             Prose(f"Made by TraceAdvisor {comparison.tool_version}.", detail=Detail.COMMENT),
             Prose("This page is self-contained: it loads nothing."),

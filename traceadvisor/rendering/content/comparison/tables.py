@@ -14,13 +14,7 @@ from traceadvisor.model.comparison import (
     FindingStatus,
     StepChange,
 )
-from traceadvisor.model.explanation import (
-    LineChange,
-    LinesChange,
-    RowChange,
-    StepExplanation,
-    TableChange,
-)
+from traceadvisor.model.explanation import LineChange, LinesChange, RowChange, StepExplanation, TableChange
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
     STATUS,
@@ -112,10 +106,7 @@ def _changes(table: TableChange | LinesChange) -> bool:
 def names_table(title: str, column: str, table: TableChange, outside: str) -> Table:
     """Operators, modules or kernels."""
     rows = [
-        (
-            Cell(outside) if row.name is None else Cell(clipped(row.name, LONGEST_NAME), code=True),
-            *_times(row),
-        )
+        (Cell(outside) if row.name is None else Cell(clipped(row.name, LONGEST_NAME), code=True), *_times(row))
         for row in table.rows
         if row.delta_ns
     ]

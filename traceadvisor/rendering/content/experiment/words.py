@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from traceadvisor.model.experiment import (
-    AxisResult,
-    ExperimentResult,
-    MeasuredArm,
-    MeasuredFix,
-    MeasuredRatio,
-    Section,
-)
+from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredFix, MeasuredRatio, Section
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent

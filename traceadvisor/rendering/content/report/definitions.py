@@ -31,10 +31,7 @@ FIGURES = (
         "Share of step time in which at least one kernel runs, collectives included. It does not show how efficient "
         "the kernels are. Unknown time makes it a range.",
     ),
-    (
-        "Exposed",
-        "Copies or communication while no compute kernel runs. Only this part makes the step longer.",
-    ),
+    ("Exposed", "Copies or communication while no compute kernel runs. Only this part makes the step longer."),
     (
         "Saving",
         "The time that the fix removes from the step: from the undisturbed step if the run was timed, otherwise from "
@@ -54,14 +51,8 @@ FIGURES = (
         "We replayed the recorded step without the cost. `docs/validation.md` in the source of TraceAdvisor compares "
         "such predictions with measured steps.",
     ),
-    (
-        "At most",
-        "The time that the cost takes. The real saving may be smaller, because other work may take its place.",
-    ),
-    (
-        "Severity",
-        "The saving of the fix alone. High: 10% of the step or more. Medium: 3% or more. Low: less than 3%.",
-    ),
+    ("At most", "The time that the cost takes. The real saving may be smaller, because other work may take its place."),
+    ("Severity", "The saving of the fix alone. High: 10% of the step or more. Medium: 3% or more. Low: less than 3%."),
 )
 
 

@@ -15,12 +15,7 @@ from traceadvisor.rendering.content.report.compared import comparison_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold, explained_rules, rules_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
 from traceadvisor.rendering.content.report.findings import finding_cards, first_action
-from traceadvisor.rendering.content.report.health import (
-    health_fold,
-    remarks_fold,
-    secrets_fold,
-    without_step_notes,
-)
+from traceadvisor.rendering.content.report.health import health_fold, remarks_fold, secrets_fold, without_step_notes
 from traceadvisor.rendering.content.report.job import job_blocks, job_folds
 from traceadvisor.rendering.content.report.machine import machine_blocks
 from traceadvisor.rendering.content.report.outcomes import (

@@ -27,17 +27,7 @@ QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed", "ra
 
 NOTHING, TOO_SHORT = "nothing-recorded", "window-not-reached"
 
-DAMAGE = frozenset(
-    {
-        "cut-before-device",
-        "fault",
-        "no-kernels",
-        NOTHING,
-        "packing-damaged",
-        "truncated",
-        "unreadable",
-    }
-)
+DAMAGE = frozenset({"cut-before-device", "fault", "no-kernels", NOTHING, "packing-damaged", "truncated", "unreadable"})
 """Codes of notes on input that is broken. Other problems make figures less certain, and are a quiet line."""
 
 LOST_EVENTS_SHARE = 0.01

@@ -271,15 +271,7 @@ def _spread_row(name: str, spread: Spread) -> tuple[Cell, ...]:
 
 
 def _collective_table(job: Job) -> Table:
-    titles = (
-        "Step",
-        "Collective",
-        "Last rank",
-        "Late by",
-        "Others wait",
-        "Transfer at most",
-        "What it did longer",
-    )
+    titles = ("Step", "Collective", "Last rank", "Late by", "Others wait", "Transfer at most", "What it did longer")
     columns = tuple(Column(title, numeric=title not in {"Collective", "What it did longer"}) for title in titles)
     rows = tuple(
         (

@@ -47,10 +47,7 @@ def machine_charts(machine: Machine, clock: RunClock, anchor: str) -> Iterator[C
 
 def _utilization(machine: Machine) -> Drawing:
     devices = _of_devices(
-        machine,
-        DeviceColumn.UTILIZATION_PERCENT,
-        lambda window: _mean(percent, window.mean_utilization_share),
-        PERCENT,
+        machine, DeviceColumn.UTILIZATION_PERCENT, lambda window: _mean(percent, window.mean_utilization_share), PERCENT
     )
     return Subject("Utilisation", whole_percent, least_top=1.0), [*devices, *_of_cpus(machine)]
 
