@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from traceadvisor import api
@@ -10,7 +11,6 @@ from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.comparing.compare import compare
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, UsageError
-from traceadvisor.frozen import frozen
 from traceadvisor.judging.files import Progress
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
@@ -56,8 +56,8 @@ def compare_paths(  # noqa: PLR0913  # what is read, and how
     sides = [list(_listed(side)) for side in (base, head, history)]
     if not sides[0] or not sides[1]:
         raise UsageError("A comparison needs BASE and HEAD: a capture, trace, log directory or JSON report each.")
-    read_side = _Reading(settings, progress, processes, limits).reports
-    return compare(read_side(sides[0]), read_side(sides[1]), read_side(sides[2]))
+    load = partial(api.load, settings=settings, progress=progress, processes=processes, limits=limits)
+    return compare(*(_reports(side, load) for side in sides))
 
 
 def compare_with(
@@ -69,45 +69,33 @@ def compare_with(
     processes: int | str | None = None,
 ) -> Comparison:
     """Compare BASE with a report; takes what :func:`compare_paths` takes, and raises the same errors."""
-    return compare(_Reading(settings, progress, processes).reports(_listed(base)), [head])
+    load = partial(api.load, settings=settings, progress=progress, processes=processes)
+    return compare(_reports(_listed(base), load), [head])
 
 
-@frozen
-class _Reading:
-    """Settings for reading paths."""
+def _reports(paths: Iterable[Path], load: Callable[[Path], Report]) -> list[Report]:
+    """The reports on all paths."""
+    return [report for path in paths for report in _of(path, load)]
 
-    settings: Settings
-    progress: Progress
-    processes: int | str | None
-    limits: Limits | None = None
 
-    def reports(self, paths: Iterable[Path]) -> list[Report]:
-        """The reports on all paths."""
-        return [report for path in paths for report in self._of(path)]
-
-    def _of(self, path: Path) -> list[Report]:
-        """The reports on a path. A folder may hold a JSON report, recordings, or folders with JSON reports."""
-        try:
-            is_folder = path.is_dir()
-        except OSError:  # loading it says why
-            return [self._load(path)]
-        if not is_folder:
-            return [read(path) if is_json_report(path) else self._load(path)]
-        report = path / FORMATS["json"].file_name
-        if is_json_report(report) and not (path / MANIFEST).exists():
-            return [read(report)]
-        try:
-            return [self._load(path)]
-        except InputError:
-            found = [one for one in sorted(entries_below(path)) if one.suffix == ".json" and is_json_report(one)]
-            if not found:
-                raise
-            return [read(one) for one in found]
-
-    def _load(self, path: Path) -> Report:
-        return api.load(
-            path, settings=self.settings, progress=self.progress, processes=self.processes, limits=self.limits
-        )
+def _of(path: Path, load: Callable[[Path], Report]) -> list[Report]:
+    """The reports on a path. A folder may hold a JSON report, recordings, or folders with JSON reports."""
+    try:
+        is_folder = path.is_dir()
+    except OSError:  # loading it says why
+        return [load(path)]
+    if not is_folder:
+        return [read(path) if is_json_report(path) else load(path)]
+    report = path / FORMATS["json"].file_name
+    if is_json_report(report) and not (path / MANIFEST).exists():
+        return [read(report)]
+    try:
+        return [load(path)]
+    except InputError:
+        found = [one for one in sorted(entries_below(path)) if one.suffix == ".json" and is_json_report(one)]
+        if not found:
+            raise
+        return [read(one) for one in found]
 
 
 def _listed(paths: Paths) -> Iterator[Path]:

@@ -51,15 +51,13 @@ def prediction_checks(
     changes = list(changes)
     fixed = dict.fromkeys(change.rule.id for change in changes if _is_fixed(change))
     fixed |= dict.fromkeys([change.rule.id for change in changes if _is_alternative(change, fixed)])
-    known = _predictions(fixed, run.base)
-    found = [one for one in known if one.high_ns >= NO_DIFFERENCE * one.step_ns]
+    known = (one for one in _predictions(fixed, run.base) if one.high_ns >= NO_DIFFERENCE * one.step_ns)
+    found = sorted(known, key=lambda one: -one.expected_ns)
     if not found:
         return ()
-    found.sort(key=lambda one: -one.expected_ns)
-    if len(found) == 1:
-        expected_ns = found[0].expected_ns
-    else:
-        expected_ns = max(sum(one.further_ns for one in found), found[0].expected_ns)
+    expected_ns = found[0].expected_ns
+    if len(found) > 1:
+        expected_ns = max(sum(one.further_ns for one in found), expected_ns)
     low_ns = max(one.low_ns for one in found)
     return (_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), step),)
 

@@ -139,12 +139,8 @@ def highest_share(saving: Estimate, expected_share: float) -> float:
     return min(1.0, expected_share * saving.high_ns / saving.expected_ns) if saving.expected_ns else 0.0
 
 
-def range_words(saving: Estimate) -> str:
+def range_words(low_ns: float, high_ns: float) -> str:
     """``45.0 ms to 55.0 ms``, ``up to 55.0 ms`` or one figure."""
-    return _range_words(saving.low_ns, saving.high_ns)
-
-
-def _range_words(low_ns: float, high_ns: float) -> str:
     low, high = duration(low_ns), duration(high_ns)
     return f"up to {high}" if low_ns == 0 and low != high else between(low, high)
 
@@ -159,7 +155,7 @@ def range_over(rows: Iterable[RecordedFinding]) -> str:
     low, high = min(one.low_ns for one in savings), max(one.high_ns for one in savings)
     if high < LEAST_NS:
         return "no speed-up"
-    return _range_words(low, high)
+    return range_words(low, high)
 
 
 def worth_words(row: RecordedFinding) -> str | None:

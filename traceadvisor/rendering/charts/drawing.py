@@ -123,17 +123,17 @@ class Chart:
 
     id: str
     title: str
-    caption: str | None
-    """A sentence above the chart, if it needs one."""
-
     description: str
     """The text alternative for screen readers."""
 
     height: int
-    lines: tuple[Line, ...]
-    labels: tuple[Label, ...]
-    legend: tuple[LegendEntry, ...]
     data: Table
+    caption: str | None = None
+    """A sentence above the chart, if it needs one."""
+
+    lines: tuple[Line, ...] = ()
+    labels: tuple[Label, ...] = ()
+    legend: tuple[LegendEntry, ...] = ()
     shapes: tuple[Shape, ...] = ()
     strips: tuple[Strip, ...] = ()
     curves: tuple[Curve, ...] = ()

@@ -43,10 +43,8 @@ def icicle(recording: Recording, chart_id: str) -> Chart | None:
     return Chart(
         id=chart_id,
         title=f"One step, {duration(whole_ns / steps)}, divided in {len(titles)} ways",
-        caption=None,
         description=f"{', '.join(f'{entry.label} {entry.figure}' for entry in legend)}. The table has all parts.",
         height=len(titles) * ROW_HEIGHT,
-        lines=(),
         labels=tuple(Label("0%", number(top + TITLE_HEIGHT - 5), title) for title, top in tops.items()),
         legend=legend,
         data=origins_table(recording),

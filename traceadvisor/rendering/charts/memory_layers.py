@@ -53,6 +53,8 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
     x = np.round(LEFT + (position - position[0]) / span * (WIDTH - LEFT), 1)
     top = float(over.reserved_bytes.max()) * 1.02 or 1.0
     peak = int(np.searchsorted(over.instant, device.peak_instant))
+    at_peak = across(float(x[peak]) / WIDTH)
+    heights = (float(_y(np.asarray(at), top)) for at, _ in _ticks(top, BYTES)[0])
     return Chart(
         id=chart_id,
         title="Memory by class",
@@ -62,17 +64,8 @@ def memory_chart(device: DeviceMemoryFigures, names: Mapping[MemoryClass, str], 
         shapes=tuple(_layers(over, x, top, names)),
         curves=(Curve(_stairs(x, _y(over.reserved_bytes, top)), HOST_PAINT, 1.25),),
         lines=(
-            *(
-                Line(across(LEFT / WIDTH), y, "100%", y)
-                for y in (number(float(_y(np.asarray(at), top))) for at, _ in _ticks(top, BYTES)[0])
-            ),
-            Line(
-                across(float(x[peak]) / WIDTH),
-                number(TOP - 8),
-                across(float(x[peak]) / WIDTH),
-                number(BOTTOM),
-                dashed=True,
-            ),
+            *(Line(across(LEFT / WIDTH), y, "100%", y) for y in map(number, heights)),
+            Line(at_peak, number(TOP - 8), at_peak, number(BOTTOM), dashed=True),
         ),
         labels=tuple(_labels(device, over, float(x[peak]) / WIDTH * 100, (top, span))),
         legend=tuple(_legend(device, over, names)),

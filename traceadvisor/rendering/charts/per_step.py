@@ -68,7 +68,6 @@ def per_step(recording: Recording, chart_id: str) -> Chart | None:
             )
         ),
         labels=tuple(_labels(recording, rows, longest)),
-        legend=(),
         data=_table(rows, used),
     )
 

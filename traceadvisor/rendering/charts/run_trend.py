@@ -46,7 +46,6 @@ def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str)
     return Chart(
         id=chart_id,
         title=title,
-        caption=None,
         description=f"{number_of(len(shown), 'run')} of {title}, {between(first, last)}; step time of the newest: "
         f"{duration(last_ns)}.",
         height=BOTTOM + AXIS_HEIGHT,
@@ -56,7 +55,6 @@ def run_trend(title: str, runs: Sequence[tuple[str, str, float]], chart_id: str)
             Label("100%", "14", f"newest {duration(last_ns)}", Anchor.END),
             *side_labels(first, last, BOTTOM + 15),
         ),
-        legend=(),
         data=Table(
             f"Newest runs of {title}",
             titled("Date", "Run", "Step time", words=("Run",)),

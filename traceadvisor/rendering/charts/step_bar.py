@@ -67,7 +67,6 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
     return Chart(
         id=chart_id,
         title=title,
-        caption=None,
         description=_sentence(recording, mean),
         height=BAR_HEIGHT + AXIS_HEIGHT,
         shapes=tuple(_shapes(mean, parts, 0, BAR_HEIGHT)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import ComparedRun
@@ -22,7 +22,7 @@ from traceadvisor.rendering.charts.drawing import (
 )
 from traceadvisor.rendering.charts.palette import SAVING, STEP_PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
-from traceadvisor.rendering.document.table import Column, Table, cells
+from traceadvisor.rendering.document.table import Cell, Table, by_column
 from traceadvisor.rendering.units import duration, number_of
 
 ROW_HEIGHT = 46
@@ -56,6 +56,15 @@ class _Row:
     """As the verdict has it: of means of several steps, where loader workers deliver in bursts."""
 
 
+_COLUMNS: Mapping[str, Callable[[_Row], Cell]] = {
+    "Capture": lambda row: Cell(row.name),
+    "Steps": lambda row: Cell(f"{len(row.steps_ns):,}"),
+    "Shortest": lambda row: Cell(duration(min(row.steps_ns))),
+    "Median": lambda row: Cell(duration(row.median_ns)),
+    "Longest": lambda row: Cell(duration(max(row.steps_ns))),
+}
+
+
 def step_dots(run: ComparedRun, chart_id: str) -> Chart | None:
     """The steps of the first rank in each capture; None where a side has no single steps, as in a JSON report."""
     if not run.ranks:
@@ -80,7 +89,7 @@ def _chart(rows: Sequence[_Row], chart_id: str) -> Chart:
     longest = max(max(row.steps_ns) for row in rows)
     scale_ns = min(longest * ROOM, LONG_IN_MEDIANS * max(row.median_ns for row in rows)) or 1.0
     height = len(rows) * ROW_HEIGHT
-    tops = [place * ROW_HEIGHT for place, _ in enumerate(rows)]
+    placed = [(row, place * ROW_HEIGHT) for place, row in enumerate(rows)]
     beyond = sum(ns > scale_ns for row in rows for ns in row.steps_ns)
     caption = "Each dot is an undisturbed step, without the profiler; the line is the median."
     if beyond:
@@ -93,33 +102,20 @@ def _chart(rows: Sequence[_Row], chart_id: str) -> Chart:
             f"{row.name}: median {duration(row.median_ns)} of {number_of(len(row.steps_ns), 'step')}." for row in rows
         ),
         height=height + 20,
-        lines=(),
         shapes=tuple(
             Shape(rectangle(row.median_ns / scale_ns * WIDTH, top + DOTS_TOP - 4, 2, DOTS_HEIGHT + 8), SAVING)
-            for row, top in zip(rows, tops, strict=True)
+            for row, top in placed
         ),
         labels=(
-            *(Label("0%", number(top + 13), row.name) for row, top in zip(rows, tops, strict=True)),
+            *(Label("0%", number(top + 13), row.name) for row, top in placed),
             *(
                 Label("100%", number(top + 13), f"median {duration(row.median_ns)}", Anchor.END, Tone.QUIET)
-                for row, top in zip(rows, tops, strict=True)
+                for row, top in placed
             ),
             *time_axis(scale_ns, height + 16),
         ),
-        legend=(),
-        data=Table(
-            "Undisturbed steps",
-            (Column("Capture", numeric=False), *map(Column, ("Steps", "Shortest", "Median", "Longest"))),
-            tuple(
-                cells(
-                    row.name,
-                    f"{len(row.steps_ns):,}",
-                    *map(duration, (min(row.steps_ns), row.median_ns, max(row.steps_ns))),
-                )
-                for row in rows
-            ),
-        ),
-        curves=tuple(_dots(row, top, scale_ns) for row, top in zip(rows, tops, strict=True)),
+        data=Table("Undisturbed steps", *by_column(_COLUMNS, rows)),
+        curves=tuple(_dots(row, top, scale_ns) for row, top in placed),
     )
 
 

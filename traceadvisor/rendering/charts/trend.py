@@ -78,7 +78,6 @@ def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, char
     return Chart(
         id=chart_id,
         title=subject.title,
-        caption=None,
         description=_sentence(subject, drawn),
         height=BOTTOM + AXIS_HEIGHT,
         shapes=tuple(shading(clock, TOP, PLOT_HEIGHT)),

@@ -233,7 +233,8 @@ class _Page:
 
     def table(self, table: Table) -> Markup:
         """A table that scrolls where it is too wide; the later rows are folded."""
-        box = joined((self._name(table), self._box(table, table.caption, table.leading)))
+        name = element("p", table.caption, class_=Tone.NAME.value) if table.is_named else None
+        box = joined((name, self._box(table, table.caption, table.leading)))
         if table.folded:
             rest = self._box(table, table.continued, table.folded)
             note = element("p", table.folded_note, class_="print-only quiet")
@@ -244,9 +245,6 @@ class _Page:
             left = f"{number_of(table.left_out, f'more {table.noun}')} in the JSON."
             box = joined((box, element("p", left, class_="quiet")))
         return element("div", box, class_="block") if table.is_named else box
-
-    def _name(self, table: Table) -> Markup | None:
-        return element("p", table.caption, class_=Tone.NAME.value) if table.is_named else None
 
     def _box(self, table: Table, label: str, rows: Iterable[tuple[Cell, ...]]) -> Markup:
         titles = (element("th", column.title, scope="col", class_=_side(column)) for column in table.columns)
@@ -261,7 +259,9 @@ class _Page:
 
     def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
         looks = f"{_side(column)} missing" if cell.missing else _side(column)
-        content = joined((self._cell_text(cell), _more(cell), _remark(cell), _bar(cell)))
+        remark = element("span", cell.remark, class_="remark") if cell.remark else None
+        bar = cell_bar(PAINTS[Category.KERNEL], cell.bar) if cell.bar else None
+        content = joined((self._cell_text(cell), _more(cell), remark, bar))
         return element("td", content, class_=looks, data_v=cell.value, data_label=label)
 
     def _cell_text(self, cell: Cell) -> Markup:
@@ -290,14 +290,6 @@ def _more(cell: Cell) -> Markup | None:
         return None
     lines = element("ul", *(element("li", line) for line in cell.more.lines))
     return element("details", element("summary", cell.more.title), lines, class_="in-cell")
-
-
-def _remark(cell: Cell) -> Markup | None:
-    return element("span", cell.remark, class_="remark") if cell.remark else None
-
-
-def _bar(cell: Cell) -> Markup | None:
-    return cell_bar(PAINTS[Category.KERNEL], cell.bar) if cell.bar else None
 
 
 def _heading(level: int, text: Child, anchor: str | None = None) -> Markup:

@@ -61,7 +61,6 @@ def rates_chart(section: Section, anchor: str) -> Chart | None:
         caption="The thin line is the 99% interval.",
         description="; ".join(f"{bar.name}: {bar.words}" for bar in bars),
         height=len(bars) * ROW_HEIGHT,
-        lines=(),
         labels=tuple(label for place, bar in enumerate(bars) for label in _labels(bar, place * ROW_HEIGHT)),
         legend=tuple(_legend(bars, top)) if ceilings else (),
         text_bars=tuple(

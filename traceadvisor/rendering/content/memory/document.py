@@ -9,7 +9,6 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, LineBytes, MemoryClass, SnapshotFigures
 from traceadvisor.model.report import SCHEMA, Report
-from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.memory_layers import memory_chart
 from traceadvisor.rendering.content.memory.advice import (
     advice_blocks,
@@ -133,16 +132,13 @@ def memory_headline(largest: _Shown | None, *, several: bool) -> str:
     if largest is None:
         return "The snapshots hold no memory in use."
     peak = largest.device.peak_bytes
-    parts = [one for one in _in_use(largest.device) if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:4]
+    in_use = (one for one in largest.device.classes if one.kind is not MemoryClass.OVERHEAD)
+    parts = [one for one in in_use if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:4]
     named = ", ".join(f"{whole_percent(one.requested_bytes / peak)} {CLASS[one.kind].lower()}" for one in parts)
     if ran_out := largest.device.out_of_memory:
         return out_of_memory_headline(ran_out, largest.device, named)
     where = f"{largest.name}: memory" if several else "Memory"
     return f"{where} peaks at {size(peak)}{f': {named}' if named else ''}."
-
-
-def _in_use(device: DeviceMemoryFigures) -> list[ClassBytes]:
-    return [one for one in device.classes if one.kind is not MemoryClass.OVERHEAD]
 
 
 def _shown(report: Report) -> list[_Shown]:
@@ -168,7 +164,7 @@ def _top(report: Report, largest: _Shown | None) -> Iterator[Block]:
     if advice := largest.snapshot.advice_on(largest.device.device):
         yield from first_blocks(advice, largest.device.out_of_memory)
     yield from _largest_line(largest.device)
-    if chart := _chart(largest):
+    if chart := memory_chart(largest.device, CLASS, f"{largest.anchor}-chart"):
         yield replace(chart, detail=SUMMARY)
 
 
@@ -233,10 +229,6 @@ def _figures(device: DeviceMemoryFigures) -> tuple[Figure, ...]:
 def _capacity(device: DeviceMemoryFigures, capacity: int) -> Figure:
     share = f"{whole_percent(device.peak_reserved_bytes / capacity)} reserved at most"
     return Figure("Memory of the GPU", size(capacity), f"{device.name}, {share}" if device.name else share)
-
-
-def _chart(shown: _Shown) -> Chart | None:
-    return memory_chart(shown.device, CLASS, f"{shown.anchor}-chart")
 
 
 def _tables(shown: _Shown) -> Iterator[Block]:
@@ -364,7 +356,7 @@ def recording_blocks(memory: SnapshotFigures, anchor: str) -> Iterator[Block]:
 
 def _device_blocks(shown: _Shown) -> Iterator[Block]:
     yield Figures(_figures(shown.device))
-    if chart := _chart(shown):
+    if chart := memory_chart(shown.device, CLASS, f"{shown.anchor}-chart"):
         yield chart
     if advice := shown.snapshot.advice_on(shown.device.device):
         yield Group("What would lower the peak", tuple(advice_blocks(advice)))

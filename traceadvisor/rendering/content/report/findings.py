@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method
@@ -62,20 +62,13 @@ LONGEST_CODE = 1_200
 class Shown:
     """Context of one finding in the report, besides its own figures."""
 
+    report: Report
     rank: int
-    recordings: tuple[Recording, ...]
     above: tuple[int, ...]
     """The ranks of findings above it about the same recording: it has a saving after these."""
 
-    several: bool
-    provider: str | None
-    """The plugin distribution that provides the rule; None for built-in rules."""
-
     same_as: int | None
     """The rank of an earlier finding with the same change."""
-
-    measured_at: int | None
-    """The number of the experiment that measured the fix."""
 
     @property
     def anchor(self) -> str:
@@ -85,20 +78,11 @@ class Shown:
 
 def finding_cards(report: Report, traced: Sequence[Recording] = ()) -> Cards:
     """The findings, ranked as in the report; ``traced`` are the recordings whose traces are on the page, in order."""
-    recordings = {recording.id: recording for recording in report.recordings}
     cards: list[Card] = []
     above: defaultdict[str, list[int]] = defaultdict(list)
     repeated = _repeated_changes(report)
     for rank, ranked in enumerate(report.findings, start=1):
-        shown = Shown(
-            rank=rank,
-            recordings=tuple(recordings[id_] for id_ in ranked.recording_ids if id_ in recordings),
-            above=tuple(above[ranked.recording_ids[0]]),
-            several=len(report.recordings) > 1,
-            provider=report.settings.providers.get(ranked.finding.rule.id),
-            same_as=repeated.get(rank),
-            measured_at=_measured_at(report, ranked),
-        )
+        shown = Shown(report, rank, tuple(above[ranked.recording_ids[0]]), repeated.get(rank))
         cards.append(_card(ranked, shown, traced))
         for id_ in ranked.recording_ids:
             above[id_].append(rank)
@@ -115,6 +99,7 @@ def first_action(report: Report) -> Prose:
 
 
 def _measured_at(report: Report, ranked: RankedFinding) -> int | None:
+    """The number of the experiment that measured the fix."""
     for number, result in enumerate(reversed(report.experiments), start=1):
         rows = [row for row in result.ledger if row.fix == ranked.finding.rule.id]
         if ranked.measured and any(row.measured == ranked.measured.measured for row in rows):
@@ -147,7 +132,7 @@ def _card(ranked: RankedFinding, shown: Shown, traced: Sequence[Recording]) -> C
         side=(*saving.bar(), *_measured(ranked, shown), *saving.more()),
         main=tuple(_remedy(finding, shown)),
         blocks=(*((link,) if link else ()), _why(ranked, shown)),
-        about=_where(ranked.recording_ids) if shown.several else None,
+        about=_where(ranked.recording_ids) if len(shown.report.recordings) > 1 else None,
         badge=Badge(f"Impact: {SEVERITY[ranked.severity].lower()}", ranked.severity.value),
     )
 
@@ -201,7 +186,7 @@ class _Saving:
         if self.ranked.by_recording:
             count = number_of(len(self.ranked.by_recording), "recording")
             yield Prose(f"Over {count}: {range_over(self.ranked.by_recording)}, this fix alone", Tone.GAIN, SUMMARY)
-        if predicted := _predicted(self.ranked, self.shown.recordings):
+        if predicted := _predicted(self.ranked, self.shown.report.recordings):
             which = "Predicted step with this fix alone" if self.adds else "Predicted step"
             yield Prose(f"{which}: {predicted}", Tone.GAIN, SUMMARY)
         if worth := worth_words(self.ranked):
@@ -212,14 +197,15 @@ class _Saving:
         saving, alone = self.saving, self.ranked.finding.saving
         if saving.method is not Method.BOUND and duration(saving.low_ns) != duration(saving.high_ns):
             too_wide = ", too wide for a prediction" if saving.is_limit else ""
-            yield Prose(f"Range: {range_words(saving)}{too_wide}.", detail=SUMMARY)
+            yield Prose(f"Range: {range_words(saving.low_ns, saving.high_ns)}{too_wide}.", detail=SUMMARY)
         if alone.high_ns:
             yield Prose(_method(alone), Tone.QUIET, SUMMARY)
 
 
 def _measured(ranked: RankedFinding, shown: Shown) -> Iterator[Prose]:
     if ranked.measured:
-        href = f"#measured-{shown.measured_at}" if shown.measured_at else None
+        number = _measured_at(shown.report, ranked)
+        href = f"#measured-{number}" if number else None
         yield Prose((Span("Measured", href=href), f": {measured_words(ranked.measured)}"), Tone.GAIN, SUMMARY)
 
 
@@ -272,7 +258,8 @@ LONG_CHANGE = "The change is too long for this place: the JSON report has it."
 def _why(ranked: RankedFinding, shown: Shown) -> Fold:
     """The evidence, what else explains the time, and doubts."""
     finding = ranked.finding
-    rule = finding.rule.id + (f" from {shown.provider}" if shown.provider else "")
+    provider = shown.report.settings.providers.get(finding.rule.id)  # the distribution of a plugin
+    rule = finding.rule.id + (f" from {provider}" if provider else "")
     traits = (Fact("Effort", _effort(finding)), Fact("Rule", rule))
     side: tuple[Block, ...] = (*_Saving(ranked, shown).method(), Facts(traits, FactsLook.TRAITS, SUMMARY))
     inside: list[Block] = [Columns(side, tuple(_grounds(ranked)))]
@@ -396,10 +383,11 @@ def _predicted(ranked: RankedFinding, recordings: Sequence[Recording]) -> str | 
     if step is None or ranked.step_ns is None:
         return None
     predicted = around(*map(duration, (step.expected_ns, step.low_ns, step.high_ns)))
-    return f"{predicted}, now {_step_words(ranked.step_ns, recordings)}"
+    own = (recording for recording in recordings if recording.id in ranked.recording_ids)
+    return f"{predicted}, now {_step_words(ranked.step_ns, own)}"
 
 
-def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
+def _step_words(step_ns: float, recordings: Iterable[Recording]) -> str:
     """The step time that a saving refers to, with a remark if it differs from the recording's headline."""
     step = duration(step_ns)
     is_headed = any(duration(step_time(recording).ns) == step for recording in recordings)

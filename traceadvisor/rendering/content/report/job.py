@@ -228,13 +228,9 @@ def rank_table(report: Report, job: Job) -> Table:
     totals = {rank: one.overlaps.get(Work.COMMUNICATION) for rank, one in judged.items()}
     totals = totals if len(totals) == len(job.ranks) else {}
     parts = [part for part in _PARTS if any(row.parts_ns.get(part) for row in job.ranks)]
-    columns = (
-        Column("Rank"),
-        *map(Column, ("Step", "Without waiting", "Others wait for it")),
-        *map(Column, ("Waits", "Enters last", "Communication", "Overlapped", "Exposed")),
-        *map(Column, ("Clock agrees within", "GPU clock")),
-        *(Column(CATEGORY[part]) for part in parts),
-    )
+    times = ("Step", "Without waiting", "Others wait for it", "Waits", "Enters last")
+    communicating = ("Communication", "Overlapped", "Exposed", "Clock agrees within", "GPU clock")
+    columns = tuple(map(Column, ("Rank", *times, *communicating, *(CATEGORY[part] for part in parts))))
     linked = {rank: places.get(one.id) for rank, one in judged.items()}
     rows = tuple(_rank_row(row, linked.get(row.rank), totals.get(row.rank), parts) for row in job.ranks)
     about = "Ranks: means per step"

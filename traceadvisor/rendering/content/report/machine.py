@@ -103,9 +103,6 @@ def _is_empty(telemetry: Telemetry, window: TelemetryWindow | None) -> bool:
 MOST_WORKERS = 8
 """Busiest worker processes to list; a run may have hundreds."""
 
-NOT_APPLICABLE = ""
-"""For figures without a mean, a peak or a limit."""
-
 _COLUMNS = titled("Figure", "Mean", "Peak", "Limit")
 
 Row = tuple[Cell, ...]
@@ -185,7 +182,8 @@ def _process_rows(telemetry: Telemetry, window: ProcessWindow) -> Iterator[Row]:
         yield _row(f"Cores in use by {name}", mean=ratio(worker.mean_cpu_cores))
 
 
-def _row(figure: str, *, mean: str = NOT_APPLICABLE, peak: str = NOT_APPLICABLE, of: str = NOT_APPLICABLE) -> Row:
+def _row(figure: str, *, mean: str = "", peak: str = "", of: str = "") -> Row:
+    """A figure with its mean, its peak and its limit ``of``, as far as it has them."""
     return cells(figure, mean, peak, of)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceadvisor.frozen import frozen
@@ -14,7 +14,7 @@ from traceadvisor.rendering.content.report.run_lines import lines_fold
 from traceadvisor.rendering.content.report.run_time import distortion_remark, distortion_table, run_bar
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Layout, Table, cells, titled
+from traceadvisor.rendering.document.table import Cell, Layout, Table, by_column
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import STEP_STATE
 
@@ -115,7 +115,8 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
         table = distortion_table(first.distortion)
         yield Group(table.caption, (about, table), detail=Detail.COMMENT)
     if states := steps_by_state(run):
-        yield _table(states)
+        title = "Steps of the run by profiler state"
+        yield Table(title, *by_column(_STATE, states), layout=Layout.NARROW, is_named=True)
     else:
         yield Prose("Steps of the run: not measured.", Tone.QUIET)
     if lines := lines_fold(next((one.run_lines for one in shared.recordings if one.run_lines), None)):
@@ -132,20 +133,12 @@ def _remark(settings: RunSettings) -> str | None:
     )
 
 
-def _table(states: tuple[StateSteps, ...]) -> Table:
-    columns = titled(
-        "Profiler", "Steps", "Median step", "Mean step", "Longest", "Mean time in data loader", "Share of the step"
-    )
-    rows = tuple(
-        cells(
-            STEP_STATE[row.state],
-            count(row.count),
-            duration(row.median_ns),
-            duration(row.mean_ns),
-            duration(row.longest_ns),
-            duration(row.mean_loader_ns),
-            percent(row.mean_loader_ns / row.mean_ns if row.mean_ns else None),
-        )
-        for row in states
-    )
-    return Table("Steps of the run by profiler state", columns, rows, layout=Layout.NARROW, is_named=True)
+_STATE: Mapping[str, Callable[[StateSteps], Cell]] = {
+    "Profiler": lambda row: Cell(STEP_STATE[row.state]),
+    "Steps": lambda row: Cell(count(row.count)),
+    "Median step": lambda row: Cell(duration(row.median_ns)),
+    "Mean step": lambda row: Cell(duration(row.mean_ns)),
+    "Longest": lambda row: Cell(duration(row.longest_ns)),
+    "Mean time in data loader": lambda row: Cell(duration(row.mean_loader_ns)),
+    "Share of the step": lambda row: Cell(percent(row.mean_loader_ns / row.mean_ns if row.mean_ns else None)),
+}

@@ -104,12 +104,9 @@ def run_bar(found: RunTime, chart_id: str) -> Chart | None:
     return Chart(
         id=chart_id,
         title="Time of the run",
-        caption=None,
         description=f"The run takes {duration(found.total_ns)}: {listed}.",
         height=BAR_HEIGHT,
         shapes=tuple(shapes),
-        lines=(),
-        labels=(),
         legend=tuple(LegendEntry(RUN_PAINTS[part], RUN_PART[part], shares[part]) for part, _ in taken),
         data=run_time_table(found),
     )

@@ -48,11 +48,6 @@ def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:
     yield "persistent_workers", _flag(loader.persistent_workers)
     yield "drop_last", _flag(loader.drop_last)
     yield "Samples in the dataset", _number(loader.dataset_length)
-    yield from _epoch(loader)
-
-
-def _epoch(loader: LoaderSettings) -> Iterator[tuple[str, str]]:
-    """The sampler and the samples per epoch of this rank, if known."""
     if loader.sampler is not None:
         yield "Sampler", loader.sampler
     if loader.sample_count is not None:
