@@ -94,8 +94,13 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else one + other
 
 
-def _flat(side: Captures) -> list[Recording]:
-    return [recording for capture in side for recording in capture]
+def _known(
+    sides: Sequence[Captures], table_of: Callable[[Recording], _Listed[K] | None]
+) -> list[list[_Listed[K]]] | None:
+    """The tables of the recordings of each side; None where a side has none."""
+    recordings = ([recording for capture in side for recording in capture] for side in sides)
+    known = [[table for one in side if (table := table_of(one)) is not None] for side in recordings]
+    return known if all(known) else None
 
 
 def _origins(
@@ -106,11 +111,8 @@ def _origins(
 
     def listed(rows_of: _RowsOf[K], *, needs_stacks: bool = False) -> tuple[_Listed[K], _Listed[K]] | None:
         """A table of both sides; None where a side has none."""
-        found = [
-            [_listed(one, categories, rows_of, needs_stacks=needs_stacks) for one in _flat(side)] for side in sides
-        ]
-        known = [[table for table in side if table is not None] for side in found]
-        if not all(known):
+        known = _known(sides, lambda one: _listed(one, categories, rows_of, needs_stacks=needs_stacks))
+        if known is None:
             return None
         base, head = (replace(_mean_of(side), total_ns=total_ns) for side, total_ns in zip(known, whole, strict=True))
         return base, head
@@ -170,8 +172,8 @@ def _most_hidden(table: OriginTable | StackTable) -> int:
 
 def _kernels(sides: Sequence[Captures]) -> TableChange | None:
     """Kernels by name. Their times are summed, overlaps included; None where a side lists none."""
-    listed = [[one for recording in _flat(side) if (one := _kernel_table(recording)) is not None] for side in sides]
-    return _table_change(_mean_of(listed[0]), _mean_of(listed[1])) if all(listed) else None
+    known = _known(sides, _kernel_table)
+    return _table_change(*map(_mean_of, known)) if known else None
 
 
 def _kernel_table(recording: Recording) -> _Listed[str | None] | None:
@@ -189,11 +191,11 @@ def _kernel_table(recording: Recording) -> _Listed[str | None] | None:
 
 def _sampled(sides: Sequence[Captures], moves: Moves) -> LinesChange | None:
     """Lines of the training thread in undisturbed steps; None where a side was not sampled, or has no such steps."""
-    listed = [[one for recording in _flat(side) if (one := _line_table(recording)) is not None] for side in sides]
-    if not all(listed):
+    known = _known(sides, _line_table)
+    if known is None:
         return None
-    found = _with_one_path(listed, moves.checkouts)
-    return _lines_change(_mean_of(found[0]), _mean_of(found[1]), moves)
+    base, head = map(_mean_of, _with_one_path(known, moves.checkouts))
+    return _lines_change(base, head, moves)
 
 
 def _with_one_path(

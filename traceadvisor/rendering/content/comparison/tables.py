@@ -71,8 +71,8 @@ def category_table(explained: StepExplanation) -> Table:
         if row.base_ns or row.head_ns
     ]
     step = _row("Step", explained.base_step_ns, explained.head_step_ns, explained.delta_ns)
-    whole = Table("Typical recorded step by category", _columns("Category"), (*rows, step), detail=Detail.SUMMARY)
-    return _named(replace(whole, layout=Layout.NARROW))
+    title, detail = "Typical recorded step by category", Detail.SUMMARY
+    return _named(Table(title, _columns("Category"), (*rows, step), layout=Layout.NARROW, detail=detail))
 
 
 def _named(table: Table) -> Table:
@@ -158,8 +158,8 @@ def ranks_table(run: ComparedRun) -> Table | None:
         for rank in run.ranks
         if rank.explanation
     )
-    whole = Table("Recorded step of each rank", _columns("Rank"), rows, detail=Detail.COMMENT, noun="rank")
-    return _named(replace(whole, layout=Layout.NARROW))
+    title, detail = "Recorded step of each rank", Detail.COMMENT
+    return _named(Table(title, _columns("Rank"), rows, layout=Layout.NARROW, detail=detail, noun="rank"))
 
 
 def differences_table(run: ComparedRun) -> Table | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.experiment import CurvePoint, MeasuredArm, Section
+from traceadvisor.model.experiment import MeasuredArm, Section
 from traceadvisor.rendering.charts.drawing import (
     WIDTH,
     Anchor,
@@ -18,7 +18,15 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE
-from traceadvisor.rendering.content.experiment.words import base_words, change, interval, rate_of, rate_words, verdict
+from traceadvisor.rendering.content.experiment.words import (
+    base_words,
+    ceilings,
+    change,
+    interval,
+    rate_of,
+    rate_words,
+    verdict,
+)
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Table, cells, titled
 
@@ -81,19 +89,17 @@ def rates_chart(section: Section, anchor: str) -> Chart | None:
 
 def _bars(section: Section, own_rate: float | None) -> Iterator[_Bar]:
     axis = section.axis
-    model = _by_value(axis.model) if axis else {}
-    loader = _by_value(axis.loader) if axis else {}
 
-    def ceilings(value: object) -> tuple[float | None, float | None]:
-        return (model.get(value, model.get(0)), loader.get(value)) if axis else (None, None)
+    def ceilings_of(value: object) -> tuple[float | None, float | None]:
+        return ceilings(axis, value) if axis else (None, None)
 
     if own_rate:
-        yield _Bar(base_words(section), own_rate, rate_words(own_rate), None, *ceilings(axis and axis.own))
+        yield _Bar(base_words(section), own_rate, rate_words(own_rate), None, *ceilings_of(axis and axis.own))
     for arm in section.arms:
         rate = rate_of(arm, own_rate)
         if rate is not None and arm.measured and not arm.problem:
             words = f"{rate_words(rate)}, {change(arm.measured.ratio)}, {verdict(arm)}"
-            yield _Bar(arm.name, rate, words, arm, *ceilings(arm.settings.get(axis.name) if axis else None))
+            yield _Bar(arm.name, rate, words, arm, *ceilings_of(arm.settings.get(axis.name) if axis else None))
 
 
 def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[tuple[str, str, float | None]]:
@@ -103,10 +109,6 @@ def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[t
         ends = f" ({interval(found)})" if found and interval(found) else ""
         yield bar.name, f"{bar.words}{ends}", bar.rate / fastest
     yield from ((arm.name, verdict(arm), None) for arm in section.arms if not arm.measured or arm.problem)
-
-
-def _by_value(points: tuple[CurvePoint, ...]) -> dict[object, float]:
-    return {point.value: point.samples_per_s for point in points}
 
 
 def _rate(rate: float | None) -> str:

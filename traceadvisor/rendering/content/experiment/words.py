@@ -166,13 +166,17 @@ def _unmeasured(axis: AxisResult) -> str:
             return f"; {between(str(first), str(axis.knee - 1))} were not measured"
 
 
+def ceilings(axis: AxisResult, value: object) -> tuple[float | None, float | None]:
+    """Samples per second of the model alone and of the loader alone with a value of the setting, as far as measured."""
+    model: dict[object, float] = {point.value: point.samples_per_s for point in axis.model}
+    loader: dict[object, float] = {point.value: point.samples_per_s for point in axis.loader}
+    return model.get(value, model.get(0)), loader.get(value)
+
+
 def _ceilings(axis: AxisResult, cores: int | None) -> Iterator[str]:
-    model = {point.value: point.samples_per_s for point in axis.model}
-    loader = {point.value: point.samples_per_s for point in axis.loader}
     if axis.knee is None:
         return
-    of_model = model.get(axis.knee, model.get(0))
-    of_loader = loader.get(axis.knee)
+    of_model, of_loader = ceilings(axis, axis.knee)
     if of_model is None or of_loader is None:
         return
     alone = f"the loader alone makes {of_loader:,.0f} samples per second, the model alone uses {of_model:,.0f}."

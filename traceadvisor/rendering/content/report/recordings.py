@@ -145,7 +145,7 @@ def _time(report: Report, recording: Recording, number: int) -> Iterator[Block]:
     several = len(report.recordings) > 1
     if not several and (figures := tuple(further_figures(recording))):  # the first screen has the others
         yield Figures(figures)
-    if is_silent(recording):
+    if recording.captured is not None and not recording.steps:
         silent = "No step of this rank was recorded. The step times of its run are shown below."
         yield Prose(silent, Tone.NOTICE)
     if notes := tuple(_step_notes(recording)):
@@ -212,11 +212,6 @@ def is_without_device(recording: Recording) -> bool:
     mean = recording.breakdown
     recorded = mean is not None or recording.captured is None
     return recorded and recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
-
-
-def is_silent(recording: Recording) -> bool:
-    """Whether the run was captured but no step was recorded."""
-    return recording.captured is not None and not recording.steps
 
 
 def _mean_apart(recording: Recording) -> float | None:

@@ -44,12 +44,8 @@ def _parts(recording: Recording) -> tuple[str, str, str, str]:
     """Rank or worker, date, time of day, and device, each in words."""
     device = _DEVICE.search(recording.id)
     day, _, clock = _time(recording.span).partition(" ")
-    return (_in_words(_RANK, "rank {}", recording.worker), day, clock, f"GPU {device[1]}" if device else "")
-
-
-def _in_words(pattern: re.Pattern[str], words: str, text: str) -> str:
-    match = pattern.match(text)
-    return words.format(match[1]) if match else text
+    rank = _RANK.match(recording.worker)
+    return f"rank {rank[1]}" if rank else recording.worker, day, clock, f"GPU {device[1]}" if device else ""
 
 
 def _time(span: str) -> str:
