@@ -24,7 +24,7 @@ from traceadvisor.model.origins import Origins, OriginTable, StackTable
 from traceadvisor.model.report import Recording
 
 K = TypeVar("K")
-"""What names a row: an operator, a module, a kernel, or a place in the code."""
+"""The name of a row: an operator, a module, a kernel, or a place in the code."""
 
 _RowsOf = Callable[[Origins], tuple[OriginTable | StackTable, list[tuple[K, int]]] | None]
 """A table of some origins, with the key and the time of each row; None where it was not recorded."""

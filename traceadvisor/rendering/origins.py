@@ -50,7 +50,7 @@ def frame_words(frame: Frame) -> str:
 
 
 def edit_words(edit: LineEdit, *, with_arguments: bool) -> Iterator[str | Span]:
-    """What follows the line to edit: ``, which constructs the DataLoader``, or also ``: set num_workers=4 there``."""
+    """Words after the line to edit: ``, which constructs the DataLoader``, or also ``: set num_workers=4 there``."""
     yield f", where {edit.through} constructs the " if edit.through else ", which constructs the "
     yield Span(edit.name, Mark.CODE)
     if not edit.is_recorded:

@@ -89,7 +89,7 @@ def _chart(rows: Sequence[_Row], chart_id: str) -> Chart:
     longest = max(max(row.steps_ns) for row in rows)
     scale_ns = min(longest * ROOM, LONG_IN_MEDIANS * max(row.median_ns for row in rows)) or 1.0
     height = len(rows) * ROW_HEIGHT
-    placed = [(row, place * ROW_HEIGHT) for place, row in enumerate(rows)]
+    in_order = [(row, place * ROW_HEIGHT) for place, row in enumerate(rows)]
     beyond = sum(ns > scale_ns for row in rows for ns in row.steps_ns)
     caption = "Each dot is an undisturbed step, without the profiler; the line is the median."
     if beyond:
@@ -104,18 +104,18 @@ def _chart(rows: Sequence[_Row], chart_id: str) -> Chart:
         height=height + 20,
         shapes=tuple(
             Shape(rectangle(row.median_ns / scale_ns * WIDTH, top + DOTS_TOP - 4, 2, DOTS_HEIGHT + 8), SAVING)
-            for row, top in placed
+            for row, top in in_order
         ),
         labels=(
-            *(Label("0%", number(top + 13), row.name) for row, top in placed),
+            *(Label("0%", number(top + 13), row.name) for row, top in in_order),
             *(
                 Label("100%", number(top + 13), f"median {duration(row.median_ns)}", Anchor.END, Tone.QUIET)
-                for row, top in placed
+                for row, top in in_order
             ),
             *time_axis(scale_ns, height + 16),
         ),
         data=Table("Undisturbed steps", *by_column(_COLUMNS, rows)),
-        curves=tuple(_dots(row, top, scale_ns) for row, top in placed),
+        curves=tuple(_dots(row, top, scale_ns) for row, top in in_order),
     )
 
 

@@ -1,6 +1,6 @@
-"""What lowers the peak of a device's memory, in a line and as a table with evidence; and what would fit.
+"""Advice that lowers the peak of a device's memory, in a line and as a table with evidence; and sizes that would fit.
 
-Sizes that would fit are the predicted peak at twice the batch or length, and the largest that common devices hold.
+Those are the predicted peak at twice the batch or length, and the largest that common devices hold.
 """
 
 from __future__ import annotations
