@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location
-from traceadvisor.model.memory_figures import ClassBytes, DeviceMemoryFigures, LineBytes, MemoryClass, SnapshotFigures
+from traceadvisor.model.memory_figures import (
+    ClassBytes,
+    DeviceMemoryFigures,
+    LargeBlock,
+    LineBytes,
+    MemoryClass,
+    SnapshotFigures,
+)
 from traceadvisor.model.report import SCHEMA, Report
 from traceadvisor.rendering.charts.memory_layers import memory_chart
 from traceadvisor.rendering.content.memory.advice import (
@@ -42,7 +49,7 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, by_column, titled
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import listed
@@ -274,29 +281,17 @@ def _evidence(one: ClassBytes) -> str:
 
 
 def _lines(device: DeviceMemoryFigures) -> Table:
-    titles = ("Line", "Class", "At the peak", "Share", "Allocations", "Operator")
-    rows = tuple(
-        (
-            place_cell(one.place),
-            Cell(CLASS[one.kind]),
-            Cell(size(one.requested_bytes), value=str(one.requested_bytes)),
-            Cell(percent(one.requested_bytes / device.peak_bytes), value=str(one.requested_bytes)),
-            Cell(count(one.allocations)),
-            Cell(one.place.operator, code=True) if one.place and one.place.operator else Cell("-"),
-        )
-        for one in device.lines
-    )
-    columns = titled(*titles, words=("Class", "Operator"))
-    return Table(
-        "Whose memory it is",
-        columns,
-        rows,
-        OPEN_LINES,
-        Layout.STACKED,
-        is_sortable=True,
-        detail=Detail.COMMENT,
-        noun="line",
-    )
+    columns: Mapping[str, Callable[[LineBytes], Cell]] = {
+        "Line": lambda one: place_cell(one.place),
+        "Class": lambda one: Cell(CLASS[one.kind]),
+        "At the peak": lambda one: Cell(size(one.requested_bytes), value=str(one.requested_bytes)),
+        "Share": lambda one: Cell(percent(one.requested_bytes / device.peak_bytes), value=str(one.requested_bytes)),
+        "Allocations": lambda one: Cell(count(one.allocations)),
+        "Operator": lambda one: Cell(one.place.operator, code=True) if one.place and one.place.operator else Cell("-"),
+    }
+    parts = by_column(columns, device.lines, ("Class", "Operator"))
+    table = Table("Whose memory it is", *parts, OPEN_LINES, Layout.STACKED, is_sortable=True)
+    return replace(table, detail=Detail.COMMENT, noun="line")
 
 
 def _blocks(shown: _Shown) -> Table:
@@ -305,22 +300,17 @@ def _blocks(shown: _Shown) -> Table:
             return Cell(otherwise if shown.snapshot.has_times else NOT_MEASURED)
         return Cell(duration(time_ns))
 
-    rows = tuple(
-        (
-            place_cell(one.place),
-            Cell(CLASS[one.kind]),
-            Cell(
-                f"{count(one.allocations)} x {size(one.requested_bytes)}"
-                if one.allocations > 1
-                else size(one.requested_bytes)
-            ),
-            when(one.allocated_ns, "before the recording"),
-            when(one.freed_ns, "in use at the end"),
-        )
-        for one in shown.device.blocks
-    )
-    columns = titled("Line", "Class", "Requested", "First allocated", "Last freed", words=("Class",))
-    return Table("Largest blocks at the peak", columns, rows, layout=Layout.STACKED)
+    columns: Mapping[str, Callable[[LargeBlock], Cell]] = {
+        "Line": lambda one: place_cell(one.place),
+        "Class": lambda one: Cell(CLASS[one.kind]),
+        "Requested": lambda one: Cell(
+            (f"{count(one.allocations)} x " if one.allocations > 1 else "") + size(one.requested_bytes)
+        ),
+        "First allocated": lambda one: when(one.allocated_ns, "before the recording"),
+        "Last freed": lambda one: when(one.freed_ns, "in use at the end"),
+    }
+    parts = by_column(columns, shown.device.blocks, ("Class",))
+    return Table("Largest blocks at the peak", *parts, layout=Layout.STACKED)
 
 
 def _comparison(shown: Sequence[_Shown]) -> Table:
