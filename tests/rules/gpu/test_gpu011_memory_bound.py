@@ -96,6 +96,23 @@ def test_a_matmul_without_shapes_is_not_judged(tmp_path: Path) -> None:
     assert "No launch calls were recorded" in skipped(MemoryBound(), _graph(add=40, gemm=60), tmp_path)
 
 
+def _with_optimizer(update_us: float) -> TraceBuilder:
+    """A step with 1500 us of pointwise operations of the model, and those that update its parameters."""
+    builder = multiplying(500, plain_us=1500, step_us=6000)
+    builder.annotation("Optimizer.step#Adam.step", 2500, 2600).op("aten::add_", 2500, 2540)
+    return builder.launch(2510, 2515, kernel=(2700, 2700 + update_us))
+
+
+def test_kernels_that_update_parameters_are_not_claimed(tmp_path: Path) -> None:
+    found = finding(MemoryBound(), _with_optimizer(1000), tmp_path)
+    assert evidence(found, "memory-bound share of kernel time") == pytest.approx(2500 / 3000)
+    assert found.claims.total_ns == 1_500_000
+
+
+def test_an_optimizer_with_most_of_these_kernels_is_no_model_to_compile(tmp_path: Path) -> None:
+    assert str(clear(MemoryBound(), _with_optimizer(2000), tmp_path).remark).startswith("the optimizer launches most")
+
+
 def test_sampled_memory_utilisation_is_shown(tmp_path: Path) -> None:
     captured = Captured(multiplying(500, plain_us=1500), tmp_path)
     vars((facts := captured.facts()).run)["device_telemetry"] = replace(DEVICE, mean_memory_utilization_share=0.7)

@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named, rows_with_prefix
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
@@ -77,6 +77,12 @@ def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launch
     work = work_within(trace.events, launches, steps.rows, windows)
     own = ~steps.closures.contains(trace.events.start_ns[work.call_rows])
     return Launches(work.work_rows[own], work.call_rows[own])
+
+
+def work_on_parameters(trace: Trace, launches: Launches, windows: SpanSet) -> Int64:
+    """Return the GPU operations that update parameters or reset gradients: compiling the model leaves them."""
+    resetting = work_within(trace.events, launches, zero_grad_rows(trace), windows)
+    return either(optimizer_work(trace, launches, windows).work_rows, resetting.work_rows)
 
 
 def zero_grad_rows(trace: Trace) -> Int64:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.optimizer import optimizer_work, zero_grad_rows
-from traceadvisor.model.arrays import either, without
+from traceadvisor.analysis.operators.optimizer import work_on_parameters
+from traceadvisor.model.arrays import without
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
@@ -39,9 +38,7 @@ class ElementwiseChains(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         trace, work, windows = facts.trace, facts.device_work, facts.steps.typical_windows
-        resetting = work_within(trace.events, facts.launches, zero_grad_rows(trace), windows)
-        updating = optimizer_work(trace, facts.launches, windows)
-        kernels = without(work.kernels, either(updating.work_rows, resetting.work_rows))
+        kernels = without(work.kernels, work_on_parameters(trace, facts.launches, windows))
         runs = elementwise_runs(trace, kernels, self.fewest_in_run, work.calls.kernel_rows)
         claims = facts.exposed(runs.rows, Category.KERNEL)
         share = facts.share(claims)

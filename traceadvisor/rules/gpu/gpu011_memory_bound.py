@@ -4,7 +4,8 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
-from traceadvisor.model.arrays import Mask, common, either
+from traceadvisor.analysis.operators.optimizer import work_on_parameters
+from traceadvisor.model.arrays import Mask, common, either, without
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import LEAST_JUDGED_SHARE, Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
 
@@ -26,8 +27,9 @@ class MemoryBound(Rule):
         data: 16-bit activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
         which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
-        it generated, and cannot fuse those of other libraries, such as embedding tables. Memory-bound matmuls and
-        convolutions are shown but not counted: 16-bit types halve their memory traffic, and GPU001 covers them.
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Nor do those of the optimizer
+        count: compiling the model leaves them. Memory-bound matmuls and convolutions are shown but not counted: 16-bit
+        types halve their memory traffic, and GPU001 covers them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
     """
@@ -46,6 +48,9 @@ class MemoryBound(Rule):
     """Share of the pointwise operations, normalisation and reductions that a compiler has fused. Above it, fusing has
     been done."""
 
+    min_model_share: float = 0.5
+    """Share of what could be fused outside the optimizer. Below it, compiling the model leaves most of it."""
+
     shortest_us: float = 5.0
     """Shorter kernels are mostly start-up time. In 5 µs, the slowest GPU in the table moves a megabyte."""
 
@@ -58,7 +63,8 @@ class MemoryBound(Rule):
         limited = either(plain, products)
         share = work.time_ns(limited) / max(work.time_ns(work.kernels), 1)
         step_share = facts.share(facts.exposed(limited, Category.KERNEL))
-        unfused = common(plain, work.kernels_where(work.by_kernel.is_fusable))
+        fusable = common(plain, work.kernels_where(work.by_kernel.is_fusable))
+        unfused = without(fusable, work_on_parameters(facts.trace, facts.launches, facts.steps.kept_windows))
         compiled = common(plain, work.kernels_where(work.by_kernel.is_generated))
         fused, sampled = facts.exposed(unfused, Category.KERNEL), facts.run.device_telemetry
         if share < self.min_share or step_share < self.min_step_share:
@@ -70,6 +76,9 @@ class MemoryBound(Rule):
             return Clear(label, share, self.min_share, Unit.SHARE, remark, judged_share=judged)
         if work.time_ns(compiled) > self.max_compiled_share * work.time_ns(plain):
             remark = "a compiler has fused these kernels already"
+            return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
+        if work.time_ns(unfused) < self.min_model_share * work.time_ns(fusable):
+            remark = "the optimizer launches most of these kernels, and compiling the model leaves them"
             return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         busy = sampled.mean_memory_utilization_share if sampled else None
         return facts.finding(
