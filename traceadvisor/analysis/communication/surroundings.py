@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
-from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
 
 
@@ -37,7 +38,7 @@ class Surroundings:
         rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION)
         rows = rows[name_mask(self.trace.names, lambda name: pattern.search(name) is not None)[events.name_id[rows]]]
         calls = self.call_rows[known]
-        result[known] = _covered(events, rows, events.thread[calls].astype(np.int64), events.start_ns[calls])
+        result[known] = ThreadSpans.of(events, rows).hold(events.thread[calls], events.start_ns[calls])
         return result
 
     def nearest(self, matches: Callable[[str], bool]) -> Int64:
@@ -85,22 +86,3 @@ def surroundings(trace: Trace, tree: OperatorTree, call_rows: Int64) -> Surround
     calls = call_rows[known]
     around[known] = tree.enclosing(trace.events.thread[calls].astype(np.int64), trace.events.start_ns[calls])
     return Surroundings(trace, tree, call_rows, around)
-
-
-def _covered(events: EventTable, ranges: Int64, threads: Int64, instants_ns: Int64) -> Mask:
-    """Return whether each instant lies in one of the ranges on its thread, in n log n for any number of threads."""
-    if not ranges.size or not instants_ns.size:
-        return np.zeros(instants_ns.size, dtype=np.bool_)
-    ends = np.sort(events.end_ns[ranges])
-    owners = np.concatenate((events.thread[ranges].astype(np.int64), threads))
-    times = np.concatenate((events.start_ns[ranges], instants_ns))
-    is_instant = np.arange(times.size) >= ranges.size
-    # Ranks instead of times, each thread above those before it: one running maximum then serves all threads.
-    rank = np.where(is_instant, 0, np.searchsorted(ends, np.append(events.end_ns[ranges], instants_ns)) + 1)
-    order = np.lexsort((is_instant, times, owners))
-    base = np.unique(owners[order], return_inverse=True)[1].astype(np.int64) * (ranges.size + 2)
-    latest = np.maximum.accumulate(base + rank[order]) - base
-    covered = np.zeros(times.size, dtype=np.bool_)
-    covered[order] = latest > np.searchsorted(ends, times[order], side="right")
-    found: Mask = covered[is_instant]
-    return found

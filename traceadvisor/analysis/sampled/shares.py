@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from traceadvisor.analysis.operators.python_frames import WAITS, frame_of
 from traceadvisor.analysis.sampled.exact_lines import sure_place
@@ -12,7 +12,7 @@ from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, SampledFrame, StackSamples
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, SampledFrame, SampledStack, StackSamples
 from traceadvisor.statistics import share_interval
 
 FEWEST_SAMPLES = 12
@@ -61,9 +61,8 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
     """
     whole_ns = found_ns = whole_count = 0
     is_found = False
-    for stack in samples.stacks if samples else ():
+    for stack, frames in _stacks(samples):
         here = stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED)
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
         is_matching = matches(frames)
         is_found |= is_matching
         if not stack.is_fetching and OWN_WORK not in frames[-1:]:
@@ -87,12 +86,7 @@ def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], boo
 def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
     """Return the same with all lines of their functions, except for those that call the backward pass."""
     lines = _lines(samples, matches)
-    stacks = [[samples.frames[at] for at in stack.frames] for stack in samples.stacks] if samples else []
-    loops = {
-        _function(next((one for one in reversed(frames) if one.is_user), None))
-        for frames in stacks
-        if in_backward(frames)
-    }
+    loops = {_function(_innermost_line(frames)) for _, frames in _stacks(samples) if in_backward(frames)}
     around = set(map(_function, lines)) - loops
     return share_of_steps(samples, lambda frames: (line := _beside(frames)) in lines or _function(line) in around)
 
@@ -104,8 +98,7 @@ def _function(frame: SampledFrame | None) -> tuple[str | None, str] | None:
 def _lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> set[SampledFrame | None]:
     """The user's lines of which enough samples match."""
     whole, found = defaultdict[SampledFrame, int](int), defaultdict[SampledFrame, int](int)
-    for stack in samples.stacks if samples else ():
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
+    for stack, frames in _stacks(samples):
         if (line := _beside(frames)) is not None:
             whole[line] += in_training(stack).time_ns
             found[line] += in_training(stack).time_ns if matches(frames) else 0
@@ -116,10 +109,8 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
     """Return the line at which a function makes a call outside the training passes; the function if it is unknown."""
     matches = beside_training([(function, callee)])
     found: list[tuple[Location, int]] = []
-    for stack in samples.stacks if samples else ():
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
-        if matches(frames):
-            inner = next(frame for frame in reversed(frames) if frame.is_user)
+    for stack, frames in _stacks(samples):
+        if matches(frames) and (inner := _innermost_line(frames)):
             found.append((place_of(inner), in_training(stack).count))
     return sure_place(found) or function
 
@@ -127,12 +118,10 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
 def line_calling(samples: StackSamples | None, file: str, function: str) -> Location | None:
     """Return the user's line that calls a function of a library; None if it is unknown, or one of several."""
     found: list[tuple[Location, int]] = []
-    for stack in samples.stacks if samples else ():
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
+    for stack, frames in _stacks(samples):
         called = next((at for at, one in enumerate(frames) if (one.file, one.function) == (file, function)), 0)
-        users = [frame for frame in frames[:called] if frame.is_user]
-        if users:
-            found.append((place_of(users[-1]), in_training(stack).count))
+        if user := _innermost_line(frames[:called]):
+            found.append((place_of(user), in_training(stack).count))
     return sure_place(found)
 
 
@@ -142,12 +131,19 @@ def line_between_steps(samples: StackSamples | None, loop: Location | None) -> L
     ``loop``: the loop over the training loader.
     """
     found: list[tuple[Location, int]] = []
-    for stack in samples.stacks if samples and loop else ():
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
-        here = [frame for frame in frames if frame.is_user and loop and _is_function(frame, loop)]
-        if here and (count := stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count):
-            found.append((place_of(here[-1]), count))
+    for stack, frames in _stacks(samples):
+        if line := _innermost_line([frame for frame in frames if loop and _is_function(frame, loop)]):
+            found.append((place_of(line), stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count))
     return sure_place(found)
+
+
+def _stacks(samples: StackSamples | None) -> Iterator[tuple[SampledStack, Frames]]:
+    for stack in samples.stacks if samples else ():
+        yield stack, [samples.frames[place] for place in stack.frames] if samples else []
+
+
+def _innermost_line(frames: Frames) -> SampledFrame | None:
+    return next((frame for frame in reversed(frames) if frame.is_user), None)
 
 
 def in_backward(frames: Frames) -> bool:
@@ -171,8 +167,7 @@ def script_part_of_tracebacks(samples: StackSamples | None) -> float:
     Samples leave out the frames of the capture. The time to keep a stack is in proportion to its frames.
     """
     count, depths = 0, 0
-    for stack in samples.stacks if samples else ():
-        frames = [samples.frames[at] for at in stack.frames] if samples else []
+    for stack, frames in _stacks(samples):
         depth = next((at for at, one in enumerate(frames) if (one.file or "").endswith("traceback.py")), 0)
         here = in_training(stack).count if depth else 0
         count += here
@@ -209,7 +204,7 @@ def _beside(frames: Frames) -> SampledFrame | None:
     waits = bool(frames) and frames[-1].file is None and frames[-1].function in WAITS
     if not waits and any((frame.file or "").startswith(_PASSES) for frame in frames):
         return None
-    return next((frame for frame in reversed(frames) if frame.is_user), None)
+    return _innermost_line(frames)
 
 
 def _is_function(frame: SampledFrame, user: Location) -> bool:

@@ -29,16 +29,17 @@ def run_time(run: Run) -> RunTime | None:
     measured = any(row.step.checkpoint_ns is not None for row in rows)
     is_whole = run.started is not None and run.ended is not None and rows[0].by_clock
     parts = dict.fromkeys(RunPart, 0)
-    for row in rows:
-        parts[row.gap_part] += row.gap_ns
+    parts[RunPart.RECORDING] = sum(row.gap_ns for row in rows)
     for row, part, ns in _split(rows, usual):
         parts[part] += ns
         if part is RunPart.TRAINING and row.step.index == 0 and usual.step_ns:
             late_ns = min(max(row.length_ns - round(usual.step_ns), 0), ns)
             parts[RunPart.TRAINING] -= late_ns
             parts[RunPart.START_UP] += late_ns
-    _move_added(parts, _added_by_recording(rows, usual))
-    if is_whole and run.started and run.ended:
+    added_ns = min(_added_by_recording(rows, usual), parts[RunPart.TRAINING])
+    parts[RunPart.TRAINING] -= added_ns
+    parts[RunPart.RECORDING] += added_ns
+    if is_whole:
         _add_ends(parts, rows, run)
     left_out = set() if is_whole else {RunPart.AFTER}
     left_out |= set() if measured else {RunPart.CHECKPOINTS}
@@ -59,7 +60,6 @@ class _Row:
     gap_ns: int
     """Time since the step before it."""
 
-    gap_part: RunPart
     by_clock: bool
     """Whether a monotonic clock places it."""
 
@@ -109,13 +109,12 @@ def _placed(run: Run) -> list[_Row]:
         start = given if at is None else max(given, at)
         end = start + step.duration_ns  # a duration is right on any clock
         gap = 0 if at is None else start - at
-        part = RunPart.RECORDING
         if not by_clock and step.state not in _AFTER_RECORDER:
             gap = 0  # nothing is known to happen there, so a gap is a jump of the clock
         wall = (step.start_ns, step.start_ns + step.duration_ns)
         paused = sum(max(min(wall[1], last) - max(wall[0], first), 0) for first, last in stopped)
         length = end - start
-        rows.append(_Row(step, start, length, gap, part, by_clock, min(paused, length), loader_start_ns))
+        rows.append(_Row(step, start, length, gap, by_clock, min(paused, length), loader_start_ns))
         at = end
     return rows
 
@@ -172,12 +171,6 @@ def _added_by_recording(rows: Sequence[_Row], usual: _Usual) -> int:
         for state in _PROFILED
     }
     return sum(round(max(median(lengths) - usual.step_ns, 0.0) * len(lengths)) for lengths in rest.values() if lengths)
-
-
-def _move_added(parts: dict[RunPart, int], added_ns: int) -> None:
-    moved = min(added_ns, parts[RunPart.TRAINING])
-    parts[RunPart.TRAINING] -= moved
-    parts[RunPart.RECORDING] += moved
 
 
 def _add_ends(parts: dict[RunPart, int], rows: Sequence[_Row], run: Run) -> None:

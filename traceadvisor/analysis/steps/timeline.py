@@ -12,7 +12,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.tree import parents_of
-from traceadvisor.analysis.steps.breakdown import Partition
+from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.analysis.steps.detection import is_step_mark
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
@@ -25,13 +25,6 @@ from traceadvisor.model.trace import Trace
 
 MOST_HOST_LANES = 4
 MOST_STREAM_LANES = 6
-
-_STREAM_KINDS = (
-    (Category.OTHER_COPY, (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)),
-    (Category.H2D_COPY, (Kind.COPY_H2D,)),
-    (Category.COMMUNICATION, (Kind.COLLECTIVE,)),
-    (Category.KERNEL, (Kind.KERNEL,)),
-)
 
 
 def representative_step(table: StepTable) -> Step | None:
@@ -124,7 +117,7 @@ def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> 
 def _stream_spans(events: EventTable, rows: Int64, window: tuple[int, int]) -> Mapping[Category | Activity, SpanSet]:
     return {
         category: events.spans(rows[np.isin(events.kind[rows], members)]).clip(*window)
-        for category, members in _STREAM_KINDS
+        for category, members in reversed(DEVICE_PRECEDENCE)
     }
 
 
@@ -145,15 +138,6 @@ _KINDS: tuple[Category | Activity, ...] = (
     Category.H2D_COPY,
     Category.OTHER_COPY,
 )
-
-_DEVICE_KINDS = {
-    Kind.KERNEL: Category.KERNEL,
-    Kind.COLLECTIVE: Category.COMMUNICATION,
-    Kind.COPY_H2D: Category.H2D_COPY,
-    Kind.COPY_D2H: Category.OTHER_COPY,
-    Kind.COPY_OTHER: Category.OTHER_COPY,
-    Kind.MEMSET: Category.OTHER_COPY,
-}
 
 
 def _cpu_collective_rows(observation: Observation) -> Int64:
@@ -259,7 +243,7 @@ def _on_device(observation: Observation, window: tuple[int, int]) -> _Events:
         busy_ns = np.bincount(stream + 1, weights=events.duration_ns[rows[inside]])
         inside = inside[np.isin(stream, np.argsort(-busy_ns, kind="stable")[:_MOST_STREAMS] - 1)]
     rows = rows[inside]
-    known = {kind.value: _KINDS.index(category) for kind, category in _DEVICE_KINDS.items()}
+    known = {kind.value: _KINDS.index(category) for category, kinds in DEVICE_PRECEDENCE for kind in kinds}
     kind = np.array([known[each] for each in events.kind[rows].tolist()], dtype=np.int64)
     is_kept = _longest(events, rows, window, _MOST_DEVICE_EVENTS)
     return _Events(rows, events.stream[rows].astype(np.int64), kind, launches.call_rows[inside], is_kept)
