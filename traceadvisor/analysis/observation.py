@@ -98,16 +98,20 @@ class Observation:
 def observe(trace: Trace, launches: Launches) -> Observation:
     """Collect the host activity around the given device work."""
     thread = training_thread(trace)
-    overhead = rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
     return Observation(
         trace,
         launches,
         thread,
         _find_loader(trace, thread),
-        profiler=trace.events.spans(either(overhead, profiler_stop_rows(trace))),
+        profiler=trace.events.spans(either(profiler_rows(trace), profiler_stop_rows(trace))),
         blocked=trace.events.spans(blocking_rows(trace, launches)),
         allocator_calls=allocator_rows(trace),
     )
+
+
+def profiler_rows(trace: Trace) -> Int64:
+    """Return the events of the profiler's own work."""
+    return rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
 
 
 def training_thread(trace: Trace) -> int:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T", bound=np.generic)
+Columns = TypeVar("Columns", bound="DataclassInstance")
+"""A dataclass of arrays of one length."""
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -19,6 +26,20 @@ def read_only(*arrays: NDArray[Any]) -> None:
     """Make shared arrays read-only: a write raises ValueError."""
     for array in arrays:
         array.flags.writeable = False
+
+
+def taken(columns: Columns, chosen: Int64 | Mask | slice) -> Columns:
+    """Some rows of a dataclass of arrays, in the given order."""
+    return type(columns)(*(getattr(columns, field.name)[chosen] for field in fields(columns)))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """The rows of several dataclasses of arrays, one after the other."""
+    filled = [part for part in parts if getattr(part, fields(part)[0].name).size] or parts[:1]
+    if len(filled) == 1:
+        return filled[0]
+    names = [field.name for field in fields(filled[0])]
+    return type(filled[0])(*(np.concatenate([getattr(part, name) for part in filled]) for name in names))
 
 
 def distinct(ascending: NDArray[T]) -> NDArray[T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask, among
+from traceadvisor.model.arrays import Int64, among, joined, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -153,16 +153,6 @@ class TimedTasks:
     first: Int64
     count: Int64
 
-    def take(self, chosen: Int64 | Mask) -> TimedTasks:
-        """Return some tasks, in the given order."""
-        return TimedTasks(*(getattr(self, item.name)[chosen] for item in fields(self)))
-
-    @staticmethod
-    def joined(*parts: TimedTasks) -> TimedTasks:
-        """Return several sets of tasks as one."""
-        names = (item.name for item in fields(TimedTasks))
-        return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
 
 def timed_tasks(
     observation: Observation, steps: tuple[Step, ...], work: Work, waits: Waits, optimizer: SpanSet
@@ -172,12 +162,18 @@ def timed_tasks(
     What a task launches or waits for is given as positions in ``work``.
     """
     return _of_steps(
-        TimedTasks.joined(
-            _marks(observation.thread, steps),
-            _boundaries(observation.thread, observation.loading),
-            _boundaries(observation.thread, optimizer),
-            _launches(observation, work),
-            _waits(observation, waits),
+        joined(
+            [
+                _instants(observation.thread, [step.host_start_ns for step in steps], Action.STEP_START),
+                _instants(observation.thread, [step.host_end_ns for step in steps], Action.STEP_END),
+                *(
+                    _instants(observation.thread, at_ns, Action.NOTHING)
+                    for spans in (observation.loading, optimizer)
+                    for at_ns in (spans.starts_ns, spans.ends_ns)
+                ),
+                _launches(observation, work),
+                _waits(observation, waits),
+            ]
         ),
         steps,
     )
@@ -192,22 +188,11 @@ def spliced(tasks: TimedTasks, step: Int64, steps: tuple[Step, ...]) -> TimedTas
             shift += one.host_start_ns - before.host_end_ns
         shifts.append(shift)
     moved = np.array(shifts, dtype=np.int64)[step]
-    return TimedTasks(
-        tasks.row, tasks.thread, tasks.start_ns - moved, tasks.end_ns - moved, tasks.action, tasks.first, tasks.count
-    )
+    return replace(tasks, start_ns=tasks.start_ns - moved, end_ns=tasks.end_ns - moved)
 
 
-def _marks(thread: int, steps: tuple[Step, ...]) -> TimedTasks:
-    starts = np.array([step.host_start_ns for step in steps], dtype=np.int64)
-    ends = np.array([step.host_end_ns for step in steps], dtype=np.int64)
-    return TimedTasks.joined(_instants(thread, starts, Action.STEP_START), _instants(thread, ends, Action.STEP_END))
-
-
-def _boundaries(thread: int, spans: SpanSet) -> TimedTasks:
-    return _instants(thread, np.concatenate((spans.starts_ns, spans.ends_ns)), Action.NOTHING)
-
-
-def _instants(thread: int, at_ns: Int64, action: Action) -> TimedTasks:
+def _instants(thread: int, instants_ns: Int64 | list[int], action: Action) -> TimedTasks:
+    at_ns = np.array(instants_ns, dtype=np.int64)
     none = np.full(at_ns.size, NONE, dtype=np.int64)
     return TimedTasks(
         none,
@@ -252,10 +237,10 @@ def _of_steps(tasks: TimedTasks, steps: tuple[Step, ...]) -> tuple[TimedTasks, I
     """Return the tasks within the steps' marks, in order of time, each with the position of its step."""
     order = {Action.STEP_END: 0, Action.STEP_START: 1, Action.NOTHING: 2}
     rank = np.array([order.get(action, 3) for action in Action])[tasks.action]
-    tasks = tasks.take(np.lexsort((rank, tasks.start_ns)))
+    tasks = taken(tasks, np.lexsort((rank, tasks.start_ns)))
     starts = np.array([step.host_start_ns for step in steps])
     ends = np.array([step.host_end_ns for step in steps])
     at_end = tasks.action == Action.STEP_END
     step = np.searchsorted(starts, tasks.start_ns - at_end, side="right") - 1
     inside = (step >= 0) & ((tasks.start_ns < ends[step]) | at_end)
-    return tasks.take(inside), step[inside]
+    return taken(tasks, inside), step[inside]

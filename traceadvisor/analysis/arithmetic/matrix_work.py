@@ -16,7 +16,7 @@ from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.numbering import numbered
-from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
+from traceadvisor.analysis.operators.tree import OperatorTree, call_operators, outermost_around
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Float64, Int32, Int64, Mask
@@ -232,20 +232,12 @@ def matrix_calls(trace: Trace, launches: Launches, tree: OperatorTree) -> Matrix
     above = np.where(chosen, nearest[tree.parent], NONE)
     holds_another = np.zeros(chosen.size, dtype=np.bool_)
     holds_another[above[above != NONE]] = True
-    outer = _climbed(above)
+    outer = outermost_around(above)
     rows, innermost = _kernels(trace, launches, nearest, ~holds_another)
     calls = np.flatnonzero(chosen & (above == NONE))
     leaves = np.flatnonzero(chosen & ~holds_another)
     _, first = np.unique(outer[leaves], return_index=True)
     return MatrixCalls(calls, leaves[first], rows, np.searchsorted(calls, outer[innermost]))
-
-
-def _climbed(above: Int64) -> Int64:
-    """Return the outermost operator above each operator."""
-    outer = np.arange(above.size)
-    while (open_ := above[outer] != NONE).any():
-        outer[open_] = above[outer[open_]]
-    return outer
 
 
 def _kernels(trace: Trace, launches: Launches, nearest: Int64, is_innermost: Mask) -> tuple[Int64, Int64]:

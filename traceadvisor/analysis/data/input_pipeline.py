@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceadvisor.analysis.operators.innermost import are_outermost
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.source_files import FRAME, is_library
-from traceadvisor.analysis.steps.compiled_calls import are_outermost
 from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64

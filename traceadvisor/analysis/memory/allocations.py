@@ -11,12 +11,10 @@ To replay a history with a change, change ``size_bytes``, ``start`` or ``end`` o
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.memory_snapshot import Action, MemorySnapshot
 
@@ -52,11 +50,6 @@ class Allocations:
     def __len__(self) -> int:
         """Number of allocations."""
         return self.address.size
-
-    def by_start(self) -> Allocations:
-        """The same rows, the oldest first."""
-        order = np.argsort(self.start, kind="stable")
-        return Allocations(*(getattr(self, one.name)[order] for one in fields(self)))
 
 
 @frozen(eq=False)
@@ -181,4 +174,5 @@ def _allocations(snapshot: MemorySnapshot, rows: Int64, live: Int64, block_bytes
         np.append(np.full_like(of_free, NONE) if repeats else of_free, np.full(older.size, NONE)),
         np.append(block, older),
     )
-    return allocations.by_start(), differ + int(is_lost.sum()) + kept.size - common.size
+    by_start = np.argsort(allocations.start, kind="stable")
+    return taken(allocations, by_start), differ + int(is_lost.sum()) + kept.size - common.size

@@ -7,7 +7,7 @@ the operators around them, marks of the optimizer, and Python calls where those 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.python_frames import calls_at, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.arrays import Int32, Int64, joined, taken
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Frame
 from traceadvisor.model.memory_figures import MemoryClass, MemoryEvidence
@@ -92,7 +92,7 @@ def _history(trace: Trace, snapshot: MemorySnapshot, rows: Int64) -> MemoryHisto
     rest = max(int(np.median(missing)), 0)
     return replace(
         history,
-        allocations=_after(_from_before(history, [rest][: min(rest, 1)]), history.allocations),
+        allocations=joined([_from_before(history, [rest][: min(rest, 1)]), history.allocations]),
         requested_bytes=history.requested_bytes + rest,
         reserved_bytes=np.append(reserved[:1], reserved).clip(min=0),
         final_bytes=int(held[-1]),
@@ -104,11 +104,6 @@ def _from_before(history: MemoryHistory, sizes: Sequence[int]) -> Allocations:
     """Allocations of these sizes that were there before, and stay."""
     none, end = np.full(len(sizes), NONE), np.full(len(sizes), history.instants)
     return Allocations(none, np.array(sizes, np.int64), none, none, np.zeros_like(end), end, end, none, none)
-
-
-def _after(first: Allocations, second: Allocations) -> Allocations:
-    parts = ((getattr(one, column.name) for one in (first, second)) for column in fields(Allocations))
-    return Allocations(*map(np.concatenate, map(tuple, parts)))
 
 
 def _with_parameters(facts: SnapshotFacts) -> SnapshotFacts:
@@ -129,10 +124,9 @@ def _with_parameters(facts: SnapshotFacts) -> SnapshotFacts:
         (rest - gradients - state, MemoryClass.UNKNOWN, MemoryEvidence.NONE),
     )
     sizes, kinds, evidence = zip(*(part for part in parts if part[0]), strict=True)
-    later = Allocations(*(getattr(rows, column.name)[1:] for column in fields(Allocations)))
     return SnapshotFacts(
         facts.snapshot,
-        replace(history, allocations=_after(_from_before(history, sizes), later)),
+        replace(history, allocations=joined([_from_before(history, sizes), taken(rows, slice(1, None))])),
         facts.stacks,
         Classes(
             np.append([KINDS.index(one) for one in kinds], found.kind[1:]),

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, taken
 from traceadvisor.model.events import EventTable
 from traceadvisor.model.spans import SpanSet
 
@@ -116,16 +116,13 @@ class ThreadSpans:
         starts = axis.at(self.thread, self.start_ns)
         if (starts[1:] < starts[:-1]).any():
             order = np.argsort(starts, kind="stable")
-            spans, starts = self._take(order), starts[order]
+            spans, starts = taken(self, order), starts[order]
         if not starts.size:
             return spans
         ends = np.maximum.accumulate(axis.at(spans.thread, spans.end_ns))
         opens = np.flatnonzero(np.append(True, starts[1:] > ends[:-1]))
         joined = ThreadSpans(spans.thread[opens], spans.start_ns[opens], np.maximum.reduceat(spans.end_ns, opens))
-        return joined._take(joined.end_ns > joined.start_ns)
-
-    def _take(self, chosen: Int64 | Mask) -> ThreadSpans:
-        return ThreadSpans(self.thread[chosen], self.start_ns[chosen], self.end_ns[chosen])
+        return taken(joined, joined.end_ns > joined.start_ns)
 
 
 def _pairs(first: Int64, last: Int64) -> tuple[Int64, Int64]:

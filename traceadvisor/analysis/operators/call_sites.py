@@ -13,11 +13,11 @@ from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.trace import PythonCalls, Trace
+from traceadvisor.model.trace import Trace
 
 _NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor[^>]{0,40}>\(\d+\): ")
 """Addresses, and the wrapper of a capture around a function of the same name."""
@@ -192,8 +192,7 @@ def _within(trace: Trace, loading: SpanSet) -> Trace:
     calls = trace.python_calls
     inside_ns = loading.measure_until(calls.end_ns) - loading.measure_until(calls.start_ns)
     chosen = inside_ns == calls.end_ns - calls.start_ns
-    inner = PythonCalls(calls.start_ns[chosen], calls.end_ns[chosen], calls.name_id[chosen], calls.thread[chosen])
-    return replace(trace, python_calls=inner)
+    return replace(trace, python_calls=taken(calls, chosen))
 
 
 def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:

@@ -37,10 +37,9 @@ def searching_rows(trace: Trace, tree: OperatorTree) -> Int64:
     """The rows of convolutions that search for an algorithm: only these wait for events, to time each attempt."""
     waits = rows_named(trace, Kind.RUNTIME, lambda name: _EVENT_WAIT.match(name) is not None)
     around = tree.enclosing(trace.events.thread[waits].astype(np.int64), trace.events.start_ns[waits])
-    inner = np.unique(around[around != NONE])
-    is_convolution = [_CONVOLUTION.match(trace.names[trace.events.name_id[tree.rows[at]]]) is not None for at in inner]
-    rows: Int64 = tree.rows[inner[np.array(is_convolution, dtype=np.bool_)]]
-    return rows
+    rows: Int64 = tree.rows[np.unique(around[around != NONE])]
+    is_convolution = name_mask(trace.names, lambda name: _CONVOLUTION.match(name) is not None)
+    return rows[is_convolution[trace.events.name_id[rows]]]
 
 
 def collecting_spans(trace: Trace, thread: int) -> SpanSet:

@@ -252,6 +252,11 @@ def overlapping(
     return begins, ends, mine, theirs
 
 
+def are_outermost(starts_ns: Int64, ends_ns: Int64) -> Mask:
+    """Return whether each span, in order of start, begins after the end of all before it."""
+    return np.append(starts_ns[:1] >= 0, starts_ns[1:] >= np.maximum.accumulate(ends_ns)[:-1])
+
+
 def is_crossed(starts_ns: Int64, ends_ns: Int64, instants_ns: Int64) -> Mask:
     """Return whether an instant lies strictly inside each span; ``instants_ns`` is ascending."""
     first = np.searchsorted(instants_ns, starts_ns, side="right")

@@ -11,6 +11,7 @@ import re
 import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.analysis.operators.innermost import are_outermost
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named, rows_with_prefix
 from traceadvisor.frozen import frozen
@@ -60,7 +61,7 @@ def optimizer_steps(trace: Trace) -> OptimizerSteps:
     if not nested.size:
         return OptimizerSteps(rows, SpanSet.empty(), steps, has_closure=False)
     forward = _linked(trace, nested, around)
-    begins_ns = _outermost_starts(events.start_ns[around], events.end_ns[around])
+    begins_ns = events.start_ns[around[are_outermost(events.start_ns[around], events.end_ns[around])]]
     closures = SpanSet.of(*_extents(trace, begins_ns, forward, nested)) | _closure_calls(trace, around, nested)
     within = closures & outer
     holding = np.searchsorted(events.start_ns[nested], events.start_ns[around], side="left") < np.searchsorted(
@@ -113,13 +114,6 @@ def _linked(trace: Trace, nested: Int64, around: Int64) -> Int64:
     rows = rows[~named[events.name_id[rows]] & np.isin(events.thread[rows], events.thread[around])]
     linked: Int64 = rows[events.spans(around).contains(events.start_ns[rows])]
     return linked
-
-
-def _outermost_starts(starts_ns: Int64, ends_ns: Int64) -> Int64:
-    """Return the starts of the steps that begin inside no earlier one; ``starts_ns`` is ascending."""
-    latest = np.maximum.accumulate(ends_ns)
-    outermost: Int64 = starts_ns[np.append(True, starts_ns[1:] >= latest[:-1])]
-    return outermost
 
 
 def _extents(trace: Trace, begins_ns: Int64, forward: Int64, nested: Int64) -> list[tuple[int, int]]:

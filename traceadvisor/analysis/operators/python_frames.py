@@ -11,7 +11,7 @@ import numpy as np
 from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, positions_by
 from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.source_files import FRAME, is_library, is_of_capture
-from traceadvisor.analysis.operators.tree import parents_of
+from traceadvisor.analysis.operators.tree import nearest_around, parents_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE
@@ -175,13 +175,7 @@ class PythonFrames:
         """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
         is_file = np.zeros(self._name.size, dtype=np.bool_)
         is_file[self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file))] = True
-        top = self._name.size
-        around = self.calls.around()
-        above = np.where(is_file, np.arange(top), np.where(around == NONE, top, around))
-        above = np.append(above, top)
-        while not np.array_equal(twice := above[above], above):  # each time twice as far
-            above = twice
-        return np.where(above == top, NONE, above)[calls]
+        return nearest_around(self.calls.around(), is_file)[calls]
 
     @cached_property
     def _users(self) -> _Chosen:

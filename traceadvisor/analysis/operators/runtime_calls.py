@@ -9,7 +9,7 @@ import numpy as np
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
 from traceadvisor.hardware.profiler_names import runtime_calls
-from traceadvisor.model.arrays import Int64, either, without
+from traceadvisor.model.arrays import Int64, among, either, without
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
@@ -53,16 +53,12 @@ def profiler_stop_rows(trace: Trace) -> Int64:
 
     If the run synchronises as often as it marks steps, the last synchronisation counts as the run's own.
     """
-    concerning = rows_named(
-        trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.search(name))
-    )
-    last = concerning[-1:]
-    is_synchronise = [_DEVICE_SYNCHRONISE.search(trace.names[trace.events.name_id[row]]) is not None for row in last]
-    own = _rows(trace, _DEVICE_SYNCHRONISE)
+    own = synchronise_rows(trace, device_only=True)
+    last = either(own, enqueue_rows(trace))[-1:]
     marks = rows_with_prefix(trace, Kind.ANNOTATION, "ProfilerStep#")
     if 1 < marks.size == own.size:
         return last[:0]
-    return last[np.array(is_synchronise, dtype=np.bool_)]
+    return last[among(last, own)]
 
 
 @once
@@ -71,9 +67,7 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
 
     The profiler's own synchronisation at its stop is excluded.
     """
-    by_name = rows_named(
-        trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.search(name) or _BLOCKING_COPY.search(name))
-    )
+    by_name = either(synchronise_rows(trace), _rows(trace, _BLOCKING_COPY))
     pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
     by_copy = launches.call_rows[pageable]
     blocking = either(by_name, by_copy[by_copy != NONE])

@@ -7,7 +7,7 @@ backward pass runs has the stack of its forward operator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
 
@@ -52,10 +52,6 @@ class StackKeys:
 
     is_backward: Mask
     """Whether the stack is that of the forward operator."""
-
-    def taken(self, chosen: Int64) -> StackKeys:
-        """Some of the stacks."""
-        return StackKeys(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 @frozen

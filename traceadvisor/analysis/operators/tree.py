@@ -52,20 +52,11 @@ class OperatorTree:
 
     def nearest(self, chosen: Mask) -> Int64:
         """Return, for each operator, the nearest chosen one among itself and its ancestors; NONE if there is none."""
-        top = self.rows.size
-        if not chosen.any():
-            return np.full(top, NONE, dtype=np.int64)
-        above = np.append(np.where(chosen, np.arange(top), np.where(self.parent == NONE, top, self.parent)), top)
-        while not np.array_equal(twice := above[above], above):  # each time twice as far
-            above = twice
-        return np.where(above == top, NONE, above)[:top]
+        return nearest_around(self.parent, chosen)
 
     def outermost(self) -> Int64:
         """Return, for each operator, the outermost one around it: itself at the top."""
-        above = np.where(self.parent == NONE, np.arange(self.rows.size), self.parent)
-        while not np.array_equal(twice := above[above], above):  # each time twice as far
-            above = twice
-        return above
+        return outermost_around(self.parent)
 
     def self_time_ns(self) -> Int64:
         """Return the time in each operator itself, without its children."""
@@ -110,6 +101,29 @@ def call_operators(events: EventTable) -> Int32:
     found[calls] = operator_tree(events).enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     read_only(found)
     return found
+
+
+def nearest_around(parent: Int32 | Int64, chosen: Mask) -> Int64:
+    """Return, for each call, the nearest chosen one among itself and those around it; NONE if there is none.
+
+    ``parent``: the position of the call around each; NONE at the top.
+    """
+    top = parent.size
+    if not chosen.any():
+        return np.full(top, NONE, dtype=np.int64)
+    above = _climbed(np.append(np.where(chosen, np.arange(top), np.where(parent == NONE, top, parent)), top))
+    return np.where(above == top, NONE, above)[:top]
+
+
+def outermost_around(parent: Int64) -> Int64:
+    """Return, for each call, the outermost one around it: itself at the top."""
+    return _climbed(np.where(parent == NONE, np.arange(parent.size), parent))
+
+
+def _climbed(above: Int64) -> Int64:
+    while not np.array_equal(twice := above[above], above):  # each time twice as far
+        above = twice
+    return above
 
 
 def parents_of(starts: Int64, ends: Int64, threads: Int32) -> Int64:

@@ -17,7 +17,7 @@ from traceadvisor.analysis.operators.python_frames import PythonFrames
 from traceadvisor.analysis.operators.stacks import StackKeys, Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
-from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, taken
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import StackRow
@@ -85,7 +85,7 @@ class OperatorLabels:
             inside = second[chosen] if second is not None else NONE
             result[chosen] = self._key(kind, first[chosen], inside)
         gaps = np.flatnonzero(host & outside & ~is_call)
-        self._name_gaps(result, pieces.taken(gaps), gaps)
+        self._name_gaps(result, taken(pieces, gaps), gaps)
         return result
 
     @cached_property

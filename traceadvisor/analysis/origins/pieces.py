@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Self
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.communication.collectives import host_collective_rows
-from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.observation import Observation, profiler_rows
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.innermost import (
     ThreadCalls,
@@ -20,24 +20,18 @@ from traceadvisor.analysis.operators.innermost import (
     positions_by,
     split,
 )
-from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
-from traceadvisor.analysis.steps.breakdown import Partition
+from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
+from traceadvisor.model.arrays import Int32, Int64, Mask, distinct, joined, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 
-_WORK_KINDS = {
-    Category.KERNEL: (Kind.KERNEL,),
-    Category.COMMUNICATION: (Kind.COLLECTIVE,),
-    Category.H2D_COPY: (Kind.COPY_H2D,),
-    Category.OTHER_COPY: (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET),
-}
+_WORK_KINDS = dict(DEVICE_PRECEDENCE)
 _LATEST = np.iinfo(np.int64).max
-_NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 
 
 class Holder(IntEnum):
@@ -77,23 +71,11 @@ class Pieces:
     call: Int32 | Int64
     """The Python call that explains the piece, of those that were looked at; NONE without one."""
 
-    @classmethod
-    def joined(cls, parts: list[Self]) -> Self:
-        """Several pieces, one after the other."""
-        filled = [part for part in parts if part.start_ns.size] or parts[:1]
-        if len(filled) == 1:
-            return filled[0]
-        return cls(*(np.concatenate([getattr(part, field.name) for part in filled]) for field in fields(cls)))
-
-    def taken(self, chosen: Int64 | Mask) -> Self:
-        """Some of the pieces."""
-        return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
     def without(self, chosen: Mask) -> tuple[Self, Self]:
         """The pieces that were not chosen, and those that were."""
         if not chosen.any():
-            return self, self.taken(np.empty(0, np.int64))
-        return self.taken(~chosen), self.taken(chosen)
+            return self, taken(self, np.empty(0, np.int64))
+        return taken(self, ~chosen), taken(self, chosen)
 
 
 IDLE = frozenset(Category) - frozenset(_WORK_KINDS)
@@ -118,8 +100,8 @@ class PieceFinder:
     def pieces(self, partition: Partition) -> Pieces:
         """Return the pieces of some categories, in order of time."""
         parts = [self.of_category(category, spans) for category, spans in partition.items() if spans]
-        pieces = Pieces.joined([*parts, self.nothing])
-        return pieces.taken(np.argsort(pieces.start_ns, kind="stable"))
+        pieces = joined([*parts, self.nothing])
+        return taken(pieces, np.argsort(pieces.start_ns, kind="stable"))
 
     @property
     def nothing(self) -> Pieces:
@@ -173,21 +155,16 @@ class PieceFinder:
         starts, ends, calls = starts[before], cut[before], calls[before]
         thread = np.where(calls != NONE, events.thread[calls], self._observation.thread).astype(np.int64)
         if category is Category.IDLE_PROFILER:
-            rest = self._by_events(starts, ends, self._overhead_rows, thread)
+            rest = self._by_events(starts, ends, profiler_rows(self._observation.trace), thread)
         elif category is Category.IDLE_SYNC:
             rest = self._after_wait(starts, ends, thread)
         else:
             rest = self._host(starts, ends, thread)
-        return Pieces.joined([launched, rest])
+        return joined([launched, rest])
 
     @cached_property
     def _work_starts(self) -> Int64:
         return self._events.start_ns[self._observation.launches.work_rows]
-
-    @cached_property
-    def _overhead_rows(self) -> Int64:
-        trace = self._observation.trace
-        return rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
 
     def _after_wait(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         """Return pieces that belong to the waits; without a recorded one, to what the thread runs."""
@@ -195,7 +172,7 @@ class PieceFinder:
         row = self._waits.at(np.zeros(starts_ns.size, np.int64), self._dry_ns[np.maximum(place, 0)])
         known = (row != NONE) & (place >= 0)
         found = self._of_rows(starts_ns[known], ends_ns[known], self._wait_rows[row[known]], Holder.WAIT)
-        return Pieces.joined([found, self._host(starts_ns[~known], ends_ns[~known], thread[~known])])
+        return joined([found, self._host(starts_ns[~known], ends_ns[~known], thread[~known])])
 
     @cached_property
     def _dry_ns(self) -> Int64:
@@ -243,7 +220,7 @@ class PieceFinder:
         is_held = held_by != NONE
         left = ~is_held
         found = self._of_rows(starts[is_held], ends[is_held], held_by[is_held], Holder.EVENT)
-        return Pieces.joined([found, self._host(starts[left], ends[left], left_thread[left])])
+        return joined([found, self._host(starts[left], ends[left], left_thread[left])])
 
     def _held(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, thread: Int64) -> tuple[Int64, Int64, Int64, Int64]:
         """Split spans by the event that runs, of several the first; NONE where none runs.
@@ -278,12 +255,12 @@ class PieceFinder:
         )
         pieces, idle = pieces.without((pieces.row == NONE) & (pieces.thread != training))
         instead = self._running(idle.start_ns, idle.end_ns, np.full(idle.start_ns.size, training, dtype=np.int64))
-        pieces = Pieces.joined([pieces, instead])
+        pieces = joined([pieces, instead])
         if not self._observation.backward.start_ns.size:
             return pieces
         may_wait = ((pieces.row == NONE) | self._is_annotation(pieces.row)) & (pieces.thread == training)
         pieces, waiting = pieces.without(may_wait)
-        return Pieces.joined([pieces, self._backward_instead(waiting)])
+        return joined([pieces, self._backward_instead(waiting)])
 
     def _running(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         parts = [self.nothing]
@@ -299,7 +276,7 @@ class PieceFinder:
             item = np.where(row == NONE, self._gap_numbers(number, calls.bounds_ns.size) + place, row)
             holder = np.full(starts.size, Holder.HOST, np.int8)
             parts.append(Pieces(starts, ends, holder, row, item, np.full(starts.size, number), python.at(starts)))
-        return Pieces.joined(parts)
+        return joined(parts)
 
     def _gap_numbers(self, thread: int, count: int) -> int:
         """Return the first number for stretches of plain Python of a thread."""
@@ -340,6 +317,6 @@ class PieceFinder:
         starts, ends, parent = split(pieces.start_ns, pieces.end_ns, cuts)
         place = np.maximum(np.searchsorted(passes.start_ns, starts, side="right") - 1, 0)
         inside = (passes.start_ns[place] <= starts) & (starts < passes.end_ns[place])
-        rest = replace(pieces.taken(parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
+        rest = replace(taken(pieces, parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
         threads = passes.thread[place[inside]].astype(np.int64)
-        return Pieces.joined([rest, self._running(starts[inside], ends[inside], threads)])
+        return joined([rest, self._running(starts[inside], ends[inside], threads)])

@@ -11,8 +11,9 @@ from collections import Counter
 
 import numpy as np
 
+from traceadvisor.analysis.operators.innermost import are_outermost
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
@@ -62,9 +63,3 @@ def main_thread(trace: Trace) -> int:
         return NONE
     lengths = np.append(calls.end_ns - calls.start_ns, events.duration_ns[rows])
     return int(np.bincount(threads, weights=lengths).argmax())
-
-
-def are_outermost(starts_ns: Int64, ends_ns: Int64) -> Mask:
-    """Return whether each span, in order of start, begins after the end of all before it."""
-    outer: Mask = np.append(starts_ns[:1] >= 0, starts_ns[1:] >= np.maximum.accumulate(ends_ns)[:-1])
-    return outer

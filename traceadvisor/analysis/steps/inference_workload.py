@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.analysis.steps.compiled_calls import are_outermost
+from traceadvisor.analysis.operators.innermost import are_outermost
+from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
 from traceadvisor.model.arrays import Int64, numbers_in
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
 from traceadvisor.model.once import once
@@ -87,7 +87,8 @@ def serving_rows(trace: Trace) -> Int64:
     for pattern in _SERVING:
         rows = rows_named(trace, Kind.ANNOTATION, partial(_matches, pattern))
         if rows.size:
-            return _outermost(trace, rows[events.thread[rows] == events.thread[rows[0]]])
+            mine: Int64 = rows[events.thread[rows] == events.thread[rows[0]]]
+            return mine[are_outermost(events.start_ns[mine], events.end_ns[mine])]
     return events.rows(Kind.ANNOTATION)[:0]
 
 
@@ -116,12 +117,6 @@ def iteration_spans(trace: Trace) -> tuple[Int64, Int64]:
     return calls.start_ns[rows], calls.end_ns[rows]
 
 
-def _outermost(trace: Trace, rows: Int64) -> Int64:
-    """Return the rows, in order of start, that do not begin inside an earlier one."""
-    outer: Int64 = rows[are_outermost(trace.events.start_ns[rows], trace.events.end_ns[rows])]
-    return outer
-
-
 def _generate_calls(trace: Trace) -> Int64:
     return _python_rows(trace, _GENERATE)
 
@@ -130,9 +125,7 @@ def _python_rows(trace: Trace, pattern: re.Pattern[str]) -> Int64:
     calls = trace.python_calls
     if not calls.start_ns.size:
         return np.empty(0, dtype=np.int64)
-    named = np.array([pattern.search(name) is not None for name in trace.names], dtype=np.bool_)
-    rows: Int64 = np.flatnonzero(named[calls.name_id])
-    return rows
+    return np.flatnonzero(name_mask(trace.names, lambda name: pattern.search(name) is not None)[calls.name_id])
 
 
 def _model_calls(trace: Trace) -> Int64:
@@ -144,8 +137,7 @@ def _model_calls(trace: Trace) -> Int64:
     modules = modules[calls.thread[modules] == calls.thread[generating[0]]]
     if not modules.size:
         return generating[:0]
-    ends = np.maximum.accumulate(calls.end_ns[modules])
-    outer: Int64 = modules[np.append(True, calls.start_ns[modules[1:]] >= ends[:-1])]
+    outer = modules[are_outermost(calls.start_ns[modules], calls.end_ns[modules])]
     usual = np.bincount(calls.name_id[outer]).argmax()
     found: Int64 = outer[calls.name_id[outer] == usual]
     return found if found.size > 1 else found[:0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.steps.detection import recording_extent
@@ -74,10 +74,8 @@ def _first_calls(observation: Observation) -> SpanSet:
     calls = without(calls, waiting)
     first, others_ns = _first_and_others(events.name_id[calls], events.duration_ns[calls])
     first_ns = events.duration_ns[calls[first]]
-    is_graph = np.array(
-        [_LAUNCHES_GRAPH.search(trace.names[name]) is not None for name in events.name_id[calls[first]].tolist()],
-        dtype=np.bool_,
-    )
+    launches_graph = name_mask(trace.names, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
+    is_graph = launches_graph[events.name_id[calls[first]]]
     is_long = (first_ns >= LEAST_FIRST_CALL_NS) & (first_ns >= FIRST_TIMES_OTHERS * np.nan_to_num(others_ns))
     return events.spans(calls[first[is_long & ~(is_graph & np.isnan(others_ns))]])
 
@@ -118,9 +116,7 @@ def _first_operators(observation: Observation, tree: OperatorTree) -> SpanSet:
     names = events.name_id[tree.rows[by_start]]
     first, others_ns = _first_and_others(names, own_ns[by_start])
     first = by_start[first]
-    allocates = np.array(
-        [trace.names[name] in _ALLOCATES for name in events.name_id[tree.rows[first]].tolist()], dtype=np.bool_
-    )
+    allocates = name_mask(trace.names, _ALLOCATES.__contains__)[events.name_id[tree.rows[first]]]
     later = np.where(np.isnan(others_ns), np.where(allocates, 0.0, np.inf), others_ns)
     is_long = (own_ns[first] >= LEAST_FIRST_CALL_NS) & (own_ns[first] >= FIRST_TIMES_OTHERS * later)
     rows = tree.rows[first[is_long]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.analysis.steps.detection import is_step_mark
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, joined, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
@@ -169,10 +169,6 @@ class _Events:
     launch: Int64
     is_kept: Mask
 
-    def within(self, chosen: Mask | Int64) -> _Events:
-        """Return some of them."""
-        return _Events(*(getattr(self, one.name)[chosen] for one in fields(self)))
-
 
 def step_trace(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> StepTrace | None:
     """Return the events of some threads and of the busiest streams in a window; None if there are none.
@@ -182,13 +178,7 @@ def step_trace(observation: Observation, threads: Sequence[int], window: tuple[i
     trace = observation.trace
     host, device = _on_host(observation, threads, window), _on_device(observation, window)
     streams, stream = np.unique(device.lane, return_inverse=True)
-    both = _Events(
-        np.concatenate((host.rows, device.rows)),
-        np.concatenate((host.lane, stream + len(threads))),
-        np.concatenate((host.kind, device.kind)),
-        np.concatenate((host.launch, device.launch)),
-        np.concatenate((host.is_kept, device.is_kept)),
-    )
+    both = joined([host, replace(device, lane=stream + len(threads))])
     if not both.rows.size:
         return None
     names = np.unique(trace.events.name_id[both.rows[both.is_kept]]).astype(np.int64)
@@ -198,7 +188,7 @@ def step_trace(observation: Observation, threads: Sequence[int], window: tuple[i
             title = _thread_title(trace, threads[place], observation.thread)
         else:
             title = _stream_title(trace, int(streams[place - len(threads)]))
-        lanes.append(_lane(trace, title, both.within(both.lane == place), names, window))
+        lanes.append(_lane(trace, title, taken(both, both.lane == place), names, window))
     return StepTrace(tuple(trace.names[each] for each in names.tolist()), _KINDS, tuple(lanes))
 
 
@@ -261,7 +251,7 @@ def _lane(trace: Trace, title: str, events: _Events, names: Int64, window: tuple
     start = np.maximum(trace.events.start_ns[events.rows], window[0]) - window[0]
     end = np.minimum(trace.events.end_ns[events.rows], window[1]) - window[0]
     order = np.lexsort((start - end, start))
-    start, end, events = start[order], end[order], events.within(order)
+    start, end, events = start[order], end[order], taken(events, order)
     depth = _depths(parents_of(start, end, np.zeros(start.size, dtype=np.int32)))
     shown = events.is_kept & (depth <= DEEPEST_SHOWN)
     name = np.searchsorted(names, trace.events.name_id[events.rows])
