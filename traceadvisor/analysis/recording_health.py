@@ -203,17 +203,13 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
         )
     elif not observation.has_device:
         launched = expected_launches(observation.trace).rows.size
-        if launched:
+        lacking = f"The CPU launched {launched} kernels but the recording holds none of them"
+        if not launched:
+            lacking = "Tensors used the memory of a GPU but the recording holds nothing that the GPU ran"
+        if launched or observation.trace.memory.time_ns.size:  # without CUPTI, the launches are missing, too
             yield HealthNote(
                 "no-kernels",
-                f"The CPU launched {launched} kernels but the recording holds none of them, "
-                "so the report makes no claims about the GPU. Run `traceadvisor doctor` to find out why.",
-            )
-        elif observation.trace.memory.time_ns.size:  # without CUPTI, the launches are missing, too
-            yield HealthNote(
-                "no-kernels",
-                "Tensors used the memory of a GPU but the recording holds nothing that the GPU ran, "
-                "so the report makes no claims about the GPU. Run `traceadvisor doctor` to find out why.",
+                f"{lacking}, so the report makes no claims about the GPU. Run `traceadvisor doctor` to find out why.",
             )
         else:
             yield HealthNote(

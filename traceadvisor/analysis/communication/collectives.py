@@ -14,6 +14,7 @@ from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask, without
 from traceadvisor.model.breakdown import Category
@@ -152,7 +153,7 @@ def _kind(message: Message | None, asked: str, range_name: str, name: str) -> Co
 
 
 def _messages(trace: Trace, rows: Int64) -> list[Message | None]:
-    numbers = trace.details.message_id.at(np.where(rows == NONE, NONE, rows), np.int32(NONE))
+    numbers = trace.details.message_id.at(rows, np.int32(NONE))
     return [None if number == NONE else trace.messages[number] for number in numbers.tolist()]
 
 
@@ -164,12 +165,8 @@ def _completed(trace: Trace, message: Message | None, kind: CollectiveKind) -> M
     if not size and message.group in _DEFAULT_GROUPS and trace.distributed:
         size = trace.distributed.world_size
         message = replace(message, group_size=size if size and size > 0 else None)
-    if (
-        kind is CollectiveKind.ALL_GATHER
-        and message.out_elements is None
-        and message.in_elements
-        and message.group_size
-    ):
+    is_output_unknown = kind is CollectiveKind.ALL_GATHER and message.out_elements is None
+    if is_output_unknown and message.in_elements and message.group_size:
         message = replace(message, out_elements=message.in_elements * message.group_size)
     return message
 
@@ -331,11 +328,7 @@ def _before(
 
 def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> Int64:
     """Return the position of the step in whose window each event starts; NONE outside."""
-    starts = np.array([step.start_ns for step in steps], dtype=np.int64)
-    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
-    position = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
-    inside = (position >= 0) & (events.start_ns[rows] < np.append(ends, 0)[position])
-    return np.where(inside, position, NONE)
+    return position_at([(step.start_ns, step.end_ns) for step in steps], events.start_ns[rows])
 
 
 _NOT_LETTERS = re.compile(r"[^a-z]")

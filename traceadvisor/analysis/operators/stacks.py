@@ -172,7 +172,7 @@ class Stacks:
         calls = frames.calls.at(threads, instants_ns)
         own, ran_inside = self.own_frames(frames, calls, threads, instants_ns, operators)
         if not of_waiting:
-            own = np.where(self._is_backward_thread(threads), frames.numbers(calls), own)
+            own = np.where(self._backward_threads[threads], frames.numbers(calls), own)
         return self.keys(frames.table, own, self.forward_frames(frames, operators)[operators], ran_inside)
 
     def frames(self, wanted: Mask) -> PythonFrames:
@@ -195,7 +195,7 @@ class Stacks:
             Numbers of combinations in the table of the frames.
         """
         own = frames.numbers(calls)
-        waiting = np.flatnonzero((calls == NONE) & self._is_backward_thread(threads))
+        waiting = np.flatnonzero((calls == NONE) & self._backward_threads[threads])
         main = frames.calls.course(self._training_thread).at(instants_ns[waiting])
         own[waiting] = frames.numbers(main)
         return own, frames.started_ns(calls) >= self._node_start_ns[operators]
@@ -266,12 +266,9 @@ class Stacks:
                 result[place] = first.setdefault(module_class(name), place)
         return result
 
-    def _is_backward_thread(self, threads: Int64) -> Mask:
-        """Return whether each thread runs backward passes while the training thread waits."""
-        return self._backward_threads[threads]
-
     @cached_property
     def _backward_threads(self) -> Mask:
+        """Whether each thread runs backward passes while the training thread waits; false for NONE, the last."""
         is_backward = np.zeros(len(self._trace.threads) + 1, dtype=np.bool_)
         is_backward[self._trace.events.thread[backward_rows(self._trace)]] = True
         is_backward[[self._training_thread, NONE]] = False
@@ -285,7 +282,7 @@ class Stacks:
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
-        waiting = np.flatnonzero((key == NONE) & self._is_backward_thread(threads))
+        waiting = np.flatnonzero((key == NONE) & self._backward_threads[threads])
         key[waiting] = self._last_text(instants_ns[waiting]) if of_waiting else NONE
         return StackKeys(key, key, key, none, none, is_backward)
 
@@ -308,10 +305,7 @@ class Stacks:
         A row of ``texts``.
         """
         text = self._trace.details.stack_id.at(self._tree.rows, np.int32(NONE)).astype(np.int64)
-        users = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
-        distinct = _stacks_in(text)
-        users[distinct] = [self._from_text(each).inner is not None for each in distinct]
-        with_user, with_any = self._tree.nearest(users[text]), self._tree.nearest(text != NONE)
+        with_user, with_any = self._tree.nearest(self.has_user(text)), self._tree.nearest(text != NONE)
         nearest = np.append(np.where(with_user != NONE, with_user, with_any), NONE)
         return self._first_alike(np.append(text, NONE)[nearest])
 
@@ -362,8 +356,7 @@ class Stacks:
 
     def _shared(self, frames: list[Frame]) -> int:
         """Return how many of the outermost frames all stacks in the steps share: those around the training loop."""
-        pairs = zip(reversed(frames), self._common, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return len(_shared_start(reversed(frames), self._common))
 
     @cached_property
     def _common(self) -> list[Frame]:

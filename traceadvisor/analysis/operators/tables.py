@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, grouped, numbers_in
+from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, grouped, numbers_in, taken
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow, PlaceRow, ShapeRow
@@ -63,10 +62,9 @@ def operator_table(  # noqa: PLR0913  # the last two only limit it
     outermost = ~_is_inside_itself(tree, name)[chosen]
     host_total = np.bincount(group, weights=(tree.end_ns - tree.start_ns)[chosen] * outermost)
     device_total = np.bincount(group, weights=_with_inner(tree, device_ns)[chosen] * outermost)
-    calls_of = _Calls(tree.rows[chosen], group, host_ns[chosen], device_ns[chosen], steps, has_device)
-    listed = calls_of.taken(np.isin(group, order))
-    shapes = _by_shapes(trace, listed)
-    places = _by_place(stacks, listed) if stacks is not None else {}
+    listed = taken(_Calls(tree.rows[chosen], group, host_ns[chosen], device_ns[chosen]), np.isin(group, order))
+    shapes = _by_shapes(trace, listed, steps, has_device=has_device)
+    places = _by_place(stacks, listed, steps) if stacks is not None else {}
     return tuple(
         OperatorRow(
             trace.names[names[at]],
@@ -115,24 +113,12 @@ class _Calls:
 
     host_ns: Float64
     device_ns: Float64
-    steps: int
-    has_device: bool
-
-    def taken(self, chosen: Mask | Int64) -> _Calls:
-        """Return some of the calls."""
-        return replace(
-            self,
-            rows=self.rows[chosen],
-            group=self.group[chosen],
-            host_ns=self.host_ns[chosen],
-            device_ns=self.device_ns[chosen],
-        )
 
 
-def _by_shapes(trace: Trace, calls: _Calls) -> dict[int, tuple[ShapeRow, ...]]:
+def _by_shapes(trace: Trace, calls: _Calls, steps: int, *, has_device: bool) -> dict[int, tuple[ShapeRow, ...]]:
     """Return the rows by input shapes of each operator, most time first."""
     text = trace.details.dims_id.at(calls.rows, np.int32(NONE)).astype(np.int64)
-    calls, text = calls.taken(text != NONE), text[text != NONE]
+    calls, text = taken(calls, text != NONE), text[text != NONE]
     key = calls.group * (len(trace.texts) + 1) + text
     _, first, number = np.unique(key, return_index=True, return_inverse=True)
     count = np.bincount(number)
@@ -141,8 +127,8 @@ def _by_shapes(trace: Trace, calls: _Calls) -> dict[int, tuple[ShapeRow, ...]]:
     for at in np.argsort(-np.maximum(host, device), kind="stable").tolist():
         mine = rows.setdefault(int(calls.group[first[at]]), [])
         if len(mine) < MOST_SHAPES and (shapes := _shapes_words(trace.texts[text[first[at]]])):
-            on_device = float(device[at]) / calls.steps if calls.has_device else None
-            mine.append(ShapeRow(shapes, int(count[at]) / calls.steps, float(host[at]) / calls.steps, on_device))
+            on_device = float(device[at]) / steps if has_device else None
+            mine.append(ShapeRow(shapes, int(count[at]) / steps, float(host[at]) / steps, on_device))
     return {group: tuple(found) for group, found in rows.items()}
 
 
@@ -152,16 +138,17 @@ def _shapes_words(text: str) -> str:
     return clipped(", ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes), LONGEST_SHAPES)
 
 
-def _by_place(stacks: Stacks, calls: _Calls) -> dict[int, tuple[PlaceRow, ...]]:
+def _by_place(stacks: Stacks, calls: _Calls, steps: int) -> dict[int, tuple[PlaceRow, ...]]:
     """Return where each operator is called, most calls first."""
     if not stacks.is_known or not calls.rows.size:
         return {}
-    looked_up = calls.taken(np.arange(min(calls.rows.size, MOST_LOCATED_CALLS)))
-    scale = calls.rows.size / looked_up.rows.size / calls.steps
-    locations = stacks.locations(looked_up.rows)
+    looked_up = calls.rows[:MOST_LOCATED_CALLS]
+    scale = calls.rows.size / looked_up.size / steps
+    locations = stacks.locations(looked_up)
     by_id = {id(location): location for location in locations}  # few: comparing them takes longer
     found: defaultdict[int, Counter[Location]] = defaultdict(Counter)
-    for (group, each), count in Counter(zip(looked_up.group.tolist(), map(id, locations), strict=True)).items():
+    pairs = zip(calls.group[: looked_up.size].tolist(), map(id, locations), strict=True)
+    for (group, each), count in Counter(pairs).items():
         if (location := by_id[each]) is not None:
             found[group][location] += count
     return {

@@ -57,6 +57,9 @@ class OperatorLabels:
     def __init__(self, trace: Trace, tree: OperatorTree) -> None:
         self._trace, self._tree = trace, tree
         self._base = len(trace.names) + 1
+        self._is_graph_launch, self._is_shown_call = self._matching(_GRAPH_LAUNCH), self._matching(_SHOWN_CALL)
+        self._is_exchange = np.append(name_mask(trace.names, lambda name: name == EXCHANGE), False)
+        self._is_own = name_mask(trace.names, lambda name: name.startswith(_OWN_NAMES))
         names = self._without_prefix(trace.events.name_id[tree.rows].astype(np.int64))
         self._name = np.append(names, NONE)[np.append(self._speaking(names), NONE)]
 
@@ -87,18 +90,6 @@ class OperatorLabels:
         gaps = np.flatnonzero(host & outside & ~is_call)
         self._name_gaps(result, taken(pieces, gaps), gaps)
         return result
-
-    @cached_property
-    def _is_graph_launch(self) -> Mask:
-        return self._matching(_GRAPH_LAUNCH)
-
-    @cached_property
-    def _is_shown_call(self) -> Mask:
-        return self._matching(_SHOWN_CALL)
-
-    @cached_property
-    def _is_exchange(self) -> Mask:
-        return np.append(name_mask(self._trace.names, lambda name: name == EXCHANGE), False)
 
     def _with_collectives(self, name: Int64, causes: Int64) -> Int64:
         """Return the names; of what records the sizes of a collective, that of the collective (``nccl:all_to_all``)."""
@@ -154,8 +145,7 @@ class OperatorLabels:
     def _speaking(self, names: Int64) -> Int64:
         """Return the operator that names each operator: the compiled region around it, or what records a collective."""
         tree = self._tree
-        is_exchange = name_mask(self._trace.names, lambda name: name == EXCHANGE)[names]
-        own = np.where(is_exchange & (tree.parent != NONE), tree.parent, np.arange(names.size))
+        own = np.where(self._is_exchange[names] & (tree.parent != NONE), tree.parent, np.arange(names.size))
         is_compiled = name_mask(self._trace.names, lambda name: COMPILED.match(name) is not None)[names]
         inner = tree.nearest(is_compiled)
         above = np.append(tree.parent, NONE)[inner]
@@ -171,10 +161,6 @@ class OperatorLabels:
     @cached_property
     def _outermost(self) -> Neighbours:
         return Neighbours(self._tree, np.flatnonzero(self._tree.parent == NONE))
-
-    @cached_property
-    def _is_own(self) -> Mask:
-        return name_mask(self._trace.names, lambda name: name.startswith(_OWN_NAMES))
 
     def _name_gaps(self, result: Int64, gaps: Pieces, places: Int64) -> None:
         """Number plain Python: by an annotation that only holds plain Python, else by the operators around it."""
