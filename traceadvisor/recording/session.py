@@ -43,7 +43,7 @@ from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
-from traceadvisor.recording.stacks import StackSampler
+from traceadvisor.recording.stacks.sampler import StackSampler
 from traceadvisor.recording.telemetry.sampler import NodeTelemetry
 from traceadvisor.system import clocks
 from traceadvisor.text.cleaning import clean, clipped, withholding
@@ -132,7 +132,7 @@ class CaptureSession:
             parts=self._parts,
             notes=self._notes,
             lost=self._lost,
-            is_recording=lambda: self._loop is not None and self._loop.is_recording,
+            is_recording=lambda: self._loop is not None and self._loop.recorder.recording,
         )
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
@@ -175,12 +175,12 @@ class CaptureSession:
             self._stacks = stacks
 
     def _is_fetching(self) -> bool:
-        return self._loop is not None and self._loop.is_fetching
+        return self._loop is not None and self._loop.listener.is_fetching
 
     def step(self) -> None:
         """The script marks the end of a training step."""
         if self._loop:
-            self._loop.step()
+            self._loop.listener.step()
 
     def finish(self, ending: Ending, exit_code: int, message: str | None = None) -> Captured:
         """The script ended: write everything known. A second call changes nothing.
@@ -214,7 +214,7 @@ class CaptureSession:
         self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()
-        recorded = self._loop.recorded_steps if self._loop else 0
+        recorded = self._loop.window.saved_steps if self._loop else 0
         stopped = self._loop is not None and self._loop.stopped
         if stopped and ending is Ending.COMPLETED:
             ending = Ending.STOPPED
@@ -234,7 +234,7 @@ class CaptureSession:
                 message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
                 wall_ns=wall_ns,
                 clock_ns=clock_ns,
-                checkpoint_ns=self._loop.checkpoint_after_ns if self._loop else None,
+                checkpoint_ns=self._loop.tracker.checkpoint_after_ns if self._loop else None,
             ),
         )
         self._writer.close()
@@ -341,7 +341,7 @@ class CaptureSession:
                 self._log,
                 self._launch.host,
                 thread=self._thread,
-                stage=self._stage,
+                stage=self._writer.stage,
                 saved=self._recording_saved,
                 lost=self._lost,
                 trains=self._first_step_ended,
@@ -352,9 +352,6 @@ class CaptureSession:
             self._no_loop = Note(
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
-
-    def _stage(self, name: str) -> Path:
-        return self._writer.stage(name)
 
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
@@ -385,7 +382,7 @@ class CaptureSession:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
             settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
-            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
+            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.seen.settings())))
             if batches := loop.batches():
                 yield Growing(BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host), batches)
             if samples := loop.loader_samples():
@@ -422,7 +419,7 @@ class CaptureSession:
     @property
     def _training_steps(self) -> int:
         timed = len(self._log) - self._log.count(StepState.OTHER)
-        return timed + self._loop.untimed_steps if self._loop else 0
+        return timed + self._loop.tracker.untimed_steps if self._loop else 0
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""

@@ -115,7 +115,13 @@ class StackTally:
             is_in_call: whether it was inside a function written in C.
             is_waiting: whether it waited for something other than a core.
         """
-        stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
+        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
+        stack = self._stack_at.get(key)
+        if stack is None:
+            stack = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
+            if len(self._stack_at) >= _MOST_KNOWN // 16:
+                self._stack_at.clear()
+            self._stack_at[key] = stack
         self._changes += 1
         single = self._single
         single.at_ns.append(at_ns)
@@ -181,18 +187,8 @@ class StackTally:
             single.forget(self._settled)
             self._first_sums, self._first_step, self._settled = dict(self._sums), self._step, 0
 
-    def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
-        """The number of a stack; a new one where there is room."""
-        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
-        number = self._stack_at.get(key)
-        if number is None:
-            number = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
-            if len(self._stack_at) >= _MOST_KNOWN // 16:
-                self._stack_at.clear()
-            self._stack_at[key] = number
-        return number
-
     def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
+        """The number of a stack; a new one where there is room."""
         if len(self._codes) >= _MOST_KNOWN or len(self._frame_at) >= _MOST_KNOWN:
             self._stack_at.clear()
             self._frame_at.clear()

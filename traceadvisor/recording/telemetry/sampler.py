@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from traceadvisor.bundle.layout import Sample, encode_telemetry_header
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
-from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
+from traceadvisor.recording.telemetry.host import GroupUse, Host, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.processes import ProcessTree
 from traceadvisor.system import clocks
@@ -145,7 +146,7 @@ class TelemetrySampler:
     def _header(self, nvml: Nvml, group: GroupUse) -> dict[str, object]:
         return {
             "time_ns": self._clock_ns(),
-            "host": host_name(),
+            "host": socket.gethostname(),
             "interval_s": self._interval_s,
             "cpu_count": os.cpu_count(),
             "cpu_affinity": cpu_affinity(),
@@ -223,9 +224,6 @@ class Turns(Generic[T]):
         return item
 
 
-_TELEMETRY_INTERVAL_S = 0.1
-
-
 class NodeTelemetry:
     """Samples into the bundle of a writer while this process is the one that does so for its node."""
 
@@ -257,11 +255,9 @@ class NodeTelemetry:
         """
         roots = (os.getppid() if ranks > 1 else os.getpid(),)
         try:
-            path = self._writer.stage(self.name)
             sampler = TelemetrySampler(
-                path,
+                self._writer.stage(self.name),
                 pids=lambda: roots,
-                interval_s=_TELEMETRY_INTERVAL_S,
                 has_short_steps=lambda: self._log.has_short_steps,
                 lost=self._lost,
             )
