@@ -184,7 +184,7 @@ class _Reading:
     def _take(self, record: StackRecord) -> None:
         match record:
             case _Header():
-                figures = (record.squares_ns2, record.late_ns, record.late_by_ns, record.cpu_ns)
+                _, *figures = msgspec.structs.astuple(record)
                 if self.header or not all(0 <= one < MOST_NS**2 for one in figures):
                     raise ValueError("an impossible header")
                 self.header = record
@@ -211,16 +211,8 @@ class _Reading:
         if self.header is None:
             return None
         frames = tuple(frame or SampledFrame("") for frame in self.frames)
-        found = StackSamples(
-            frames,
-            tuple(self.stacks),
-            self.other,
-            self.header.squares_ns2,
-            self.header.late_ns,
-            self.header.late_by_ns,
-            self.header.cpu_ns,
-            tuple(self.calls),
-        )
+        _, *figures = msgspec.structs.astuple(self.header)
+        found = StackSamples(frames, tuple(self.stacks), self.other, *figures, only_calls=tuple(self.calls))
         return found if found.time_ns else None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
-from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.script_options import Asked, shared_options
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 
@@ -53,21 +53,16 @@ def command(
     with ended_by_interrupt(), errors_as_exit_codes():
         from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
         from traceadvisor.experiments.fixes import changes, proposals  # noqa: PLC0415
+        from traceadvisor.experiments.plan import Plan  # noqa: PLC0415
+        from traceadvisor.experiments.result import Surroundings  # noqa: PLC0415
 
         read = _read(report)
         found, others = proposals(read, fixes)
         if not found:
             listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
             raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
-        run(
-            "try",
-            asked,
-            changes=changes(found),
-            proposals=found,
-            not_applicable=others,
-            trace_report=str(report),
-            report=read,
-        )
+        around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
+        run(asked, Plan(changes=changes(found)), around, read)
 
 
 def _read(path: Path) -> Report:

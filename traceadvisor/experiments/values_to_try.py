@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from traceadvisor.experiments.curves import Knee, knee, points, rounds_of
-from traceadvisor.experiments.journal import AnyRow, Facts, Failed
+from traceadvisor.experiments.curves import Knee, knee, points
+from traceadvisor.experiments.journal import AnyRow, Facts, Failed, rounds_of
 from traceadvisor.experiments.plan import Experiment
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Value
 
@@ -108,7 +108,7 @@ def memory_line(done: Sequence[Experiment], rows: list[AnyRow]) -> tuple[float, 
     """Bytes at batch size 0, and bytes per sample, by least squares; None with fewer than three batch sizes."""
     peaks: dict[int, list[int]] = {}
     for one in done:
-        for row in rounds_of(rows, [one.name]):
+        for row in rounds_of(rows, one.name):
             for arm, peak in row.peak_bytes.items():
                 size = one.arms[arm].count(BATCH_SIZE) if arm in one.arms else None
                 if size is not None:
@@ -135,7 +135,7 @@ def own_value(axis: str, facts: Facts) -> int | None:
 
 def curve_of(axis: str, experiments: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> Knee | None:
     """The knee over all experiments of an axis, the script's own value included."""
-    rounds = rounds_of(rows, (one.name for one in experiments))
+    rounds = rounds_of(rows, *(one.name for one in experiments))
     found = points(rounds)
     values = {
         settings.count(axis): found[arm]
