@@ -29,12 +29,7 @@ class _Command(RunsScript):
 @click.argument("report", type=click.Path(path_type=Path, exists=True), metavar="REPORT")
 @click.option("--fix", "fixes", multiple=True, metavar="RULE", help="Only this fix; can be repeated.  [default: all]")
 @shared_options
-def command(
-    *,
-    report: Path,
-    fixes: tuple[str, ...],
-    asked: Asked,
-) -> None:
+def command(*, report: Path, fixes: tuple[str, ...], asked: Asked) -> None:
     """Measure the fixes that a report proposes, one by one and together, beside what the report predicts.
 
     REPORT is a folder written by `traceadvisor capture`, a trace, or a JSON report. SCRIPT is the training script that

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from traceadvisor.experiments.curves import compared
 from traceadvisor.experiments.journal import AnyRow, Facts, is_finished, left_out, rounds_of
 from traceadvisor.experiments.plan import Axis, Experiment, Plan
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, KNOBS, WORKERS, Settings, Value
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value
 from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, curve_of, first_values, further_values, own_value
 from traceadvisor.model.verdict import Verdict
 
@@ -109,7 +109,7 @@ def _of_axis(
 def _along(axis: str, name: str, values: Sequence[Value], base: Settings, own: int | None) -> Experiment:
     """An experiment over values of an axis, with the ceilings of loader and model, also at the script's own value."""
     arms = {settings.words(): settings for value in values if (settings := Settings.of({axis: value}))}
-    loaders = dict(arms) if KNOBS[axis].name in (WORKERS, BATCH_SIZE) else {}
+    loaders = dict(arms) if axis in (WORKERS, BATCH_SIZE) else {}
     if loaders and own is not None:
         mine = Settings.of({axis: own})
         loaders[mine.words()] = mine

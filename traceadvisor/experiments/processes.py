@@ -34,6 +34,7 @@ from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN,
 from traceadvisor.experiments.settings import ENVIRONMENT
 from traceadvisor.statistics import FEWEST_ROUNDS
 
+NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
 BLOCK_S = 1.5
 """Time of the measured steps of a process, at least."""
 
@@ -135,7 +136,7 @@ def _reason(rows: list[AnyRow], code: int) -> str:
     if ended and ended.detail:
         return ended.detail
     if not any(isinstance(row, Facts) for row in rows):
-        return "no DataLoader fed an optimizer of torch for long enough"
+        return NO_LOOP
     return f"exit code {code}"
 
 

@@ -48,14 +48,7 @@ from traceadvisor.experiments.values_to_try import (
 )
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
-from traceadvisor.model.experiment import (
-    AxisResult,
-    CurvePoint,
-    ExperimentResult,
-    MeasuredArm,
-    MeasuredRatio,
-    Section,
-)
+from traceadvisor.model.experiment import AxisResult, CurvePoint, ExperimentResult, MeasuredArm, MeasuredRatio, Section
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.text.secrets import without_secret_arguments
 

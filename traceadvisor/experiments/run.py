@@ -18,7 +18,7 @@ from types import MappingProxyType
 from traceadvisor.experiments import keeper
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
-from traceadvisor.experiments.processes import Interleaved
+from traceadvisor.experiments.processes import NO_LOOP, Interleaved
 from traceadvisor.frozen import frozen
 from traceadvisor.system.folders import entries_below
 
@@ -28,7 +28,6 @@ END_S = 1.0
 """Time for the script to end after SIGTERM."""
 
 _KEEPER = str(Path(keeper.__file__).resolve())
-NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
 ONLY_LOADERS = "Loops over other iterators, and processes that the script starts itself, cannot be measured"
 MOST_PROCESSES = 24
 

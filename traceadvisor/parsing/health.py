@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, Health, HealthNote
 from traceadvisor.model.limits import Limits
@@ -76,9 +75,5 @@ def _losses(dropped: int, unknown_categories: frozenset[str]) -> Iterator[Health
     if dropped:
         yield HealthNote("events-dropped", f"{dropped} events could not be read and were left out.")
     if unknown_categories:
-        listed = _listed(category or "no category" for category in sorted(unknown_categories))
+        listed = ", ".join(category or "no category" for category in sorted(unknown_categories)[:MOST_LISTED])
         yield HealthNote("unknown-categories", f"Events of unknown categories were ignored: {listed}.", degrades=False)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(islice(names, MOST_LISTED))

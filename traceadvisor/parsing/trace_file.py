@@ -29,13 +29,9 @@ LATEST_WALL_CLOCK_NS = 4 * 10**18
 """October 2096: a larger sum is no date either."""
 
 
-def ignore_progress(position: int) -> None:
-    """Ignore the progress of reading."""
-
-
 def read_trace(
     origin: Origin,
-    on_progress: Callable[[int], None] = ignore_progress,
+    on_progress: Callable[[int], None] = lambda _: None,
     limits: Limits = LIMITS,
     *,
     details: bool = True,

@@ -78,10 +78,7 @@ def _bounded(command: tuple[str, ...]) -> Iterator[str]:
 def exported(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that children need: the plan, and a path on which Python finds the hook."""
     others = environment.get(PYTHONPATH)
-    return {
-        VARIABLE: written(plan),
-        PYTHONPATH: HOOK if not others else f"{HOOK}{os.pathsep}{others}",
-    }
+    return {VARIABLE: written(plan), PYTHONPATH: HOOK if not others else f"{HOOK}{os.pathsep}{others}"}
 
 
 def plan_of(environment: Mapping[str, str] = os.environ) -> Plan | None:

@@ -18,6 +18,7 @@ from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.errors import named
 from traceadvisor.recording.devices import PATIENCE_S, POLL_S
+from traceadvisor.recording.job_store import SamePhases
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.feeds import FeedLoop
@@ -30,7 +31,7 @@ from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
-from traceadvisor.recording.loop.window import Ranks, Window
+from traceadvisor.recording.loop.window import Window
 from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
@@ -80,7 +81,7 @@ class LoopCapture:
         saved: Callable[[str, int, bool], None],
         lost: Callable[[Exception], None],
         trains: Callable[[], None],
-        ranks: Ranks | None = None,
+        ranks: SamePhases | None = None,
     ) -> None:
         self._log = log
         self._saved = saved

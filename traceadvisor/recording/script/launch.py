@@ -125,10 +125,6 @@ class Launch:
         """Whether a job that :func:`agreed` gave is this one, as far as the launcher's id tells."""
         return job is not None and job.partition(AGREED)[0] == self.job
 
-    def bundle(self, folder: Path | None, script: str) -> Path:
-        """The folder of the bundle: the given one, or else the default of a script."""
-        return self.given(folder) if folder else self.folder(script)
-
     def folder(self, script: str) -> Path:
         """The default folder of the bundle."""
         block = f"-{self.block + 1}" if self.block else ""

@@ -10,15 +10,7 @@ from types import CodeType
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import (
-    NOTHING_SAMPLED,
-    OWN_WORK,
-    OnlyCall,
-    Sampled,
-    SampledFrame,
-    SampledStack,
-    Tallies,
-)
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, OnlyCall, Sampled, SampledFrame, SampledStack, Tallies
 from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, only_calls
 from traceadvisor.system import clocks
 

@@ -31,12 +31,6 @@ def readable(read: Callable[[], T]) -> T | None:
         return None
 
 
-def memory_bytes() -> int | None:
-    """Memory of the host."""
-    memory = readable(psutil.virtual_memory)
-    return None if memory is None else memory.total
-
-
 class Host:
     """Reads the host's counters and turns them into rates since they were last read."""
 

@@ -11,12 +11,13 @@ from threading import Event, Thread
 from typing import Generic, TypeVar
 
 import msgspec
+import psutil
 
 from traceadvisor.bundle.layout import Sample, encode_telemetry_header
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
-from traceadvisor.recording.telemetry.host import GroupUse, Host, memory_bytes
+from traceadvisor.recording.telemetry.host import GroupUse, Host, readable
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.processes import ProcessTree
 from traceadvisor.system import clocks
@@ -151,9 +152,9 @@ class TelemetrySampler:
             "cpu_count": os.cpu_count(),
             "cpu_affinity": cpu_affinity(),
             "cpu_quota": cpu_quota(),
-            "memory_bytes": memory_bytes(),
+            "memory_bytes": readable(lambda: psutil.virtual_memory().total),
             "group_memory_limit_bytes": group.memory_limit_bytes,
-            "devices": nvml.headers(),
+            "devices": tuple(device.header() for device in nvml.devices),
             "nvml_version": nvml.version("nvmlSystemGetNVMLVersion"),
             "driver_version": nvml.version("nvmlSystemGetDriverVersion"),
             "nvml_unavailable": nvml.unavailable,
