@@ -72,10 +72,8 @@ def print_summary(
 def _silence(report: Report) -> Iterator[Line]:
     """Yield the savings that were limited."""
     table = silenced_table(redacted(report))
-    yield from (
-        Line(),
-        Line((Piece(table.caption if table else "No saving had to be limited.", Style.STRONG),)),
-    )
+    yield Line()
+    yield Line((Piece(table.caption if table else "No saving had to be limited.", Style.STRONG),))
     for row in table.rows if table else ():
         yield Line((Piece("  " + "; ".join(cell.text for cell in row)),), hanging=4)
 

@@ -15,7 +15,6 @@ from traceadvisor.experiments.fixes import Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
     Facts,
-    Failed,
     Loss,
     Note,
     Rate,
@@ -42,6 +41,7 @@ from traceadvisor.experiments.values_to_try import (
     DEFAULT_SWITCHES,
     GOOD_MEMORY,
     curve_of,
+    failed_at,
     memory_line,
     own_value,
     too_large,
@@ -200,7 +200,7 @@ class _Builder:
             loop=tuple(self._with_own(own, self._curve(name, mine, rounds, cached=False), rounds)),
             model=tuple(self._curve(name, mine, rounds, cached=True)),
             loader=tuple(self._rates(name, mine)),
-            out_of_memory_at=self._out_of_memory(name, mine),
+            out_of_memory_at=min(failed_at(name, mine, self._rows, by_memory=True), default=None),
             memory_bytes=total if name == BATCH_SIZE else None,
             good_memory_at=good if 0 < good <= FURTHEST * largest else None,
         )
@@ -233,12 +233,6 @@ class _Builder:
             value = settings.count(name)
             if arm in rates and value is not None:
                 yield CurvePoint(value=value, samples_per_s=rates[arm])
-
-    def _out_of_memory(self, name: str, mine: Sequence[Experiment]) -> int | None:
-        settings = {(one.name, arm): changed for one in mine for arm, changed in one.arms.items()}
-        failed = [row for row in self._rows if isinstance(row, Failed) and row.out_of_memory]
-        sizes = [settings[key].count(name) for row in failed if (key := (row.experiment, row.arm)) in settings]
-        return min((size for size in sizes if size is not None), default=None)
 
     def _cost(self, samples_per_s: float | None) -> float | None:
         if self._price is None or not samples_per_s:
