@@ -27,7 +27,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
 from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
-from traceadvisor.experiments.run import END_S, LOG, Footprints, measure
+from traceadvisor.experiments.run import END_S, LOG, changed_files, footprints, measure
 from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
@@ -71,13 +71,13 @@ def run(asked: Asked, wanted: Plan, around: Surroundings, report: Report | None)
     ).withholding()
     click.get_current_context().with_resource(withholding(plan.secrets))
     _promise(plan, asked.minutes)
-    before = Footprints.below(Path.cwd(), ignored=folder)
+    before = footprints(Path.cwd(), ignored=folder)
     begin_s = time.monotonic()
     outcome = measure(plan, _Progress(plan).show)
     around = replace(
         around,
         seconds=time.monotonic() - begin_s,
-        changed_files=before.changed(Footprints.below(Path.cwd(), ignored=folder)),
+        changed_files=changed_files(before, footprints(Path.cwd(), ignored=folder)),
         price=find_settings(Path.cwd(), []).price,
         recorded_start_ns=_start_ns(report),
         recorded_step_ns=recorded_step_ns(report),

@@ -242,30 +242,25 @@ _MOST_FILES = 50_000
 _IGNORED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
-@frozen
-class Footprints:
-    """Size and time of change of each file; None if there are too many."""
-
-    files: dict[str, tuple[int, int]] | None
-
-    @classmethod
-    def below(cls, folder: Path, *, ignored: Path) -> Footprints:
-        """Look at all files now, except those in one more folder."""
-        found: dict[str, tuple[int, int]] = {}
-        skipped = str(ignored.absolute())
-        for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
-            try:
-                status = path.lstat()
-            except OSError:
-                continue
-            found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
-            if len(found) > _MOST_FILES:
-                return cls(None)
-        return cls(found)
-
-    def changed(self, later: Footprints) -> tuple[str, ...] | None:
-        """Paths that are new, differ or are gone; None if unknown."""
-        if self.files is None or later.files is None:
+def footprints(folder: Path, *, ignored: Path) -> dict[str, tuple[int, int]] | None:
+    """Size and time of change of each file now, except those in one more folder; None if there are too many."""
+    found: dict[str, tuple[int, int]] = {}
+    skipped = str(ignored.absolute())
+    for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+        if len(found) > _MOST_FILES:
             return None
-        before, after = self.files, later.files
-        return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+    return found
+
+
+def changed_files(
+    before: dict[str, tuple[int, int]] | None, after: dict[str, tuple[int, int]] | None
+) -> tuple[str, ...] | None:
+    """Paths that are new, differ or are gone; None if unknown."""
+    if before is None or after is None:
+        return None
+    return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

@@ -66,7 +66,6 @@ class Hooks:
         seen: SettingsSeen,
         *,
         graphs: GraphSteps,
-        profiler_made: Callable[[], None],
         profiler_starts: Callable[[bool], None],
         exported: Callable[[str], None],
     ) -> None:
@@ -77,8 +76,8 @@ class Hooks:
             loaders: knows the loaders.
             seen: receives the settings, and the objects of the training as they are made.
             graphs: knows the CUDA graphs.
-            profiler_made: called when the script makes a profiler.
-            profiler_starts: called when a profiler is about to start, with whether torch uses it for itself.
+            profiler_starts: called when a profiler is about to start, or when the script makes one, with whether torch
+                uses it for itself.
             exported: called with the path of each exported trace.
         """
         self._listener, self._loaders = listener, loaders
@@ -91,7 +90,7 @@ class Hooks:
         self._hook(detect_anomaly, "__enter__", _hooked_anomaly, seen)
         self._hook(set_detect_anomaly, "__init__", _hooked_anomaly, seen)
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
-            self._hook(made, "__init__", _hooked_profiler, profiler_made)
+            self._hook(made, "__init__", _hooked_profiler, profiler_starts)
             self._hook(made, "export_chrome_trace", _hooked_export, exported)
         for module, name in _STARTS:
             self._hook(module, name, _hooked_start, profiler_starts)
@@ -285,12 +284,12 @@ def _hooked_anomaly(original: Callable[..., None], seen: SettingsSeen) -> Callab
     return set_mode
 
 
-def _hooked_profiler(original: Callable[..., None], profiler_made: Callable[[], None]) -> Callable[..., None]:
+def _hooked_profiler(original: Callable[..., None], profiler_starts: Callable[[bool], None]) -> Callable[..., None]:
     @functools.wraps(original)
     @unseen
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
-        if kwargs.get("enabled", True) and not _made_by_torch():
-            profiler_made()
+        if kwargs.get("enabled", True) and not (is_torchs := _made_by_torch()):
+            profiler_starts(is_torchs)
         original(self, *args, **kwargs)
 
     return make

@@ -129,13 +129,12 @@ class LoopCapture:
         if self._is_main:
             self.recorder.overdue = self._calls[0].ask
         if is_profiling():
-            self._profiler_made()
+            self._give_way()
         self._hooks = Hooks(
             self.listener,
             loaders,
             self.seen,
             graphs=graphs,
-            profiler_made=self._profiler_made,
             profiler_starts=self._profiler_starts,
             exported=self._exported,
         )
@@ -190,14 +189,11 @@ class LoopCapture:
         if has_profiled():
             end_without_profiler()
 
-    def _profiler_made(self) -> None:
-        """The script has its own profiler, which takes precedence: two cannot run at once."""
-        if self.recorder.making or not self.listener.active:
-            return
-        self._in_training_thread(self._give_way)
-
     def _profiler_starts(self, is_torchs: bool) -> None:  # noqa: FBT001  # a callback
-        """A profiler is about to start: of the script, or of a compiler that measures what it made."""
+        """A profiler is about to start: of a compiler that measures what it made, or of the script.
+
+        That of the script takes precedence: two cannot run at once.
+        """
         if self.recorder.making or not self.listener.active:
             return
         self._in_training_thread(self._make_room if is_torchs else self._give_way)
