@@ -141,10 +141,13 @@ def _reason(rows: list[AnyRow], code: int) -> str:
 
 
 _BY_ARM = tuple(name for name in Round.__struct_fields__ if name not in ("experiment", "steps"))
+"""Figures that a round has for each arm."""
 
 
 def _merged(experiment: str, found: dict[str, Round]) -> Round:
     """One round of those of the processes, each with its arm."""
-    rows = [(arm, name, getattr(row, name)) for arm, row in found.items() for name in _BY_ARM]
-    by_arm = {each: {arm: given[arm] for arm, name, given in rows if name == each and arm in given} for each in _BY_ARM}
+    by_arm = {
+        name: {arm: getattr(row, name)[arm] for arm, row in found.items() if arm in getattr(row, name)}
+        for name in _BY_ARM
+    }
     return Round(experiment, steps=sum(row.steps for row in found.values()), **by_arm)

@@ -88,14 +88,7 @@ class StackTally:
         """Odd while sums and single samples are changed."""
 
     def add(  # noqa: PLR0913  # a sample has this many parts
-        self,
-        raw: Raw,
-        *,
-        at_ns: int,
-        weight_ns: int,
-        is_fetching: bool,
-        is_in_call: bool,
-        is_waiting: bool = False,
+        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool = False
     ) -> None:
         """Add a sample.
 
