@@ -94,7 +94,7 @@ def _trace(  # noqa: PLR0913  # it connects the parts
         python_calls=tables.python_calls,
         memory=tables.memory,
         names=columns.names,
-        texts=columns.texts,
+        texts=tuple(columns.details.texts),
         threads=columns.threads,
         streams=columns.streams,
         devices=devices(members),
@@ -108,7 +108,7 @@ def _trace(  # noqa: PLR0913  # it connects the parts
         options=options({**ascend_members(origin.path), **members}),
         with_sequence=columns.details.has_record_ids,
         health=health,
-        messages=columns.messages,
+        messages=tuple(columns.details.messages),
         unread_work=columns.unread_work,
     )
 

@@ -376,7 +376,7 @@ class CaptureSession:
         """Every file of this rank except its recordings."""
         rank, host = self._writer.rank, self._launch.host
         yield Growing(BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host), self._log)
-        if self._telemetry.is_sampled:
+        if self._telemetry.sampler:
             yield Written(BundleFile(self._telemetry.name, FileKind.TELEMETRY, host=host))
         if stacks := self._stacks:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
@@ -394,8 +394,8 @@ class CaptureSession:
         """The notes, cleaned: some quote error messages of other libraries."""
         notes = self._loop.notes if self._loop else [self._no_loop]
         notes += self._memory.notes if self._memory else []
-        if self._telemetry.error:
-            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._telemetry.error}"))
+        if (sampler := self._telemetry.sampler) and sampler.error:
+            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {sampler.error}"))
         if self._stacks and self._stacks.error:
             message = f"Sampling the Python stack ended early: {self._stacks.error}"
             notes.append(Note("stacks-ended", message, degrades=False))
@@ -427,7 +427,8 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
-        self._telemetry.leave_to_parent()
+        if self._telemetry.sampler:
+            self._telemetry.sampler.leave_to_parent()
         self._files.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)

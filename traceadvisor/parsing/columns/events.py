@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from traceadvisor.hardware.profiler_names import Accelerator, accelerator_of
 from traceadvisor.model.arrays import Int32, Int64
-from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
@@ -148,16 +147,6 @@ class Columns:
     def names(self) -> tuple[str, ...]:
         """Each distinct event name once."""
         return tuple(self._signatures.names)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Each distinct call stack, type list, list of shapes and list of values once."""
-        return tuple(self.details.texts)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """Each distinct set of arguments of collectives once."""
-        return tuple(self.details.messages)
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -324,7 +324,7 @@ def _hooked_autocast(original: Callable[[Any], Any], seen: SettingsSeen) -> Call
     @unseen
     def enter(self: Any) -> Any:
         if getattr(self, "_enabled", False):
-            seen.autocast_entered(self.fast_dtype)
+            seen.autocast_dtype = self.fast_dtype
         return original(self)
 
     return enter

@@ -237,17 +237,8 @@ class NodeTelemetry:
         self.name = f"telemetry.{writer.host}.jsonl"
         self._writer = writer
         self._lost, self._log = lost, log
-        self._sampler: TelemetrySampler | None = None
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether this process samples, or has sampled until it stopped."""
-        return self._sampler is not None
-
-    @property
-    def error(self) -> Exception | None:
-        """The error that ended the sampling early."""
-        return self._sampler.error if self._sampler else None
+        self.sampler: TelemetrySampler | None = None
+        """None unless this process samples, or has sampled until it stopped."""
 
     def start(self, *, ranks: int) -> None:
         """Sample into a file that is not yet part of the bundle.
@@ -263,19 +254,14 @@ class NodeTelemetry:
                 lost=self._lost,
             )
             sampler.start()
-            self._sampler = sampler
+            self.sampler = sampler
         except OSError as error:
             self._lost(error)
 
     def stop(self) -> None:
         """Sample no more."""
-        if self._sampler:
-            self._sampler.stop()
-
-    def leave_to_parent(self) -> None:
-        """Let go of the file in a forked child."""
-        if self._sampler:
-            self._sampler.leave_to_parent()
+        if self.sampler:
+            self.sampler.stop()
 
     def move(self, folder: Path, *, samples: bool) -> None:
         """Write to another bundle from now on, and take along the samples so far.
@@ -287,7 +273,7 @@ class NodeTelemetry:
         if not samples:
             self._end()
         try:
-            if self._sampler:
+            if self.sampler:
                 staged.replace(self._writer.place(self.name))
             else:
                 staged.unlink(missing_ok=True)
@@ -296,11 +282,11 @@ class NodeTelemetry:
 
     def start_in_bundle(self, *, ranks: int) -> None:
         """Sample into the bundle, unless this process does so already."""
-        if not self._sampler:
+        if not self.sampler:
             self.start(ranks=ranks)
             with suppress(OSError):
                 self._writer.publish_staged(self.name)
 
     def _end(self) -> None:
         self.stop()
-        self._sampler = None
+        self.sampler = None
