@@ -20,9 +20,7 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
     """Return the health of a file of which ``read`` events were kept."""
     dropped = columns.dropped + summary.dropped
     notes = (
-        *_ending(stream, summary),
-        *_connection(stream),
-        *_profiler_notes(summary),
+        *_endings(stream, summary),
         *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
     )
@@ -34,7 +32,8 @@ def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]
     return summary.excesses + Counter([stream.excess] if stream.excess else [])
 
 
-def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
+def _endings(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
+    """How the file, the connection to it and the recording in it ended."""
     if stream.is_growing:
         yield HealthNote(
             "still-written",
@@ -54,15 +53,9 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
             "The file is cut off in the middle of the recording. Everything before the cut was read; "
             f"steps that may lack events are left out. {WRITE_AGAIN}",
         )
-
-
-def _connection(stream: ByteStream) -> Iterator[HealthNote]:
     if count := stream.failed_attempts:
         message = f"The connection failed {count} times while the file was read. It was made again: nothing is missing."
         yield HealthNote("connection-failed", message, degrades=False)
-
-
-def _profiler_notes(summary: ReadSummary) -> Iterator[HealthNote]:
     if stopped_early(summary.members):
         yield HealthNote(
             STOPPED_EARLY,

@@ -355,8 +355,10 @@ class CaptureSession:
 
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
-        if whole and self._writer.published:
-            self._say_ready()
+        if whole and self._writer.published and self._launch.local_rank == 0:
+            rendezvous = self._rendezvous
+            if rendezvous and rendezvous.is_first("ready"):  # once per command
+                say(f"report ready: {report_command(self._shown)}")
 
     def _save_memory(self, write: Callable[[Path], None]) -> None:
         """Write a snapshot of the device's memory, also in the first step; raises OSError if that fails."""
@@ -365,12 +367,6 @@ class CaptureSession:
         name = f"memory.{rank}.pickle.gz"
         write(self._writer.stage(name))
         self._files.add(BundleFile(name, FileKind.MEMORY, rank, host=self._launch.host))
-
-    def _say_ready(self) -> None:
-        """Say once per command that a report can be made."""
-        rendezvous = self._rendezvous
-        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
-            say(f"report ready: {report_command(self._shown)}")
 
     def _parts(self) -> Iterator[Part]:
         """Every file of this rank except its recordings."""
