@@ -174,7 +174,7 @@ def step_rows(file: TextIO) -> Iterator[TimedStep | None]:
 def converted_rows(
     file: TextIO, kind: type[T], is_possible: Callable[[T], bool], most: int, *, may_be_longer: bool = False
 ) -> Iterator[T | None]:
-    """What each row holds, up to a number of rows; None for a row that holds nothing possible.
+    """The content of each row, up to a number of rows; None for a row that holds nothing possible.
 
     ``may_be_longer``: whether a row may have more columns than the header.
     """

@@ -142,7 +142,7 @@ class _Builder:
         return rounds_of(self._rows, *(one.name for one in mine))
 
     def _figures(self, rounds: Sequence[Round], arm: str) -> dict[str, Any]:
-        """What was measured of an arm, or of the base, by the names that :class:`MeasuredArm` has for it."""
+        """The figures of an arm, or of the base, by the names that :class:`MeasuredArm` has for them."""
         per_s, steps_s = _per_s(rounds, arm), [row.step_s[arm] for row in rounds if arm in row.step_s]
         return {
             "samples_per_s": per_s,

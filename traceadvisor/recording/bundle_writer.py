@@ -135,7 +135,7 @@ class BundleWriter:
 
 
 def _by_rank(found: Iterable[_OfRank], mine: _OfRank | None) -> tuple[_OfRank, ...]:
-    """What each rank wrote, with that of this rank in place of an earlier one."""
+    """The rows of all ranks, with that of this rank in place of an earlier one."""
     rows = {one.rank: one for one in (*found, *((mine,) if mine else ()))}
     return tuple(rows[rank] for rank in sorted(rows))
 
