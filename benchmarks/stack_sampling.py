@@ -18,7 +18,7 @@ import time
 import torch
 
 from traceadvisor.bundle.steps import StepLog
-from traceadvisor.recording.stacks import StackSampler
+from traceadvisor.recording.stacks.sampler import StackSampler
 from traceadvisor.statistics import Comparison, compare
 
 DEPTHS = (5, 100)

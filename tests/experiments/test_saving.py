@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.warm import warm
-from traceadvisor.experiments.run import Footprints
+from traceadvisor.experiments.run import changed_files, footprints
 
 NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
 
@@ -98,13 +98,15 @@ NAMES = (
 )
 
 
-def _of_before(folder: Path) -> Footprints:
+def _of_before(folder: Path) -> dict[str, tuple[int, int]]:
     """Files that a script must not change."""
     for name in NAMES:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"before {name}")
     (folder / "latest").symlink_to("3.pt")
-    return Footprints.below(folder, ignored=folder / "out")
+    found = footprints(folder, ignored=folder / "out")
+    assert found is not None
+    return found
 
 
 def _run(folder: Path, source: str) -> None:
@@ -119,9 +121,9 @@ def _assert_all_stays(folder: Path, source: str) -> None:
     content = {name: (folder / name).read_text() for name in NAMES}
     _run(folder, source)
     assert {name: (folder / name).read_text() for name in NAMES} == content
-    changed = before.changed(Footprints.below(folder, ignored=folder / "out"))
+    changed = changed_files(before, footprints(folder, ignored=folder / "out"))
     assert changed is not None
-    assert not {name for name in changed if before.files and name in before.files}
+    assert not {name for name in changed if name in before}
 
 
 def test_however_a_script_saves_no_file_of_before_changes_and_it_reads_back_what_it_wrote(tmp_path: Path) -> None:
@@ -238,12 +240,12 @@ def test_files_that_are_new_changed_or_gone_are_listed(tmp_path: Path) -> None:
     for name in ("same", "changed", "gone"):
         (tmp_path / name).write_text(name)
     ignored = tmp_path / "out"
-    before = Footprints.below(tmp_path, ignored=ignored)
+    before = footprints(tmp_path, ignored=ignored)
     (tmp_path / "changed").write_text("longer than before")
     (tmp_path / "gone").unlink()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "new").write_text("")
     ignored.mkdir()
     (ignored / "journal").write_text("")
-    assert before.changed(Footprints.below(tmp_path, ignored=ignored)) == ("changed", "gone", "sub/new")
-    assert before.changed(Footprints(None)) is None
+    assert changed_files(before, footprints(tmp_path, ignored=ignored)) == ("changed", "gone", "sub/new")
+    assert changed_files(before, None) is None

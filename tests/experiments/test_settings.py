@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from traceadvisor.errors import UsageError
-from traceadvisor.experiments.settings import Settings, Where, line, parsed, where
+from traceadvisor.experiments.settings import Settings, line, parsed
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,8 @@ def test_a_text_that_is_no_setting_is_refused_with_its_words(text: str) -> None:
 
 
 def test_the_loader_has_its_settings_and_the_step_the_others() -> None:
-    mixed = Settings.of({"num_workers": 2, "amp": "bfloat16", "batch_size": 64})
+    mixed = Settings.of({"num_workers": 2, "amp": "bfloat16", "batch_size": 64, "env:A": "1", "set:a.B": 2})
     assert mixed.of_loader().document() == {"num_workers": 2, "batch_size": 64}
-    assert where("env:A") is Where.PROCESS
-    assert where("set:a.B") is Where.STEP
 
 
 def test_later_settings_replace_earlier_ones() -> None:

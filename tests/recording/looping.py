@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import TimedStep
+from traceadvisor.recording.job_store import SamePhases
 from traceadvisor.recording.loop.bounds import Reached
 from traceadvisor.recording.loop.held_events import HeldEvents, LateClock
 from traceadvisor.recording.loop.tracker import LoopTracker
-from traceadvisor.recording.loop.window import Ranks, Window
+from traceadvisor.recording.loop.window import Window
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.loop.profiler import TorchRecorder
 
 TRAIN, VALID, EXTRA = "train", "valid", "extra"
 
@@ -58,12 +64,13 @@ class Loop:
         workers: int = 0,
         prefetch: int = 2,
         stall_ns: int = 0,
-        ranks: Ranks | None = None,
+        ranks: SamePhases | None = None,
         most_held: int = 0,
     ) -> None:
         self.now = 0
         self.recorder = FakeRecorder(stall_ns)
-        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), self.recorder, ranks)
+        recorder = cast("TorchRecorder", self.recorder)
+        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), recorder, ranks)
         self.log = StepLog()
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)

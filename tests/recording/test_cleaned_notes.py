@@ -12,7 +12,7 @@ from traceadvisor.recording import doctor
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.session import LONGEST_MESSAGE, CaptureSession
-from traceadvisor.recording.telemetry import TelemetrySampler
+from traceadvisor.recording.telemetry.sampler import TelemetrySampler
 from traceadvisor.system.check import Check
 
 HOSTILE = "\x1b[31m\x00login hf_abcdefghijklmnopqrstuvwxyzABCDEF in /home/ada/src"

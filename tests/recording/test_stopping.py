@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import torch
@@ -16,6 +17,9 @@ from tests.recording.running import CAPTURE, PYTHON, capture, manifest, traces
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.recording.stopping import MARGIN_STEPS, MOST_EXITS, Ranks, StoppedAfterWindow, Stopper
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.loop.window import Window
 
 NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
 
@@ -280,7 +284,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, complete_at: tuple[int, ...], lead: in
     """The step at which each rank ends; ``lead``: how far rank 0 is ahead of the others."""
     store = HashStore()
     progress = [Recorded(step) for step in complete_at]
-    stoppers = [Stopper(each, Ranks(len(complete_at))) for each in progress]
+    stoppers = [Stopper(cast("Window", each), Ranks(len(complete_at))) for each in progress]
     ended: dict[int, int] = {}
     for step in range(1, 60):
         for rank, each in enumerate(progress):
@@ -313,7 +317,7 @@ def test_no_rank_ends_while_the_window_of_another_is_not_saved(monkeypatch: pyte
 def test_processes_that_cannot_communicate_run_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.distributed")
     progress = Recorded(1)
-    stopper = Stopper(progress, Ranks(launched_size=2))
+    stopper = Stopper(cast("Window", progress), Ranks(launched_size=2))
     for progress.training_steps in range(1, 10):
         stopper()
     (note,) = stopper.notes

@@ -10,14 +10,11 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import fields
 from io import StringIO
-from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TextIO
 
-import msgspec
-
-from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, MOST_COLUMNS, read_rows, whole_lines
+from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, converted_rows, read_rows
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import TimedBatch
 
@@ -93,18 +90,11 @@ def batch_rows(file: TextIO) -> Iterator[TimedBatch | None]:
     Raises:
         csv.Error: the rest cannot be read.
     """
-    rows = csv.DictReader(whole_lines(file))
-    rows.fieldnames = (rows.fieldnames or ())[:MOST_COLUMNS]
-    return map(_batch, islice(rows, 2 * MOST_BATCHES))
+    return converted_rows(file, TimedBatch, _is_possible, 2 * MOST_BATCHES, may_be_longer=True)
 
 
-def _batch(row: dict[str, str]) -> TimedBatch | None:
-    """The batch that a row holds; None if the row holds no possible batch."""
-    try:
-        batch = msgspec.convert({name: text or None for name, text in row.items() if name}, TimedBatch, strict=False)
-    except msgspec.ValidationError:
-        return None
+def _is_possible(batch: TimedBatch) -> bool:
     fetch, collate = (batch.fetch_ns, batch.fetch_cpu_ns), (batch.collate_ns or 0, batch.collate_cpu_ns or 0)
     times = (*fetch, *collate, batch.core_wait_ns or 0, batch.process_cpu_ns)
     possible = all(0 <= time < LONGEST_STEP_NS for time in times) and 0 <= batch.start_ns < MOST
-    return batch if possible and 0 <= (batch.worker or 0) < MOST_WORKERS else None
+    return possible and 0 <= (batch.worker or 0) < MOST_WORKERS

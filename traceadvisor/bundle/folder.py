@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,7 +221,8 @@ def joined(origins: Sequence[Origin]) -> tuple[list[Origin], list[HealthNote]]:
         if len(folders) == 1:
             continue
         ranks = {folder: sorted({one.rank for one in bundles[folder] if one.rank is not None}) for folder in folders}
-        if twice := _in_several(ranks.values()):
+        held = Counter(rank for some in ranks.values() for rank in some)
+        if twice := sorted(rank for rank, captures in held.items() if captures > 1):
             notes.append(_twice(twice, folders))
         else:
             runs |= dict.fromkeys(folders, folders[0].name)
@@ -230,16 +231,6 @@ def joined(origins: Sequence[Origin]) -> tuple[list[Origin], list[HealthNote]]:
         replace(one, run=runs.get(one.bundle.resolve(), one.run)) if one.bundle is not None else one for one in origins
     ]
     return moved, notes
-
-
-def _in_several(ranks: Iterable[Sequence[int]]) -> list[int]:
-    """The ranks that several captures hold."""
-    known: set[int] = set()
-    found: set[int] = set()
-    for some in ranks:
-        found.update(known.intersection(some))
-        known.update(some)
-    return sorted(found)
 
 
 def _joined(ranks: Mapping[Path, Sequence[int]], world_size: int) -> HealthNote:

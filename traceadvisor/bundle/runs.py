@@ -52,6 +52,7 @@ _ENDINGS = {
 }
 
 
+_OF_A_RANK: Sequence[FileKind] = [kind for kind in FileKind if kind not in (FileKind.TRACE, FileKind.MEMORY)]
 _NO_STEPS: tuple[TimedStep, ...] = ()
 _NO_BATCHES: tuple[TimedBatch, ...] = ()
 
@@ -80,28 +81,18 @@ class BundleRuns:
         for file in self._files.get((FileKind.TRACE, rank), ()):
             self._path_of(file, notes)
         host = self._hosts.get(rank)
-        telemetry_path, steps_path, batches_path, stacks_path, loader_path, settings_path = (
-            self._path_of(self._find(kind, rank, host), notes)
-            for kind in (
-                FileKind.TELEMETRY,
-                FileKind.STEPS,
-                FileKind.BATCHES,
-                FileKind.STACKS,
-                FileKind.LOADER_STACKS,
-                FileKind.SETTINGS,
-            )
-        )
+        paths = {kind: self._path_of(self._find(kind, rank, host), notes) for kind in _OF_A_RANK}
         notes += self._unfinished if ending is None else ()
-        steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps, _NO_STEPS)
-        batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches, _NO_BATCHES)
-        stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks, None)
-        loader_stacks, loader_notes = self._once(FileKind.LOADER_STACKS, loader_path, read_stacks, None)
-        settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings, RunSettings())
+        steps, step_notes = self._once(paths, FileKind.STEPS, read_steps, _NO_STEPS)
+        batches, batch_notes = self._once(paths, FileKind.BATCHES, read_batches, _NO_BATCHES)
+        stacks, stack_notes = self._once(paths, FileKind.STACKS, read_stacks, None)
+        loader_stacks, loader_notes = self._once(paths, FileKind.LOADER_STACKS, read_stacks, None)
+        settings, setting_notes = self._once(paths, FileKind.SETTINGS, _settings, RunSettings())
         notes += (*step_notes, *batch_notes, *stack_notes, *loader_notes, *setting_notes)
         notes += _secrets_of_manifest(manifest, ending, self._notes_of(rank))
-        for path, samples in ((stacks_path, stacks), (loader_path, loader_stacks)):
+        for path, samples in ((paths[FileKind.STACKS], stacks), (paths[FileKind.LOADER_STACKS], loader_stacks)):
             notes += _secrets_of_stacks(path.name, samples) if path and samples else ()
-        telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry, None)
+        telemetry, telemetry_notes = self._once(paths, FileKind.TELEMETRY, _telemetry, None)
         telemetry = telemetry and _with_cuda_numbers(telemetry, settings.devices)
         start = self._starts.get(rank)
         run = Run(
@@ -122,9 +113,14 @@ class BundleRuns:
         return run, (*notes, *telemetry_notes)
 
     def _once(
-        self, kind: FileKind, path: Path | None, read: Callable[[Path], tuple[Content, _Notes]], missing: Content
+        self,
+        paths: Mapping[FileKind, Path | None],
+        kind: FileKind,
+        read: Callable[[Path], tuple[Content, _Notes]],
+        missing: Content,
     ) -> tuple[Content, _Notes]:
         """The content of a file and notes on it, read on first use; ``missing`` without a file."""
+        path = paths[kind]
         if path is None:
             return missing, ()
         key = kind, path.resolve()

@@ -184,8 +184,7 @@ class _Reading:
     def _take(self, record: StackRecord) -> None:
         match record:
             case _Header():
-                figures = (record.squares_ns2, record.late_ns, record.late_by_ns, record.cpu_ns)
-                if self.header or not all(0 <= one < MOST_NS**2 for one in figures):
+                if self.header or not all(0 <= one < MOST_NS**2 for one in _figures(record)):
                     raise ValueError("an impossible header")
                 self.header = record
             case _Frame():
@@ -211,17 +210,13 @@ class _Reading:
         if self.header is None:
             return None
         frames = tuple(frame or SampledFrame("") for frame in self.frames)
-        found = StackSamples(
-            frames,
-            tuple(self.stacks),
-            self.other,
-            self.header.squares_ns2,
-            self.header.late_ns,
-            self.header.late_by_ns,
-            self.header.cpu_ns,
-            tuple(self.calls),
-        )
+        figures = _figures(self.header)
+        found = StackSamples(frames, tuple(self.stacks), self.other, *figures, tuple(self.calls))
         return found if found.time_ns else None
+
+
+def _figures(header: _Header) -> tuple[float, int, int, int]:
+    return header.squares_ns2, header.late_ns, header.late_by_ns, header.cpu_ns
 
 
 def _only_call(record: _Call) -> OnlyCall:

@@ -168,9 +168,27 @@ def step_rows(file: TextIO) -> Iterator[TimedStep | None]:
     Raises:
         csv.Error: the rest cannot be read.
     """
+    return converted_rows(file, TimedStep, _is_possible, MOST_STEPS)
+
+
+def converted_rows(
+    file: TextIO, kind: type[T], is_possible: Callable[[T], bool], most: int, *, may_be_longer: bool = False
+) -> Iterator[T | None]:
+    """The content of each row, up to a number of rows; None for a row that holds nothing possible.
+
+    ``may_be_longer``: whether a row may have more columns than the header.
+    """
     rows = csv.DictReader(whole_lines(file))
     rows.fieldnames = ["index" if name == "step" else name for name in (rows.fieldnames or ())[:MOST_COLUMNS]]
-    return map(_step, islice(rows, MOST_STEPS))
+    for row in islice(rows, most):
+        try:
+            if may_be_longer:
+                row.pop(None, None)  # the surplus
+            found = msgspec.convert({name: text or None for name, text in row.items()}, kind, strict=False)
+        except msgspec.ValidationError:
+            yield None
+        else:
+            yield found if is_possible(found) else None
 
 
 def whole_lines(file: TextIO) -> Iterator[str]:
@@ -183,20 +201,7 @@ def whole_lines(file: TextIO) -> Iterator[str]:
         piece = following
 
 
-def _step(row: dict[str, str]) -> TimedStep | None:
-    """The step that a row holds; None if the row holds no possible step."""
-    try:
-        step = msgspec.convert({name: text or None for name, text in row.items()}, TimedStep, strict=False)
-    except msgspec.ValidationError:
-        return None
-    counts = (
-        step.index,
-        step.start_ns,
-        step.loader_ns,
-        step.fetches,
-        step.loader_start_ns or 0,
-        step.clock_ns or 0,
-        step.checkpoint_ns or 0,
-    )
-    possible = 0 < step.duration_ns < LONGEST_STEP_NS and all(0 <= count < MOST for count in counts)
-    return step if possible else None
+def _is_possible(step: TimedStep) -> bool:
+    known = (step.index, step.start_ns, step.loader_ns, step.fetches)
+    counts = (*known, step.loader_start_ns or 0, step.clock_ns or 0, step.checkpoint_ns or 0)
+    return 0 < step.duration_ns < LONGEST_STEP_NS and all(0 <= count < MOST for count in counts)

@@ -76,10 +76,7 @@ def read_telemetry(path: Path) -> tuple[Telemetry, tuple[HealthNote, ...]]:
             break
     if not content.headers and not content.time_ns:
         raise InputError(path, "holds no telemetry", expected=EXPECTED, remedy=REMEDY)
-    clock = _Clock.of(
-        np.array(content.time_ns, dtype=np.int64),
-        np.array(content.interval_ns, dtype=np.float64),
-    )
+    clock = _Clock.of(np.array(content.time_ns, dtype=np.int64), np.array(content.interval_ns, dtype=np.float64))
     telemetry = _telemetry(path, content, clock)
     return telemetry, (*_notes_of_reading(lines, content), *_notes_of_sampling(telemetry, content, clock))
 

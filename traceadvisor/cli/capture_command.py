@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from traceadvisor.cli.exit_codes import EndedByInterrupt, capture_exit_code, errors_as_exit_codes
+from traceadvisor.cli.script_options import folder_option, module_option
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import ending_lines, loss_line, remark, say
@@ -85,14 +86,8 @@ class HistoryLength(click.ParamType[int]):
 @click.option("--no-worker-samples", is_flag=True, help="Do not sample the Python stacks of loader workers.")
 @click.option("--stop-after-window", is_flag=True, help="End the run once all recordings are saved.")
 @click.option("--keep-arguments", is_flag=True, help="Record arguments that look like secrets, too.")
-@click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Output folder.  [default: runs/<time>-<script>-<pid>]",
-)
+@module_option
+@folder_option("Output folder.  [default: runs/<time>-<script>-<pid>]")
 @click.argument(
     "command_line",
     nargs=-1,

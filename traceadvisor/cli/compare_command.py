@@ -7,8 +7,7 @@ from typing import Unpack
 
 import click
 
-from traceadvisor import api
-from traceadvisor.cli.comparison_output import fail_where_met, print_comparison
+from traceadvisor.cli.comparison_output import fail_where_met
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import parse_conditions
 from traceadvisor.cli.options import (
@@ -24,11 +23,11 @@ from traceadvisor.cli.options import (
     workers_options,
 )
 from traceadvisor.cli.progress_bars import reading_progress
-from traceadvisor.cli.terminal_summary import print_report
+from traceadvisor.cli.terminal_summary import print_report, write_and_print
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import UsageError
-from traceadvisor.model.comparison import Comparison
-from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
+from traceadvisor.rendering.content.comparison.document import comparison_document
+from traceadvisor.rendering.formats import COMPARISON_FORMATS
 
 
 @click.command("compare", context_settings={"max_content_width": 100})
@@ -98,7 +97,10 @@ def command(
                 progress=progress,
                 processes=chosen_workers(processes, dask),
             )
-        _write(result, output, names)
+        if output == STANDARD_OUTPUT:
+            print_report(COMPARISON_FORMATS[names[0]], result)
+        else:
+            write_and_print(result, comparison_document(result), Path(output), names, COMPARISON_FORMATS)
         fail_where_met(conditions, result)
 
 
@@ -111,13 +113,3 @@ def _sides(paths: tuple[Path, ...], base: tuple[Path, ...]) -> tuple[tuple[Path,
             "traceadvisor compare --base A --base B HEAD1 HEAD2."
         )
     return paths[:1], paths[1:]
-
-
-def _write(result: Comparison, output: str, names: list[str]) -> None:
-    """Write all formats, then print the summary; raise the error of a format that was not written."""
-    if output == STANDARD_OUTPUT:
-        print_report(COMPARISON_FORMATS[names[0]], result)
-        return
-    written = write_formats(result, Path(output), names, COMPARISON_FORMATS)
-    print_comparison(result, list(written.paths.values()))
-    api.raise_failure(written)

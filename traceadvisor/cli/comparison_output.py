@@ -8,12 +8,11 @@ from pathlib import Path
 
 import click
 
-from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.fail_on import Condition, Found, Regression
 from traceadvisor.cli.progress_bars import reading_progress
 from traceadvisor.cli.streams import tell
-from traceadvisor.cli.terminal_summary import print_document
+from traceadvisor.cli.terminal_summary import write_and_print
 from traceadvisor.comparing.inputs import compare_with
 from traceadvisor.config import Settings
 from traceadvisor.frozen import frozen
@@ -22,7 +21,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.comparison.sentences import signed_percent
-from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
+from traceadvisor.rendering.formats import COMPARISON_FORMATS
 from traceadvisor.rendering.units import percent
 from traceadvisor.rendering.words import VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import one_line
@@ -43,16 +42,9 @@ def compare_beside(
     with reading_progress() as progress:
         comparison = compare_with(result, base, settings=settings, progress=progress, processes=processes)
     shared = [name for name in names if name in COMPARISON_FORMATS]
-    written = write_formats(comparison, folder, shared, COMPARISON_FORMATS)
     click.echo()
-    print_comparison(comparison, list(written.paths.values()))
-    api.raise_failure(written)
+    write_and_print(comparison, comparison_document(comparison), folder, shared, COMPARISON_FORMATS)
     fail_where_met(conditions, comparison)
-
-
-def print_comparison(comparison: Comparison, written: Sequence[Path]) -> None:
-    """Print the summary of a comparison and the paths of its files, as `print_summary` does for a report."""
-    print_document(comparison_document(comparison), written)
 
 
 def fail_where_met(conditions: Sequence[Condition], comparison: Comparison) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
+from traceadvisor.cli.script_options import folder_option
 from traceadvisor.demo.run import TRAINING, Demo, Fault, copy_recorded, record
 
 DEFAULT_FOLDER = Path("traceadvisor-demo")
@@ -16,15 +17,7 @@ OF_THE_DEVICE = (Fault.PINNED, Fault.SYNC, Fault.PRECISION)
 
 
 @click.command("demo", context_settings={"max_content_width": 100})
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=DEFAULT_FOLDER,
-    show_default=True,
-    metavar="DIR",
-    help="Folder for the script, recordings and reports.",
-)
+@folder_option("Folder for the script, recordings and reports.", default=DEFAULT_FOLDER, show_default=True)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),

@@ -81,13 +81,7 @@ def _report() -> Check:
         import_module("traceadvisor.rendering.writers.html")
         import_module("traceadvisor.rendering.writers.templates").style()
     except Exception as error:  # noqa: BLE001  # any error here means that reports do not work
-        return Check(
-            "report",
-            CheckState.BROKEN,
-            named(error),
-            "no reports",
-            REINSTALL,
-        )
+        return Check("report", CheckState.BROKEN, named(error), "no reports", REINSTALL)
     found = f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
     broken = ", ".join(rule.meta.id for rule in rules if isinstance(rule, catalogue.UnloadableRule))
     if broken:

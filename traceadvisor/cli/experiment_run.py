@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,17 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
-from traceadvisor.cli.experiment_options import Asked
 from traceadvisor.cli.options import chosen_formats
+from traceadvisor.cli.script_options import Asked
 from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import script_first
 from traceadvisor.cli.terminal_summary import print_document
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
-from traceadvisor.experiments.fixes import Proposal
 from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
-from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Axis, Change, Plan
+from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
-from traceadvisor.experiments.run import END_S, LOG, Footprints, measure
+from traceadvisor.experiments.run import END_S, LOG, changed_files, footprints, measure
 from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
@@ -48,58 +48,37 @@ BLOCKS = 200
 _LOOK_S = 2.0
 
 
-def run(  # it connects the parts
-    kind: str,
-    asked: Asked,
-    *,
-    axes: tuple[Axis, ...] = (),
-    switches: tuple[Axis, ...] = (),
-    all_switches: bool = False,
-    by_importance: bool = False,
-    changes: tuple[Change, ...] = (),
-    proposals: tuple[Proposal, ...] = (),
-    not_applicable: dict[str, str] | None = None,
-    trace_report: str | None = None,
-    report: Report | None = None,
-    combine: bool = True,
-    processes: bool = False,
-) -> None:
-    """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
+def run(asked: Asked, wanted: Plan, around: Surroundings, report: Report | None) -> None:
+    """Measure, write the result and print it; Ctrl-C writes what was measured so far.
+
+    ``wanted``: what to measure, in any script. ``around``: what is known before.
+    """
     names = chosen_formats(asked.formats, EXPERIMENT_FORMATS, str(asked.output or ""))
     is_module, script = asked.runs_module, asked.words
     _check_script(script, is_module=is_module)
-    folder = _folder(asked.output, Path(script[0]).stem, kind)
+    folder = _folder(asked.output, Path(script[0]).stem, around.kind)
     seconds = asked.minutes * 60
     grace_s = min(LONGEST_GRACE_S, seconds / 10)
-    plan = Plan(
+    plan = replace(
+        wanted,
         script=script,
         is_module=is_module,
         folder=str(folder.absolute()),
         deadline_s=time.monotonic() + seconds - grace_s - END_S,
         grace_s=grace_s,
         most_steps=asked.steps,
-        axes=axes,
-        switches=switches,
-        all_switches=all_switches,
-        by_importance=by_importance,
-        combine=combine,
-        changes=changes,
-        separate_processes=processes,
         block_s=min(max(seconds / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     ).withholding()
     click.get_current_context().with_resource(withholding(plan.secrets))
     _promise(plan, asked.minutes)
-    before = Footprints.below(Path.cwd(), ignored=folder)
+    before = footprints(Path.cwd(), ignored=folder)
     begin_s = time.monotonic()
     outcome = measure(plan, _Progress(plan).show)
-    around = Surroundings(
-        kind=kind,
+    around = replace(
+        around,
         seconds=time.monotonic() - begin_s,
-        changed_files=before.changed(Footprints.below(Path.cwd(), ignored=folder)),
+        changed_files=changed_files(before, footprints(Path.cwd(), ignored=folder)),
         price=find_settings(Path.cwd(), []).price,
-        proposals=proposals,
-        not_applicable=tuple((not_applicable or {}).items()),
-        trace_report=trace_report,
         recorded_start_ns=_start_ns(report),
         recorded_step_ns=recorded_step_ns(report),
     )

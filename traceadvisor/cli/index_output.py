@@ -8,11 +8,11 @@ from pathlib import Path
 from traceadvisor import api
 from traceadvisor.cli.options import STANDARD_OUTPUT
 from traceadvisor.cli.progress_bars import reading_progress
-from traceadvisor.cli.terminal_summary import print_document, print_report
+from traceadvisor.cli.terminal_summary import print_report, write_and_print
 from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
 from traceadvisor.indexing.runs import Run, separate_runs
-from traceadvisor.rendering.formats import INDEX_FORMATS, write_formats
+from traceadvisor.rendering.formats import INDEX_FORMATS
 
 MOST_IN_ONE_REPORT = 20
 """Runs that one report compares; of more, each has its own."""
@@ -77,6 +77,4 @@ def write_index(
     if output == STANDARD_OUTPUT:
         print_report(INDEX_FORMATS[names[0]], index)
         return
-    written = write_formats(index, Path(output), names, INDEX_FORMATS)
-    print_document(index_document(index), list(written.paths.values()))
-    api.raise_failure(written)
+    write_and_print(index, index_document(index), Path(output), names, INDEX_FORMATS)

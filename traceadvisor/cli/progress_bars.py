@@ -20,8 +20,11 @@ LONGEST_NAME = 32
 
 
 @contextmanager
-def bars() -> Iterator[judging.Progress]:
-    """Draw progress bars until the end of the context; no-op on a dumb terminal."""
+def reading_progress() -> Iterator[judging.Progress]:
+    """The progress callback: draws bars until the end of the context; no-op without a terminal, or on a dumb one."""
+    if not sys.stderr.isatty():
+        yield api.silent
+        return
     from rich.console import Console  # noqa: PLC0415  # slow to import, and needed on a terminal only
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -71,14 +74,3 @@ class Bars:
 
 def _name(origin: Origin) -> str:
     return clipped_inside(one_line(clean(f"{origin.run}/{origin.path.name}".lstrip("/"))), LONGEST_NAME)
-
-
-@contextmanager
-def reading_progress() -> Iterator[judging.Progress]:
-    """The progress callback: draws bars on a terminal, no-op without a terminal."""
-    if not sys.stderr.isatty():
-        yield api.silent
-        return
-
-    with bars() as show:
-        yield show

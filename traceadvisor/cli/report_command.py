@@ -28,7 +28,7 @@ from traceadvisor.cli.options import (
 )
 from traceadvisor.cli.progress_bars import reading_progress
 from traceadvisor.cli.streams import tell
-from traceadvisor.cli.terminal_summary import print_document, print_report, print_summary
+from traceadvisor.cli.terminal_summary import print_report, print_summary, write_and_print
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
@@ -180,10 +180,8 @@ def _beside_plugin(result: Report, output: str, names: list[str]) -> None:
 
     beside = beside_plugin(result)
     shared = [name for name in names if name in BESIDE_PLUGIN_FORMATS and output != STANDARD_OUTPUT]
-    written = write_formats(beside, Path(output), shared, BESIDE_PLUGIN_FORMATS)
     click.echo()
-    print_document(beside_plugin_document(beside), list(written.paths.values()))
-    api.raise_failure(written)
+    write_and_print(beside, beside_plugin_document(beside), Path(output), shared, BESIDE_PLUGIN_FORMATS)
 
 
 def _save_steps(result: Report, output: str, limits: Limits) -> None:

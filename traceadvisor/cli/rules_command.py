@@ -15,13 +15,7 @@ from traceadvisor.cli.exit_codes import errors_as_exit_codes
 from traceadvisor.config import Settings, nearest, type_words
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.catalogue import (
-    Catalogue,
-    group_of,
-    in_one_line,
-    read_catalogue,
-    rule_text,
-)
+from traceadvisor.judging.catalogue import Catalogue, group_of, in_one_line, read_catalogue, rule_text
 from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.model.report import RuleSection

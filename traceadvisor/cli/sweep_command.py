@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
-from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.script_options import Asked, shared_options
 from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import TraceAdvisorError, UsageError
-from traceadvisor.experiments.plan import Axis
+from traceadvisor.experiments.plan import Axis, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, WORKERS, parsed
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def command(
     with ended_by_interrupt(), errors_as_exit_codes():
         from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
         from traceadvisor.experiments.fixes import proposals  # noqa: PLC0415
+        from traceadvisor.experiments.result import Surroundings  # noqa: PLC0415
 
         axes = [axis for name, text in ((WORKERS, workers), (BATCH_SIZE, batch_sizes)) if (axis := _axis(name, text))]
         switches = [Axis(*parsed(text)) for text in settings]
@@ -88,19 +89,16 @@ def command(
         if processes and everything:
             raise UsageError("--processes needs settings: name them with --workers, --batch-size or --set.")
         capture, report = _report_of(asked)
-        run(
-            "sweep",
-            asked,
+        wanted = Plan(
             axes=tuple(axes),
             switches=tuple(switches),
             all_switches=everything or all_switches,
             by_importance=everything,
             combine=not no_combinations,
-            processes=processes,
-            proposals=proposals(report)[0] if report else (),
-            trace_report=str(capture) if capture else None,
-            report=report,
+            separate_processes=processes,
         )
+        proposed, trace_report = proposals(report)[0] if report else (), str(capture) if capture else None
+        run(asked, wanted, Surroundings("sweep", proposals=proposed, trace_report=trace_report), report)
 
 
 def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -12,22 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceadvisor import api
 from traceadvisor.cli.next_commands import next_commands
 from traceadvisor.cli.streams import discard, unwritable
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.outcomes import silenced_table
 from traceadvisor.rendering.document.blocks import Document
-from traceadvisor.rendering.formats import Format
+from traceadvisor.rendering.formats import Format, write_formats
 from traceadvisor.rendering.writers.lines import Line, Piece, Style, wrapped
 from traceadvisor.rendering.writers.terminal import lines as document_lines
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import clean
-from traceadvisor.text.log_commands import (
-    html_without_log_commands,
-    json_without_log_commands,
-    without_log_commands,
-)
+from traceadvisor.text.log_commands import html_without_log_commands, json_without_log_commands, without_log_commands
 
 if TYPE_CHECKING:
     from traceadvisor.model.comparison import Comparison
@@ -74,17 +71,24 @@ def print_summary(
 def _silence(report: Report) -> Iterator[Line]:
     """Yield the savings that were limited."""
     table = silenced_table(redacted(report))
-    yield from (
-        Line(),
-        Line((Piece(table.caption if table else "No saving had to be limited.", Style.STRONG),)),
-    )
+    yield Line()
+    yield Line((Piece(table.caption if table else "No saving had to be limited.", Style.STRONG),))
     for row in table.rows if table else ():
         yield Line((Piece("  " + "; ".join(cell.text for cell in row)),), hanging=4)
 
 
-def print_document(document: Document, written: Sequence[Path], commands: Sequence[Line] = ()) -> None:
-    """Print the summary of a document, the paths of its files, and commands to go on with."""
-    print_lines(document_lines(document, _columns()), written, commands)
+def print_document(document: Document, written: Sequence[Path]) -> None:
+    """Print the summary of a document, and the paths of its files."""
+    print_lines(document_lines(document, _columns()), written)
+
+
+def write_and_print(
+    item: object, document: Document, folder: Path, names: Iterable[str], formats: Mapping[str, Format]
+) -> None:
+    """Write all formats, then print the summary; raise the error of a format that was not written."""
+    written = write_formats(item, folder, names, formats)
+    print_document(document, list(written.paths.values()))
+    api.raise_failure(written)
 
 
 def _columns() -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
-from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.script_options import Asked, shared_options
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 
@@ -29,12 +29,7 @@ class _Command(RunsScript):
 @click.argument("report", type=click.Path(path_type=Path, exists=True), metavar="REPORT")
 @click.option("--fix", "fixes", multiple=True, metavar="RULE", help="Only this fix; can be repeated.  [default: all]")
 @shared_options
-def command(
-    *,
-    report: Path,
-    fixes: tuple[str, ...],
-    asked: Asked,
-) -> None:
+def command(*, report: Path, fixes: tuple[str, ...], asked: Asked) -> None:
     """Measure the fixes that a report proposes, one by one and together, beside what the report predicts.
 
     REPORT is a folder written by `traceadvisor capture`, a trace, or a JSON report. SCRIPT is the training script that
@@ -53,21 +48,16 @@ def command(
     with ended_by_interrupt(), errors_as_exit_codes():
         from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
         from traceadvisor.experiments.fixes import changes, proposals  # noqa: PLC0415
+        from traceadvisor.experiments.plan import Plan  # noqa: PLC0415
+        from traceadvisor.experiments.result import Surroundings  # noqa: PLC0415
 
         read = _read(report)
         found, others = proposals(read, fixes)
         if not found:
             listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
             raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
-        run(
-            "try",
-            asked,
-            changes=changes(found),
-            proposals=found,
-            not_applicable=others,
-            trace_report=str(report),
-            report=read,
-        )
+        around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
+        run(asked, Plan(changes=changes(found)), around, read)
 
 
 def _read(path: Path) -> Report:

@@ -86,17 +86,7 @@ def record(demo: Demo) -> Path:
     bundle = Path("runs", f"{time}-{demo.name}")
     output = (demo.folder / bundle).absolute()  # so that the path which the capture prints is right here, too
     ended = subprocess.run(  # noqa: S603  # this interpreter, with arguments of our own
-        [
-            sys.executable,
-            "-m",
-            "traceadvisor",
-            "capture",
-            "-o",
-            str(output),
-            "--",
-            script.name,
-            *demo.arguments,
-        ],
+        [sys.executable, "-m", "traceadvisor", "capture", "-o", str(output), "--", script.name, *demo.arguments],
         cwd=demo.folder,
         env=os.environ | {"TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")},
         check=False,

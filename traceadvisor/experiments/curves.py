@@ -7,7 +7,7 @@ from math import log, log1p
 from statistics import fmean, stdev
 from typing import TypeAlias
 
-from traceadvisor.experiments.journal import AnyRow, Round
+from traceadvisor.experiments.journal import Round
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
 from traceadvisor.frozen import frozen
 from traceadvisor.model.verdict import NO_DIFFERENCE
@@ -34,12 +34,6 @@ class Knee:
     best: int
 
 
-def rounds_of(rows: Iterable[AnyRow], experiments: Iterable[str]) -> list[Round]:
-    """The rounds of some experiments."""
-    wanted = set(experiments)
-    return [row for row in rows if isinstance(row, Round) and row.experiment in wanted]
-
-
 def points(rounds: Sequence[Round]) -> dict[str, Point]:
     """For each arm, the logarithm of its time per sample over that of the base, by round."""
     found: dict[str, dict[tuple[str, int], float]] = {}
@@ -56,6 +50,12 @@ def compared(rounds: Sequence[Round], arm: str) -> Comparison | None:
     if not mine:
         return None
     return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
+
+
+def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:
+    """Whether the rounds would show any change that matters; the size of an effect counts nothing."""
+    results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
+    return all(one is not None and one.smallest_visible <= NO_DIFFERENCE for one in results)
 
 
 def knee(curve: Mapping[int, Point]) -> Knee | None:

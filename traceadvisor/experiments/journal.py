@@ -194,6 +194,6 @@ def is_finished(rows: list[AnyRow], experiment: str) -> bool:
     return any(isinstance(row, Finished) and row.experiment == experiment for row in rows)
 
 
-def rounds_of(rows: list[AnyRow], experiment: str) -> list[Round]:
-    """The rounds of an experiment."""
-    return [row for row in rows if isinstance(row, Round) and row.experiment == experiment]
+def rounds_of(rows: list[AnyRow], *experiments: str) -> list[Round]:
+    """The rounds of some experiments."""
+    return [row for row in rows if isinstance(row, Round) and row.experiment in experiments]

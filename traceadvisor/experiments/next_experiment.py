@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceadvisor.experiments.curves import compared, rounds_of
-from traceadvisor.experiments.journal import AnyRow, Facts, is_finished, left_out
+from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.journal import AnyRow, Facts, is_finished, left_out, rounds_of
 from traceadvisor.experiments.plan import Axis, Experiment, Plan
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, KNOBS, WORKERS, Settings, Value
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value
 from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, curve_of, first_values, further_values, own_value
 from traceadvisor.model.verdict import Verdict
 
@@ -53,7 +53,8 @@ def experiments(plan: Plan, rows: list[AnyRow], facts: Facts) -> Iterator[Experi
             if not is_finished(rows, following.name):
                 return
             done.append(following)
-        base = base.having(recommended(axis.name, done, rows, facts))
+        if better := recommended(axis.name, done, rows, facts):
+            base = base.having(better[1])
     if switches := _switches(plan, base, facts):
         yield switches
         if not is_finished(rows, switches.name):
@@ -80,14 +81,16 @@ def experiments_after(plan: Plan, experiment: Experiment, facts: Facts) -> float
     return count
 
 
-def recommended(axis: str, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> Settings:
-    """The knee of an axis where it is faster than the script's own value; else nothing."""
+def recommended(
+    axis: str, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts
+) -> tuple[float, Settings] | None:
+    """The knee of an axis with its ratio, where it is faster than the script's own value; else None."""
     found = curve_of(axis, done, rows, facts)
     if found is None or found.value == own_value(axis, facts):
-        return Settings()
+        return None
     arm = Settings.of({axis: found.value})
-    result = compared(rounds_of(rows, (one.name for one in done)), arm.words())
-    return arm if result and result.verdict is Verdict.FASTER else Settings()
+    result = compared(rounds_of(rows, *(one.name for one in done)), arm.words())
+    return (result.ratio, arm) if result and result.verdict is Verdict.FASTER else None
 
 
 def _of_axis(
@@ -106,7 +109,7 @@ def _of_axis(
 def _along(axis: str, name: str, values: Sequence[Value], base: Settings, own: int | None) -> Experiment:
     """An experiment over values of an axis, with the ceilings of loader and model, also at the script's own value."""
     arms = {settings.words(): settings for value in values if (settings := Settings.of({axis: value}))}
-    loaders = dict(arms) if KNOBS[axis].name in (WORKERS, BATCH_SIZE) else {}
+    loaders = dict(arms) if axis in (WORKERS, BATCH_SIZE) else {}
     if loaders and own is not None:
         mine = Settings.of({axis: own})
         loaders[mine.words()] = mine
@@ -134,7 +137,7 @@ def _switches(plan: Plan, base: Settings, facts: Facts) -> Experiment | None:
 
 def winners(experiment: Experiment, rows: list[AnyRow]) -> list[tuple[float, Settings]]:
     """Arms that are faster, the fastest first, with their ratios."""
-    rounds, out = rounds_of(rows, [experiment.name]), left_out(rows, experiment.name)
+    rounds, out = rounds_of(rows, experiment.name), left_out(rows, experiment.name)
     found = []
     for arm, settings in experiment.arms.items():
         result = compared(rounds, arm)

@@ -41,12 +41,12 @@ class Change:
 class Plan:
     """The request of the user."""
 
-    script: tuple[str, ...]
-    is_module: bool
-    folder: str
+    script: tuple[str, ...] = ()
+    is_module: bool = False
+    folder: str = ""
     """Folder of the journal and of the files that the script saves meanwhile."""
 
-    deadline_s: float
+    deadline_s: float = 0.0
     """On the monotonic clock, which all processes of a machine share."""
 
     grace_s: float = LONGEST_GRACE_S

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.curves import are_precise
 from traceadvisor.experiments.journal import (
     AnyRow,
     Begin,
@@ -32,9 +32,9 @@ from traceadvisor.experiments.journal import (
 from traceadvisor.experiments.next_experiment import in_processes
 from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, Experiment, Plan
 from traceadvisor.experiments.settings import ENVIRONMENT
-from traceadvisor.model.verdict import NO_DIFFERENCE
 from traceadvisor.statistics import FEWEST_ROUNDS
 
+NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
 BLOCK_S = 1.5
 """Time of the measured steps of a process, at least."""
 
@@ -83,8 +83,7 @@ class Interleaved:
         rounds, arms = rounds_of(self._journal.rows, experiment.name), self._arms(experiment)
         if len(arms) <= 2 or len(rounds) >= self._plan.most_rounds:
             return True
-        results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
-        return len(rounds) >= FEWEST_ROUNDS and all(one and one.smallest_visible <= NO_DIFFERENCE for one in results)
+        return len(rounds) >= FEWEST_ROUNDS and are_precise(rounds, arms)
 
     def _arms(self, experiment: Experiment) -> list[str]:
         out = left_out(self._journal.rows, experiment.name)
@@ -137,19 +136,18 @@ def _reason(rows: list[AnyRow], code: int) -> str:
     if ended and ended.detail:
         return ended.detail
     if not any(isinstance(row, Facts) for row in rows):
-        return "no DataLoader fed an optimizer of torch for long enough"
+        return NO_LOOP
     return f"exit code {code}"
 
 
+_BY_ARM = tuple(name for name in Round.__struct_fields__ if name not in ("experiment", "steps"))
+"""Figures that a round has for each arm."""
+
+
 def _merged(experiment: str, found: dict[str, Round]) -> Round:
-    return Round(
-        experiment,
-        seconds={arm: row.seconds[arm] for arm, row in found.items()},
-        step_s={arm: row.step_s[arm] for arm, row in found.items()},
-        samples={arm: row.samples[arm] for arm, row in found.items()},
-        peak_bytes={arm: row.peak_bytes[arm] for arm, row in found.items() if arm in row.peak_bytes},
-        steps=sum(row.steps for row in found.values()),
-        gpu_shares={arm: row.gpu_shares[arm] for arm, row in found.items() if arm in row.gpu_shares},
-        retries={arm: row.retries[arm] for arm, row in found.items() if arm in row.retries},
-        watts={arm: row.watts[arm] for arm, row in found.items() if arm in row.watts},
-    )
+    """One round of those of the processes, each with its arm."""
+    by_arm = {
+        name: {arm: getattr(row, name)[arm] for arm, row in found.items() if arm in getattr(row, name)}
+        for name in _BY_ARM
+    }
+    return Round(experiment, steps=sum(row.steps for row in found.values()), **by_arm)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median
+from typing import Any
+
+import msgspec
 
 from traceadvisor import __version__
 from traceadvisor.experiments.curves import compared
@@ -12,7 +15,6 @@ from traceadvisor.experiments.fixes import Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
     Facts,
-    Failed,
     Loss,
     Note,
     Rate,
@@ -29,6 +31,7 @@ from traceadvisor.experiments.next_experiment import (
     axes_of,
     experiments,
     is_loader_bound,
+    recommended,
     winners,
 )
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
@@ -38,22 +41,15 @@ from traceadvisor.experiments.values_to_try import (
     DEFAULT_SWITCHES,
     GOOD_MEMORY,
     curve_of,
+    failed_at,
     memory_line,
     own_value,
     too_large,
 )
 from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
-from traceadvisor.model.experiment import (
-    AxisResult,
-    CurvePoint,
-    ExperimentResult,
-    MeasuredArm,
-    MeasuredRatio,
-    Section,
-)
+from traceadvisor.model.experiment import AxisResult, CurvePoint, ExperimentResult, MeasuredArm, MeasuredRatio, Section
 from traceadvisor.model.verdict import Verdict
-from traceadvisor.statistics import Comparison
 from traceadvisor.text.secrets import without_secret_arguments
 
 FURTHEST = 16
@@ -65,9 +61,9 @@ class Surroundings:
     """Facts beside the rows."""
 
     kind: str
-    seconds: float
-    changed_files: tuple[str, ...] | None
-    price: Price | None
+    seconds: float = 0.0
+    changed_files: tuple[str, ...] | None = None
+    price: Price | None = None
     proposals: tuple[Proposal, ...] = ()
     not_applicable: tuple[tuple[str, str], ...] = ()
     trace_report: str | None = None
@@ -136,40 +132,39 @@ class _Builder:
                 yield self._section(one.name, [one], None)
 
     def _section(self, name: str, mine: Sequence[Experiment], axis: AxisResult | None) -> Section:
-        rounds = [row for one in mine for row in rounds_of(self._rows, one.name)]
+        rounds = self._rounds(mine)
         base = [row for row in rounds if AS_IT_IS in row.seconds]
-        samples_per_s = _per_s(base, AS_IT_IS)
-        return Section(
-            name=name,
-            base=mine[0].base.document(),
-            base_samples_per_s=samples_per_s,
-            base_step_ns=_step_ns(base, AS_IT_IS),
-            base_peak_bytes=_peak(base, AS_IT_IS),
-            base_cost_per_million_samples=self._cost(samples_per_s),
-            base_gpu_busy_share=_mean(one.gpu_shares.get(AS_IT_IS) for one in base),
-            base_gpu_power_watts=_mean(one.watts.get(AS_IT_IS) for one in base),
-            arms=tuple(self._arms(mine, rounds)),
-            axis=axis,
-        )
+        figures = {f"base_{figure}": value for figure, value in self._figures(base, AS_IT_IS).items()}
+        arms = tuple(self._arms(mine, rounds))
+        return Section(name=name, base=mine[0].base.document(), arms=arms, axis=axis, **figures)
+
+    def _rounds(self, mine: Sequence[Experiment]) -> list[Round]:
+        return rounds_of(self._rows, *(one.name for one in mine))
+
+    def _figures(self, rounds: Sequence[Round], arm: str) -> dict[str, Any]:
+        """The figures of an arm, or of the base, by the names that :class:`MeasuredArm` has for them."""
+        per_s, steps_s = _per_s(rounds, arm), [row.step_s[arm] for row in rounds if arm in row.step_s]
+        return {
+            "samples_per_s": per_s,
+            "step_ns": median(steps_s) * 1e9 if steps_s else None,
+            "peak_bytes": _peak(rounds, arm),
+            "cost_per_million_samples": self._cost(per_s),
+            "gpu_busy_share": _mean([row.gpu_shares[arm] for row in rounds if arm in row.gpu_shares]),
+            "gpu_power_watts": _mean([row.watts[arm] for row in rounds if arm in row.watts]),
+        }
 
     def _arms(self, mine: Sequence[Experiment], rounds: Sequence[Round]) -> Iterator[MeasuredArm]:
         all_arms = {arm: settings for one in mine for arm, settings in one.arms.items() if not settings[CACHED]}
         for arm, settings in sorted(all_arms.items(), key=_order):
             out = next((out[arm] for one in mine if arm in (out := left_out(self._rows, one.name))), None)
             result = compared(rounds, arm)
-            per_s = _per_s(rounds, arm)
             yield MeasuredArm(
                 name=arm,
                 settings=settings.document(),
-                measured=_ratio(result) if result else None,
+                measured=msgspec.convert(result.document(), MeasuredRatio) if result else None,
                 problem=out if out or result else "the budget was spent before it was measured",
-                samples_per_s=per_s,
-                step_ns=_step_ns(rounds, arm),
-                peak_bytes=_peak(rounds, arm),
                 loss_problem=self._loss_problem(mine, arm),
-                cost_per_million_samples=self._cost(per_s),
-                gpu_busy_share=_mean(one.gpu_shares.get(arm) for one in rounds),
-                gpu_power_watts=_mean(one.watts.get(arm) for one in rounds),
+                **self._figures(rounds, arm),
             )
 
     def _loss_problem(self, mine: Sequence[Experiment], arm: str) -> str | None:
@@ -187,7 +182,7 @@ class _Builder:
     def _axis(self, name: str, mine: Sequence[Experiment]) -> AxisResult:
         knee = curve_of(name, mine, self._rows, self._facts)
         own = own_value(name, self._facts)
-        rounds = [row for one in mine for row in rounds_of(self._rows, one.name)]
+        rounds = self._rounds(mine)
         arm = Settings.of({name: knee.value}).words() if knee else ""
         result = compared(rounds, arm) if knee else None
         memory = memory_line(mine, self._rows) if name == BATCH_SIZE else None
@@ -205,7 +200,7 @@ class _Builder:
             loop=tuple(self._with_own(own, self._curve(name, mine, rounds, cached=False), rounds)),
             model=tuple(self._curve(name, mine, rounds, cached=True)),
             loader=tuple(self._rates(name, mine)),
-            out_of_memory_at=self._out_of_memory(name, mine),
+            out_of_memory_at=min(failed_at(name, mine, self._rows, by_memory=True), default=None),
             memory_bytes=total if name == BATCH_SIZE else None,
             good_memory_at=good if 0 < good <= FURTHEST * largest else None,
         )
@@ -238,12 +233,6 @@ class _Builder:
             value = settings.count(name)
             if arm in rates and value is not None:
                 yield CurvePoint(value=value, samples_per_s=rates[arm])
-
-    def _out_of_memory(self, name: str, mine: Sequence[Experiment]) -> int | None:
-        settings = {(one.name, arm): changed for one in mine for arm, changed in one.arms.items()}
-        failed = [row for row in self._rows if isinstance(row, Failed) and row.out_of_memory]
-        sizes = [settings[key].count(name) for row in failed if (key := (row.experiment, row.arm)) in settings]
-        return min((size for size in sizes if size is not None), default=None)
 
     def _cost(self, samples_per_s: float | None) -> float | None:
         if self._price is None or not samples_per_s:
@@ -284,31 +273,12 @@ def _per_s(rounds: Sequence[Round], arm: str) -> float | None:
     return 1 / median(found) if found else None
 
 
-def _step_ns(rounds: Sequence[Round], arm: str) -> float | None:
-    found = [row.step_s[arm] for row in rounds if arm in row.step_s]
-    return median(found) * 1e9 if found else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _peak(rounds: Sequence[Round], arm: str) -> int | None:
     return max((row.peak_bytes[arm] for row in rounds if arm in row.peak_bytes), default=None)
-
-
-def _ratio(found: Comparison) -> MeasuredRatio:
-    return MeasuredRatio(
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        null_low=found.null_low,
-        null_high=found.null_high,
-        smallest_visible=found.smallest_visible,
-        rounds=found.rounds,
-        verdict=found.verdict.value,
-    )
 
 
 _AXES = {WORKERS: ("Loader workers", "--workers auto"), BATCH_SIZE: ("The batch size", "--batch-size auto")}
@@ -326,13 +296,8 @@ def _recommended_settings(done: Sequence[Experiment], rows: list[AnyRow]) -> tup
         return Settings(), None
     for axis in dict.fromkeys(one.axis for one in done if one.axis):
         mine = [one for one in done if one.axis == axis]
-        knee = curve_of(axis, mine, rows, facts)
-        if knee is None or knee.value == own_value(axis, facts):
-            continue
-        arm = Settings.of({axis: knee.value})
-        result = compared([row for one in mine for row in rounds_of(rows, one.name)], arm.words())
-        if result and result.verdict is Verdict.FASTER:
-            found.append((result.ratio, mine[0].base.having(arm)))
+        if better := recommended(axis, mine, rows, facts):
+            found.append((better[0], mine[0].base.having(better[1])))
     if found:
         return found[-1][1], found[-1][0] if len(found) == 1 else None
     rest = [item for one in done if not one.axis for item in winners(one, rows)]

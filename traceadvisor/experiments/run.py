@@ -18,7 +18,7 @@ from types import MappingProxyType
 from traceadvisor.experiments import keeper
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
-from traceadvisor.experiments.processes import Interleaved
+from traceadvisor.experiments.processes import NO_LOOP, Interleaved
 from traceadvisor.frozen import frozen
 from traceadvisor.system.folders import entries_below
 
@@ -28,7 +28,6 @@ END_S = 1.0
 """Time for the script to end after SIGTERM."""
 
 _KEEPER = str(Path(keeper.__file__).resolve())
-NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
 ONLY_LOADERS = "Loops over other iterators, and processes that the script starts itself, cannot be measured"
 MOST_PROCESSES = 24
 
@@ -243,30 +242,25 @@ _MOST_FILES = 50_000
 _IGNORED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
-@frozen
-class Footprints:
-    """Size and time of change of each file; None if there are too many."""
-
-    files: dict[str, tuple[int, int]] | None
-
-    @classmethod
-    def below(cls, folder: Path, *, ignored: Path) -> Footprints:
-        """Look at all files now, except those in one more folder."""
-        found: dict[str, tuple[int, int]] = {}
-        skipped = str(ignored.absolute())
-        for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
-            try:
-                status = path.lstat()
-            except OSError:
-                continue
-            found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
-            if len(found) > _MOST_FILES:
-                return cls(None)
-        return cls(found)
-
-    def changed(self, later: Footprints) -> tuple[str, ...] | None:
-        """Paths that are new, differ or are gone; None if unknown."""
-        if self.files is None or later.files is None:
+def footprints(folder: Path, *, ignored: Path) -> dict[str, tuple[int, int]] | None:
+    """Size and time of change of each file now, except those in one more folder; None if there are too many."""
+    found: dict[str, tuple[int, int]] = {}
+    skipped = str(ignored.absolute())
+    for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+        if len(found) > _MOST_FILES:
             return None
-        before, after = self.files, later.files
-        return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+    return found
+
+
+def changed_files(
+    before: dict[str, tuple[int, int]] | None, after: dict[str, tuple[int, int]] | None
+) -> tuple[str, ...] | None:
+    """Paths that are new, differ or are gone; None if unknown."""
+    if before is None or after is None:
+        return None
+    return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

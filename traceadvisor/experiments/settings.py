@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,57 +16,46 @@ from traceadvisor.text.secrets import REDACTED
 Value: TypeAlias = SettingValue
 
 
-class Where(Enum):
-    """Part of the program that a change of the setting replaces."""
-
-    LOADER = "loader"
-    """The ``DataLoader``: each value has worker processes of its own."""
-
-    STEP = "step"
-    """The training step: switched between two steps."""
-
-    PROCESS = "process"
-    """The environment of a process; nothing changes it while a script runs."""
-
-
 @frozen
 class Knob:
     """A setting that can be switched at run time."""
 
     name: str
-    where: Where
     kind: type[bool] | type[int] | type[str]
     line: str
     """The code for a user to write, with ``{value}``."""
+
+    is_of_loader: bool = False
+    """Whether it makes another ``DataLoader``, with worker processes of its own; others switch between two steps."""
 
 
 BATCH_SIZE, WORKERS, CACHED = "batch_size", "num_workers", "cached"
 
 _KNOBS = (
-    Knob(WORKERS, Where.LOADER, int, "DataLoader(..., num_workers={value})"),
-    Knob("prefetch_factor", Where.LOADER, int, "DataLoader(..., prefetch_factor={value})"),
-    Knob("pin_memory", Where.LOADER, bool, "DataLoader(..., pin_memory={value})"),
-    Knob("persistent_workers", Where.LOADER, bool, "DataLoader(..., persistent_workers={value})"),
-    Knob(BATCH_SIZE, Where.LOADER, int, "DataLoader(..., batch_size={value})"),
-    Knob(CACHED, Where.LOADER, bool, ""),
-    Knob("amp", Where.STEP, str, 'with torch.autocast("{device}", dtype=torch.{value}): ...'),
+    Knob(WORKERS, int, "DataLoader(..., num_workers={value})", is_of_loader=True),
+    Knob("prefetch_factor", int, "DataLoader(..., prefetch_factor={value})", is_of_loader=True),
+    Knob("pin_memory", bool, "DataLoader(..., pin_memory={value})", is_of_loader=True),
+    Knob("persistent_workers", bool, "DataLoader(..., persistent_workers={value})", is_of_loader=True),
+    Knob(BATCH_SIZE, int, "DataLoader(..., batch_size={value})", is_of_loader=True),
+    Knob(CACHED, bool, "", is_of_loader=True),
+    Knob("amp", str, 'with torch.autocast("{device}", dtype=torch.{value}): ...'),
     Knob(
         "tf32",
-        Where.STEP,
         bool,
         'torch.set_float32_matmul_precision("high" if {value} else "highest"); '
         "torch.backends.cudnn.allow_tf32 = {value}",
     ),
-    Knob("cudnn_benchmark", Where.STEP, bool, "torch.backends.cudnn.benchmark = {value}"),
-    Knob("fused", Where.STEP, bool, "{optimizer}(..., fused={value})"),
-    Knob("foreach", Where.STEP, bool, "{optimizer}(..., foreach={value})"),
-    Knob("set_to_none", Where.STEP, bool, "optimizer.zero_grad(set_to_none={value})"),
-    Knob("channels_last", Where.STEP, bool, "model.to(memory_format=torch.channels_last)"),
-    Knob("non_blocking", Where.STEP, bool, "batch.to(device, non_blocking={value})"),
-    Knob("compile", Where.STEP, bool, "model = torch.compile(model)"),
+    Knob("cudnn_benchmark", bool, "torch.backends.cudnn.benchmark = {value}"),
+    Knob("fused", bool, "{optimizer}(..., fused={value})"),
+    Knob("foreach", bool, "{optimizer}(..., foreach={value})"),
+    Knob("set_to_none", bool, "optimizer.zero_grad(set_to_none={value})"),
+    Knob("channels_last", bool, "model.to(memory_format=torch.channels_last)"),
+    Knob("non_blocking", bool, "batch.to(device, non_blocking={value})"),
+    Knob("compile", bool, "model = torch.compile(model)"),
 )
 
 KNOBS: Mapping[str, Knob] = MappingProxyType({knob.name: knob for knob in _KNOBS})
+_OF_LOADER = frozenset(knob.name for knob in _KNOBS if knob.is_of_loader)
 
 DTYPES = ("bfloat16", "float16")
 """Values of ``amp``."""
@@ -110,7 +98,7 @@ class Settings:
 
     def of_loader(self) -> Settings:
         """The part that the loader has."""
-        return Settings(tuple(item for item in self.values if where(item[0]) is Where.LOADER))
+        return Settings(tuple(item for item in self.values if item[0] in _OF_LOADER))
 
     def without(self, *names: str) -> Settings:
         """These settings without some."""
@@ -123,13 +111,6 @@ class Settings:
     def document(self) -> dict[str, Value]:
         """As it stands in a JSON file."""
         return dict(self.values)
-
-
-def where(name: str) -> Where:
-    """Part of the program that a change of the setting replaces."""
-    if name.startswith(ENVIRONMENT):
-        return Where.PROCESS
-    return Where.STEP if name.startswith(VARIABLE) else KNOBS[name].where
 
 
 def value_shown(name: str, value: Value) -> Value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from traceadvisor.experiments.curves import Knee, knee, points, rounds_of
-from traceadvisor.experiments.journal import AnyRow, Facts, Failed
+from traceadvisor.experiments.curves import Knee, knee, points
+from traceadvisor.experiments.journal import AnyRow, Facts, Failed, rounds_of
 from traceadvisor.experiments.plan import Experiment
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Value
 
@@ -53,7 +53,7 @@ def further_values(axis: str, done: Sequence[Experiment], rows: list[AnyRow], fa
     measured |= {own} if own is not None else set()
     if found is None:
         return ()
-    if found.value == found.best == max(measured) and not _failed_above(axis, done, rows, found.best):
+    if found.value == found.best == max(measured) and max(failed_at(axis, done, rows), default=0) <= found.best:
         limit = _most_workers(facts) if axis == WORKERS else LONGEST_AXIS * int(facts.loader[BATCH_SIZE])
         larger = [value for value in (2 * found.best, 4 * found.best) if value <= limit]
         if axis == BATCH_SIZE:
@@ -67,10 +67,12 @@ def further_values(axis: str, done: Sequence[Experiment], rows: list[AnyRow], fa
     return ()
 
 
-def _failed_above(axis: str, done: Sequence[Experiment], rows: list[AnyRow], value: int) -> bool:
+def failed_at(axis: str, done: Sequence[Experiment], rows: list[AnyRow], *, by_memory: bool = False) -> list[int]:
+    """The values of an axis with which the script failed; ``by_memory``: only those with which memory ran out."""
     settings = {(one.name, arm): changed for one in done for arm, changed in one.arms.items()}
-    failed = [settings.get((row.experiment, row.arm)) for row in rows if isinstance(row, Failed)]
-    return any(one is not None and (one.count(axis) or 0) > value for one in failed)
+    failed = [row for row in rows if isinstance(row, Failed) and (row.out_of_memory or not by_memory)]
+    counts = [settings[key].count(axis) for row in failed if (key := (row.experiment, row.arm)) in settings]
+    return [count for count in counts if count is not None]
 
 
 def _fits(size: int, facts: Facts) -> bool:
@@ -108,7 +110,7 @@ def memory_line(done: Sequence[Experiment], rows: list[AnyRow]) -> tuple[float, 
     """Bytes at batch size 0, and bytes per sample, by least squares; None with fewer than three batch sizes."""
     peaks: dict[int, list[int]] = {}
     for one in done:
-        for row in rounds_of(rows, [one.name]):
+        for row in rounds_of(rows, one.name):
             for arm, peak in row.peak_bytes.items():
                 size = one.arms[arm].count(BATCH_SIZE) if arm in one.arms else None
                 if size is not None:
@@ -135,7 +137,7 @@ def own_value(axis: str, facts: Facts) -> int | None:
 
 def curve_of(axis: str, experiments: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> Knee | None:
     """The knee over all experiments of an axis, the script's own value included."""
-    rounds = rounds_of(rows, (one.name for one in experiments))
+    rounds = rounds_of(rows, *(one.name for one in experiments))
     found = points(rounds)
     values = {
         settings.count(axis): found[arm]

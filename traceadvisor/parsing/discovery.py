@@ -233,18 +233,17 @@ def _is_file_inside(path: Path, root: Path) -> bool:
         return False
 
 
-def _run_name(folder: Path, root: Path) -> str:
-    """Return the folder relative to the root, or the root's name for recordings directly in it."""
-    relative = folder.relative_to(root)
-    return relative.as_posix() if relative.parts else root.resolve().name
-
-
 def _run_of(path: Path, root: Path) -> str:
-    """Return the name of the run of a recording in a folder; processes of a run on Ascend have a folder each."""
+    """Return the name of the run of a recording in a folder, its folder below the root, or that of the root.
+
+    Processes of a run on Ascend have a folder each.
+    """
     folder, root = (ascend_folder(path) or path.absolute()).parent, root.absolute()
     if path.name.endswith(XPLANE) and folder.parent.parts[-2:] == _PROFILES:
         folder = folder.parents[2]
-    return _run_name(folder, root) if folder.is_relative_to(root) else folder.name
+    if folder == root:
+        return root.resolve().name
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
 
 
 def _origin(path: Path, *, run: str) -> Origin:
@@ -275,16 +274,15 @@ def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> Heal
     for path in unread:
         kinds.setdefault(_kind(path), []).append(path)
     common = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
-    named = [f"{kind}: {len(paths)} ({_quoted(paths[0], root)})" for kind, paths in common[:_MOST_KINDS]]
+    named = [
+        f"{kind}: {len(paths)} (for example {beginning(paths[0].relative_to(root).as_posix())})"
+        for kind, paths in common[:_MOST_KINDS]
+    ]
     rest = sum(len(paths) for _, paths in common[_MOST_KINDS:])
     listed = "; ".join([*named, *([f"others: {rest}"] if rest else [])])
     total = len(unread) + recordings
     message = f"{recordings} of {total} files in {root.name or root} are recordings. Not read: {listed}."
     return HealthNote("files-not-read", message, degrades=False)
-
-
-def _quoted(path: Path, root: Path) -> str:
-    return f"for example {beginning(path.relative_to(root).as_posix())}"
 
 
 def _kind(path: Path) -> str:

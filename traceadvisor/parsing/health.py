@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, Health, HealthNote
 from traceadvisor.model.limits import Limits
@@ -21,9 +20,7 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
     """Return the health of a file of which ``read`` events were kept."""
     dropped = columns.dropped + summary.dropped
     notes = (
-        *_ending(stream, summary),
-        *_connection(stream),
-        *_profiler_notes(summary),
+        *_endings(stream, summary),
         *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
     )
@@ -35,7 +32,8 @@ def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]
     return summary.excesses + Counter([stream.excess] if stream.excess else [])
 
 
-def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
+def _endings(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
+    """How the file, the connection to it and the recording in it ended."""
     if stream.is_growing:
         yield HealthNote(
             "still-written",
@@ -55,15 +53,9 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
             "The file is cut off in the middle of the recording. Everything before the cut was read; "
             f"steps that may lack events are left out. {WRITE_AGAIN}",
         )
-
-
-def _connection(stream: ByteStream) -> Iterator[HealthNote]:
     if count := stream.failed_attempts:
         message = f"The connection failed {count} times while the file was read. It was made again: nothing is missing."
         yield HealthNote("connection-failed", message, degrades=False)
-
-
-def _profiler_notes(summary: ReadSummary) -> Iterator[HealthNote]:
     if stopped_early(summary.members):
         yield HealthNote(
             STOPPED_EARLY,
@@ -76,9 +68,5 @@ def _losses(dropped: int, unknown_categories: frozenset[str]) -> Iterator[Health
     if dropped:
         yield HealthNote("events-dropped", f"{dropped} events could not be read and were left out.")
     if unknown_categories:
-        listed = _listed(category or "no category" for category in sorted(unknown_categories))
+        listed = ", ".join(category or "no category" for category in sorted(unknown_categories)[:MOST_LISTED])
         yield HealthNote("unknown-categories", f"Events of unknown categories were ignored: {listed}.", degrades=False)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(islice(names, MOST_LISTED))

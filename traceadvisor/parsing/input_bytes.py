@@ -24,6 +24,8 @@ except ImportError:  # no wheel for this platform: several times slower, same by
 
 GZIP_MAGIC = b"\x1f\x8b"
 
+_PIECE_BYTES = 1 << 20
+
 HEAD_BYTES = 512
 """First bytes that are kept to recognise files that are not JSON."""
 
@@ -113,6 +115,12 @@ class ByteStream:
             self.delivered += count
             self.excess = self._exceeded()
         return filled
+
+    def pieces(self) -> Iterator[bytes]:
+        """The rest of the stream, a megabyte at a time."""
+        buffer = memoryview(bytearray(_PIECE_BYTES))
+        while count := self.readinto(buffer):
+            yield bytes(buffer[:count])
 
     def _exceeded(self) -> ExceededLimit | None:
         if self.delivered > self._limits.inflated_bytes:

@@ -94,8 +94,5 @@ class SecondPart:
 @contextmanager
 def second_part(path: Path, limits: Limits) -> Iterator[SecondPart]:
     """The second part of a file, with all details. The other process ends with it."""
-    aside = Aside().started()
-    try:
+    with Aside() as aside:
         yield SecondPart(path, aside, limits)
-    finally:
-        aside.end()

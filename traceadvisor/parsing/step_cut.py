@@ -90,10 +90,9 @@ class StepCutter:
 
 def _read(path: Path, limits: Limits) -> dict[str, Any]:
     text = bytearray()
-    block = memoryview(bytearray(1 << 20))
     with open_bytes(path, limits) as stream:
-        while count := stream.readinto(block):
-            text += block[:count]
+        for piece in stream.pieces():
+            text += piece
             if len(text) > MOST_BYTES:
                 raise InputError(
                     path,

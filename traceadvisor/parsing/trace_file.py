@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.events import Kind
@@ -29,13 +30,9 @@ LATEST_WALL_CLOCK_NS = 4 * 10**18
 """October 2096: a larger sum is no date either."""
 
 
-def ignore_progress(position: int) -> None:
-    """Ignore the progress of reading."""
-
-
 def read_trace(
     origin: Origin,
-    on_progress: Callable[[int], None] = ignore_progress,
+    on_progress: Callable[[int], None] = lambda _: None,
     limits: Limits = LIMITS,
     *,
     details: bool = True,
@@ -68,7 +65,28 @@ def read_trace(
         health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):
         raise _nothing_to_read(origin, summary, stream, limits, columns.unknown_categories)
-    wall_clock_ns = tables.zero_ns + base_time_ns(summary.members)
+    health = replace(health, notes=(*health.notes, *_warnings(origin, summary)))
+    return _trace(origin, columns, tables, members=summary.members, health=health, whole_until_ns=whole_until_ns)
+
+
+def nothing_recorded(origin: Origin) -> Trace:
+    """Return a trace without events, for a captured rank whose script ended before recording began."""
+    columns = Columns()
+    tables, _ = _tables(columns)
+    return _trace(origin, columns, tables, members={}, health=Health(), whole_until_ns=None)
+
+
+def _trace(  # noqa: PLR0913  # it connects the parts
+    origin: Origin,
+    columns: Columns,
+    tables: Tables,
+    *,
+    members: Mapping[str, Any],
+    health: Health,
+    whole_until_ns: int | None,
+) -> Trace:
+    wall_clock_ns = tables.zero_ns + base_time_ns(members)
+    of_origin = None if origin.rank is None or origin.bundle else Distributed(origin.rank, None, None)
     return Trace(
         origin=origin,
         events=tables.events,
@@ -76,46 +94,22 @@ def read_trace(
         python_calls=tables.python_calls,
         memory=tables.memory,
         names=columns.names,
-        texts=columns.texts,
+        texts=tuple(columns.details.texts),
         threads=columns.threads,
         streams=columns.streams,
-        devices=devices(summary.members),
-        distributed=distributed(summary.members)
-        or (None if origin.rank is None or origin.bundle else Distributed(origin.rank, None, None)),
-        framework=framework(summary.members),
+        devices=devices(members),
+        distributed=distributed(members) or of_origin,
+        framework=framework(members),
         accelerator=one.name if (one := columns.accelerator) else None,
         wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
         whole_until_ns=None if whole_until_ns is None else whole_until_ns - tables.zero_ns,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
-        options=options({**ascend_members(origin.path), **summary.members}),
+        options=options({**ascend_members(origin.path), **members}),
         with_sequence=columns.details.has_record_ids,
-        health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
-        messages=columns.messages,
+        health=health,
+        messages=tuple(columns.details.messages),
         unread_work=columns.unread_work,
-    )
-
-
-def nothing_recorded(origin: Origin) -> Trace:
-    """Return a trace without events, for a captured rank whose script ended before recording began."""
-    tables, _ = _tables(Columns())
-    return Trace(
-        origin=origin,
-        events=tables.events,
-        details=tables.details,
-        python_calls=tables.python_calls,
-        memory=tables.memory,
-        names=(),
-        texts=(),
-        threads=(),
-        streams=(),
-        devices=(),
-        distributed=None,
-        wall_clock_start_ns=None,
-        whole_until_ns=None,
-        with_stacks=False,
-        with_shapes=False,
-        health=Health(),
     )
 
 

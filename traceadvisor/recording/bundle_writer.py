@@ -9,11 +9,11 @@ import errno
 import fcntl
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ from traceadvisor.system import clocks
 from traceadvisor.system.processes import start_ticks
 from traceadvisor.text.cleaning import without_surrogates
 from traceadvisor.text.documents import cleaned_document
+
+_OfRank = TypeVar("_OfRank", RankEnding, RankProcess, RankStart)
 
 LONGEST_WAIT_S = 5.0
 """For the lock of the manifest. Then this process writes without it, and its next write restores what another lost."""
@@ -117,23 +119,25 @@ class BundleWriter:
     def _merged(self, found: Manifest, notes: tuple[Note, ...]) -> Manifest:
         """The manifest with this rank's part."""
         files = {file.path: file for file in found.files} | self._files
-        endings = {one.rank: one for one in found.endings} | ({self.rank: self._ending} if self._ending else {})
-        starts = {one.rank: one for one in found.starts} | ({self.rank: self.start} if self.start else {})
         others = tuple(note for note in found.notes if note.rank != self.rank)
         mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
-        processes = {one.rank: one for one in found.processes}
-        if self.pid is not None:
-            processes[self.rank] = RankProcess(self.rank, self.host, self.pid, start_ticks(self.pid))
+        process = RankProcess(self.rank, self.host, self.pid, start_ticks(self.pid)) if self.pid is not None else None
         return msgspec.structs.replace(
             found,
             world_size=max(found.world_size, self.header.world_size),
             files=tuple(files[path] for path in sorted(files)),
-            endings=tuple(endings[rank] for rank in sorted(endings)),
-            starts=tuple(starts[rank] for rank in sorted(starts)),
+            endings=_by_rank(found.endings, self._ending),
+            starts=_by_rank(found.starts, self.start),
             notes=tuple(sorted(others + mine, key=lambda note: note.rank or 0)),
-            processes=tuple(processes[rank] for rank in sorted(processes)),
+            processes=_by_rank(found.processes, process),
             repository=found.repository or self.header.repository,
         )
+
+
+def _by_rank(found: Iterable[_OfRank], mine: _OfRank | None) -> tuple[_OfRank, ...]:
+    """The rows of all ranks, with that of this rank in place of an earlier one."""
+    rows = {one.rank: one for one in (*found, *((mine,) if mine else ()))}
+    return tuple(rows[rank] for rank in sorted(rows))
 
 
 def staged_prefix(host: str) -> str:

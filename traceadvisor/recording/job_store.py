@@ -94,11 +94,10 @@ def agreed(launch: Launch, folder: Path, place: Path) -> Proposal:
 
     Ranks that torch.distributed does not connect have the id of their launcher in common.
     """
-    store = job_store() if launch.world_size > 1 else None
-    if store is None:
-        return Proposal(launch.job, str(folder), str(place))
-    mine = Proposal(f"{launch.job}{AGREED}{secrets.token_hex(8)}", str(folder), str(place))
+    alone = Proposal(launch.job, str(folder), str(place))
     with suppress(Exception):  # such as a store that is gone, or one of another version
-        found = store.compare_set(f"{_KEY}/{launch.restart}.{launch.block}", "", written(mine))
-        return understood(found, Proposal)
-    return Proposal(launch.job, str(folder), str(place))
+        if launch.world_size > 1 and (store := job_store()) is not None:
+            mine = msgspec.structs.replace(alone, job=f"{launch.job}{AGREED}{secrets.token_hex(8)}")
+            found = store.compare_set(f"{_KEY}/{launch.restart}.{launch.block}", "", written(mine))
+            return understood(found, Proposal)
+    return alone

@@ -40,10 +40,10 @@ class OutputFolder:
         Raises:
             UsageError: it holds another capture, or cannot be written to.
         """
-        path = launch.bundle(given, name)
+        path = launch.given(given) if given else launch.folder(name)
         made: tuple[Path, ...] = ()
         try:
-            made = _missing(path)
+            made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
             if given is None and launch.world_size == 1:
                 path = _reserved(path)
                 made = (path, *made[1:])
@@ -76,11 +76,6 @@ def _reserved(path: Path) -> Path:
             continue
         return own
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-
-
-def _missing(path: Path) -> tuple[Path, ...]:
-    """The folders of a path that do not exist, the innermost first."""
-    return tuple(folder for folder in (path, *path.parents) if not folder.exists())
 
 
 def _refuse_foreign(path: Path, launch: Launch) -> None:

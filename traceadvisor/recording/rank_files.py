@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import BundleFile, Note, RankEnding
+from traceadvisor.bundle.steps import StepLog
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile, removed_on_error
@@ -38,24 +40,12 @@ PATIENCE_S = 10.0
 _ROWS_AT_ONCE = 2000
 
 
-class Rows(Protocol):
-    """A table that grows; see :class:`~traceadvisor.bundle.steps.StepLog`."""
-
-    header: bytes
-
-    def __len__(self) -> int:
-        """Number of rows."""
-
-    def encoded(self, first: int, end: int) -> bytes:
-        """The lines of some rows."""
-
-
 @frozen
 class Growing:
     """A file of rows."""
 
     file: BundleFile
-    rows: Rows
+    rows: StepLog | BatchLog
 
 
 @frozen
@@ -199,7 +189,7 @@ class RankFiles:
             if name not in self._open:
                 self._open[name] = _Grown(part.rows, GrowingFile(self._writer.place(name)))
             self._open[name].grow()
-            if not (final and getattr(part.rows, "is_replacing", False)):
+            if not (final and part.rows.is_replacing):
                 return True
             self._replace(name, lambda path: path.write_bytes(part.rows.header + part.rows.encoded(0, len(part.rows))))
             return True
@@ -231,7 +221,7 @@ class RankFiles:
 class _Grown:
     """The written part of a file of rows."""
 
-    rows: Rows
+    rows: StepLog | BatchLog
     file: GrowingFile
     has_header: bool = False
     count: int = 0

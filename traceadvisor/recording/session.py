@@ -43,7 +43,7 @@ from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
-from traceadvisor.recording.stacks import StackSampler
+from traceadvisor.recording.stacks.sampler import StackSampler
 from traceadvisor.recording.telemetry.sampler import NodeTelemetry
 from traceadvisor.system import clocks
 from traceadvisor.text.cleaning import clean, clipped, withholding
@@ -132,7 +132,7 @@ class CaptureSession:
             parts=self._parts,
             notes=self._notes,
             lost=self._lost,
-            is_recording=lambda: self._loop is not None and self._loop.is_recording,
+            is_recording=lambda: self._loop is not None and self._loop.recorder.recording,
         )
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
@@ -175,12 +175,12 @@ class CaptureSession:
             self._stacks = stacks
 
     def _is_fetching(self) -> bool:
-        return self._loop is not None and self._loop.is_fetching
+        return self._loop is not None and self._loop.listener.is_fetching
 
     def step(self) -> None:
         """The script marks the end of a training step."""
         if self._loop:
-            self._loop.step()
+            self._loop.listener.step()
 
     def finish(self, ending: Ending, exit_code: int, message: str | None = None) -> Captured:
         """The script ended: write everything known. A second call changes nothing.
@@ -214,7 +214,7 @@ class CaptureSession:
         self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()
-        recorded = self._loop.recorded_steps if self._loop else 0
+        recorded = self._loop.window.saved_steps if self._loop else 0
         stopped = self._loop is not None and self._loop.stopped
         if stopped and ending is Ending.COMPLETED:
             ending = Ending.STOPPED
@@ -234,7 +234,7 @@ class CaptureSession:
                 message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
                 wall_ns=wall_ns,
                 clock_ns=clock_ns,
-                checkpoint_ns=self._loop.checkpoint_after_ns if self._loop else None,
+                checkpoint_ns=self._loop.tracker.checkpoint_after_ns if self._loop else None,
             ),
         )
         self._writer.close()
@@ -341,7 +341,7 @@ class CaptureSession:
                 self._log,
                 self._launch.host,
                 thread=self._thread,
-                stage=self._stage,
+                stage=self._writer.stage,
                 saved=self._recording_saved,
                 lost=self._lost,
                 trains=self._first_step_ended,
@@ -353,13 +353,12 @@ class CaptureSession:
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
 
-    def _stage(self, name: str) -> Path:
-        return self._writer.stage(name)
-
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
-        if whole and self._writer.published:
-            self._say_ready()
+        if whole and self._writer.published and self._launch.local_rank == 0:
+            rendezvous = self._rendezvous
+            if rendezvous and rendezvous.is_first("ready"):  # once per command
+                say(f"report ready: {report_command(self._shown)}")
 
     def _save_memory(self, write: Callable[[Path], None]) -> None:
         """Write a snapshot of the device's memory, also in the first step; raises OSError if that fails."""
@@ -369,23 +368,17 @@ class CaptureSession:
         write(self._writer.stage(name))
         self._files.add(BundleFile(name, FileKind.MEMORY, rank, host=self._launch.host))
 
-    def _say_ready(self) -> None:
-        """Say once per command that a report can be made."""
-        rendezvous = self._rendezvous
-        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
-            say(f"report ready: {report_command(self._shown)}")
-
     def _parts(self) -> Iterator[Part]:
         """Every file of this rank except its recordings."""
         rank, host = self._writer.rank, self._launch.host
         yield Growing(BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host), self._log)
-        if self._telemetry.is_sampled:
+        if self._telemetry.sampler:
             yield Written(BundleFile(self._telemetry.name, FileKind.TELEMETRY, host=host))
         if stacks := self._stacks:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
             settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
-            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
+            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.seen.settings())))
             if batches := loop.batches():
                 yield Growing(BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host), batches)
             if samples := loop.loader_samples():
@@ -397,8 +390,8 @@ class CaptureSession:
         """The notes, cleaned: some quote error messages of other libraries."""
         notes = self._loop.notes if self._loop else [self._no_loop]
         notes += self._memory.notes if self._memory else []
-        if self._telemetry.error:
-            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._telemetry.error}"))
+        if (sampler := self._telemetry.sampler) and sampler.error:
+            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {sampler.error}"))
         if self._stacks and self._stacks.error:
             message = f"Sampling the Python stack ended early: {self._stacks.error}"
             notes.append(Note("stacks-ended", message, degrades=False))
@@ -422,7 +415,7 @@ class CaptureSession:
     @property
     def _training_steps(self) -> int:
         timed = len(self._log) - self._log.count(StepState.OTHER)
-        return timed + self._loop.untimed_steps if self._loop else 0
+        return timed + self._loop.tracker.untimed_steps if self._loop else 0
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""
@@ -430,7 +423,8 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
-        self._telemetry.leave_to_parent()
+        if self._telemetry.sampler:
+            self._telemetry.sampler.leave_to_parent()
         self._files.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)

@@ -34,7 +34,8 @@ class SettingsSeen:
         self.constructors = Constructors()
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
-        self._autocast_dtype: torch.dtype | None = None
+        self.autocast_dtype: torch.dtype | None = None
+        """That of the latest autocast that became active."""
         self._grad_scaler = False
         self._detect_anomaly = torch.is_anomaly_enabled()
         self.optimizer_steps = 0
@@ -56,10 +57,6 @@ class SettingsSeen:
     def constructed(self, *found: Constructed | None) -> None:
         """These objects train, as far as it is known where they are constructed; the first of each role counts."""
         self._constructed = {one.role: one for one in found if one} | self._constructed
-
-    def autocast_entered(self, dtype: torch.dtype) -> None:
-        """Autocast became active."""
-        self._autocast_dtype = dtype
 
     def anomaly_detection_enabled(self, mode: object) -> None:
         """Anomaly detection was enabled, by an object of torch."""
@@ -105,7 +102,7 @@ class SettingsSeen:
             device_name=self._device_name,
             devices=self._devices,
             loader=self.loader,
-            autocast_dtype=str(self._autocast_dtype).removeprefix("torch.") if self._autocast_dtype else None,
+            autocast_dtype=str(self.autocast_dtype).removeprefix("torch.") if self.autocast_dtype else None,
             grad_scaler=self._grad_scaler if self._with_optimizer else None,
             matmul_tf32=_tf32(
                 lambda: bool(torch.backends.cuda.matmul.allow_tf32),

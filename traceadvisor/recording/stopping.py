@@ -12,12 +12,15 @@ than one step ahead of another with which it exchanges gradients.
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from traceadvisor.bundle.layout import Note
 from traceadvisor.errors import named
 from traceadvisor.recording.devices import wait_for_devices
 from traceadvisor.recording.script.launch import Launch
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.loop.window import Window
 
 MARGIN_STEPS = 3
 """Steps from the last saved window to the end: each rank passes a boundary meanwhile, and sees the end coming."""
@@ -35,23 +38,11 @@ class StoppedAfterWindow(SystemExit):
         super().__init__(0)
 
 
-class Progress(Protocol):
-    """How far the recording is; see :class:`~traceadvisor.recording.loop.window.Window`."""
-
-    @property
-    def training_steps(self) -> int:
-        """Training steps that have ended."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all windows are saved."""
-
-
 class Stopper:
     """Raises :class:`StoppedAfterWindow` at a boundary between steps; call it after each event of the loop."""
 
-    def __init__(self, progress: Progress, ranks: Ranks | None = None) -> None:
-        self._progress = progress
+    def __init__(self, window: Window, ranks: Ranks | None = None) -> None:
+        self._window = window
         self._ranks = ranks or Ranks()
         self._seen = 0
         self._exits = 0
@@ -69,7 +60,7 @@ class Stopper:
         """Why the run went on."""
         if self._exits and self._went_on:
             problem = "the script caught the exit and went on"
-        elif self.stopped or not self._progress.complete:
+        elif self.stopped or not self._window.complete:
             return []
         else:
             problem = self._problem or "the other ranks did not save their recordings before the end"
@@ -77,8 +68,8 @@ class Stopper:
 
     def __call__(self) -> None:
         """Raise if a step has ended, all windows are saved, and the end is reached."""
-        steps = self._progress.training_steps
-        if steps == self._seen or not self._progress.complete:
+        steps = self._window.training_steps
+        if steps == self._seen or not self._window.complete:
             return
         self._seen = steps
         self._went_on = self._exits > 0

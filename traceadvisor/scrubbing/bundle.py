@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path, PurePath
 
@@ -44,23 +43,15 @@ Told = Callable[[Path, int], None]
 """Called with a trace file and the number of its bytes read so far."""
 
 
-@dataclass(slots=True)
-class ScrubbedBundle:
-    """Result for a capture."""
-
-    events: int = 0
-    """Events of all traces."""
-
-    remarks: list[str] = field(default_factory=list)
-    """Other things that the copy lacks."""
-
-
 def scrub_bundle(
     folder: Path, copy: Path, limits: Limits = LIMITS, on_progress: Told = lambda *_: None
-) -> ScrubbedBundle:
+) -> tuple[int, list[str]]:
     """Fill a folder with a scrubbed copy of a capture. Files that the manifest does not name are left out.
 
     ``copy``: an empty folder.
+
+    Returns:
+        The number of events of all traces, and remarks on other things that the copy lacks.
 
     Raises:
         InputError: the manifest cannot be read.
@@ -69,8 +60,8 @@ def scrub_bundle(
     find_in_bundle(folder)  # raises what a report says of a damaged manifest
     with (folder / MANIFEST).open("rb") as stream:
         manifest = msgspec.json.decode(stream.read(LARGEST_MANIFEST_BYTES), type=Manifest)
-    result = ScrubbedBundle()
-    files = list(_unique(folder, manifest.files, result.remarks))
+    events, remarks = 0, list[str]()
+    files = list(_unique(folder, manifest.files, remarks))
     texts = Texts(_own_code(folder, files))
     texts.learn(*(one.host for one in files), *(one.host for one in manifest.processes))
     texts.learn_arguments(manifest.command)
@@ -83,14 +74,14 @@ def scrub_bundle(
 
     def scrub_packed(path: Path, written: Writable) -> int:
         with gzipped(written) as packed:
-            return scrub_trace(path, packed, texts, limits, lambda read: on_progress(path, read)).events
+            return scrub_trace(path, packed, texts, limits, lambda read: on_progress(path, read))[0]
 
     for file in sorted(files, key=lambda one: one.kind is FileKind.TRACE):
         name = _free_name(copy, file, texts)
         try:
             with file_in(copy, name) as written:
                 if file.kind is FileKind.TRACE:
-                    result.events += scrub_packed(folder / file.path, written)
+                    events += scrub_packed(folder / file.path, written)
                 elif file.kind is FileKind.MEMORY:
                     with gzipped(written) as packed:
                         scrub_snapshot(folder / file.path, packed, texts, limits)
@@ -99,13 +90,13 @@ def scrub_bundle(
         except (InputError, ValueError, OSError) as error:
             (copy / name).unlink(missing_ok=True)
             reason = error.found if isinstance(error, InputError) else f"cannot be read ({error})"
-            result.remarks.append(f"{clean(file.path)} was left out: it {reason}.")
+            remarks.append(f"{clean(file.path)} was left out: it {reason}.")
         else:
             host = None if file.host is None else texts.host(file.host)
             kept.append(msgspec.structs.replace(file, path=name, host=host))
     with file_in(copy, MANIFEST) as written:
         written.write(msgspec.json.format(msgspec.json.encode(_manifest(manifest, kept, texts)), indent=2))
-    return result
+    return events, remarks
 
 
 def _unique(folder: Path, files: tuple[BundleFile, ...], remarks: list[str]) -> Iterator[BundleFile]:
@@ -202,9 +193,7 @@ class Scrubbed:
     """Parts that the copy lacks, because they could not be read."""
 
 
-def scrub(
-    path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Callable[[Path, int], None] = lambda *_: None
-) -> Scrubbed:
+def scrub(path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Told = lambda *_: None) -> Scrubbed:
     """Copy a trace file, a memory snapshot or a capture without environment, paths, hosts, users and arguments.
 
     Args:
@@ -226,13 +215,12 @@ def scrub(
                 remedy="Pass each trace file on its own.",
             )
         with new_folder(copy) as folder:
-            bundle = scrub_bundle(path, folder, limits, on_progress)
-        return Scrubbed(copy, bundle.events, tuple(bundle.remarks))
+            events, remarks = scrub_bundle(path, folder, limits, on_progress)
+        return Scrubbed(copy, events, tuple(remarks))
     packs = copy.name.lower().endswith(".gz")
     with new_file(copy) as file, gzipped(file) if packs else nullcontext(file) as unpacked:
         texts = Texts()
         if is_snapshot(path):
             return Scrubbed(copy, scrub_snapshot(path, unpacked, texts, limits), ())
         learn_from(path, texts, limits)
-        trace = scrub_trace(path, unpacked, texts, limits, lambda read: on_progress(path, read))
-    return Scrubbed(copy, trace.events, trace.remarks)
+        return Scrubbed(copy, *scrub_trace(path, unpacked, texts, limits, lambda read: on_progress(path, read)))

@@ -13,7 +13,6 @@ from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.scrubbing.bundle import scrub
 
 _CHANGING = re.compile(rb"\b(folder|host|device|user|argument|track|code)\d+|\"\w+\":\s*null,|\s+")
-_PIECE_BYTES = 1 << 20
 
 
 def recording_of(file: Path) -> Path | None:
@@ -46,9 +45,5 @@ def _contents(recording: Path, limits: Limits) -> list[bytes]:
 
 
 def _unpacked(path: Path, limits: Limits) -> bytes:
-    pieces = []
     with open_bytes(path, limits) as stream:
-        buffer = bytearray(_PIECE_BYTES)
-        while count := stream.readinto(memoryview(buffer)):
-            pieces.append(bytes(buffer[:count]))
-    return b"".join(pieces)
+        return b"".join(stream.pieces())

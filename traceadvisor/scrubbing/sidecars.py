@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -56,16 +57,6 @@ _DEVICE, _NODE, _PROCESS, _WORKER = (
 _LONGEST_TEXT = 1000
 _OF_CONSTRUCTED = ("role", "name", "through")
 """Texts of an object of the training; its source is left out."""
-
-
-def scrub_steps(path: Path, file: Writable, _texts: Texts) -> None:
-    """Write the steps of a rank, which hold numbers and states only."""
-    _scrub_table(path, file, StepLog.header, step_rows, LARGEST_STEPS_BYTES)
-
-
-def scrub_batches(path: Path, file: Writable, _texts: Texts) -> None:
-    """Write the batches of a rank, which hold numbers only."""
-    _scrub_table(path, file, BatchLog.header, batch_rows, LARGEST_BATCHES_BYTES)
 
 
 def scrub_stacks(path: Path, file: Writable, texts: Texts) -> None:
@@ -164,10 +155,13 @@ def own_code_of(settings: Mapping[str, Any]) -> frozenset[str] | None:
 def _scrub_table(
     path: Path,
     file: Writable,
+    _texts: Texts,
+    *,
     header: bytes,
     rows: Callable[[TextIO], Iterator[TimedStep | TimedBatch | None]],
     most_bytes: int,
 ) -> None:
+    """Write the steps or batches of a rank, which hold numbers and states only."""
     if path.stat().st_size > most_bytes:
         raise ValueError("is larger than a capture writes it")
     file.write(header)
@@ -278,8 +272,8 @@ def is_usual(value: object) -> bool:
 Scrub = Callable[[Path, Writable, Texts], None]
 
 SCRUBS: Mapping[FileKind, Scrub] = {
-    FileKind.STEPS: scrub_steps,
-    FileKind.BATCHES: scrub_batches,
+    FileKind.STEPS: partial(_scrub_table, header=StepLog.header, rows=step_rows, most_bytes=LARGEST_STEPS_BYTES),
+    FileKind.BATCHES: partial(_scrub_table, header=BatchLog.header, rows=batch_rows, most_bytes=LARGEST_BATCHES_BYTES),
     FileKind.STACKS: scrub_stacks,
     FileKind.LOADER_STACKS: scrub_stacks,
     FileKind.TELEMETRY: scrub_telemetry,

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from traceadvisor.errors import InputError
-from traceadvisor.frozen import frozen
 from traceadvisor.hardware.profiler_names import TASK
 from traceadvisor.model.events import Kind
 from traceadvisor.model.limits import LIMITS, Limits
@@ -54,19 +53,8 @@ _OF_A_DEVICE = (
 )
 _OF_A_GROUP = ("backend", "rank", "world_size", "pg_count", "nccl_version")
 MOST_DEVICES = 1024
-_PIECE_BYTES, _LONGEST_PLACE = 1 << 20, 300
+_LONGEST_PLACE = 300
 _VERSION = re.compile(r"[\d.]{1,20}")
-
-
-@frozen
-class ScrubbedTrace:
-    """Result for a trace file."""
-
-    events: int
-    """Events in the copy."""
-
-    remarks: tuple[str, ...]
-    """Other things that the copy lacks."""
 
 
 def scrub_trace(
@@ -75,7 +63,7 @@ def scrub_trace(
     texts: Texts,
     limits: Limits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> ScrubbedTrace:
+) -> tuple[int, tuple[str, ...]]:
     """Write a scrubbed copy of a trace file. It holds what a report reads, and nothing else.
 
     A recording that is cut off stays so: reports on the copy say it, too.
@@ -86,6 +74,9 @@ def scrub_trace(
         texts: replaces texts.
         limits: how much to read.
         on_progress: called with the number of bytes of the file read so far.
+
+    Returns:
+        The number of events in the copy, and remarks on other things that it lacks.
 
     Raises:
         InputError: the file cannot be read or holds no events.
@@ -111,7 +102,7 @@ def scrub_trace(
         if not (summary.truncated or stream.ended_early):
             last = {key: one for key, one in _members(summary.members, texts).items() if key not in first}
             file.write(b"]" + (b"," + encoder.encode(last)[1:] if last else b"}") + b"\n")
-        return ScrubbedTrace(events, _remarks(stream, summary, limits))
+        return events, _remarks(stream, summary, limits)
 
 
 def learn_from(path: Path, texts: Texts, limits: Limits = LIMITS, most_bytes: float = math.inf) -> None:
@@ -123,13 +114,14 @@ def learn_from(path: Path, texts: Texts, limits: Limits = LIMITS, most_bytes: fl
         InputError: the file cannot be read.
     """
     texts.learn_trace(path.name)
-    buffer, rest = bytearray(_PIECE_BYTES), b""
+    rest = b""
     with open_bytes(path, limits) as stream:
-        while most_bytes > 0 and (count := stream.readinto(memoryview(buffer))):
-            most_bytes -= count
-            piece = rest + bytes(buffer[:count])
-            texts.learn_from(piece.decode(errors="replace"))
-            rest = piece[-_LONGEST_PLACE:]
+        for piece in stream.pieces():
+            most_bytes -= len(piece)
+            texts.learn_from((rest + piece).decode(errors="replace"))
+            rest = (rest + piece)[-_LONGEST_PLACE:]
+            if most_bytes <= 0:
+                break
 
 
 def _head(members: Mapping[str, Any]) -> bytes:

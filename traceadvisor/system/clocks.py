@@ -1,27 +1,13 @@
 """The functions of ``time`` as they were before a script could replace them there."""
 
-from __future__ import annotations
+import time as _time
 
-from time import (
-    monotonic,
-    perf_counter,
-    perf_counter_ns,
-    process_time_ns,
-    sleep,
-    thread_time,
-    thread_time_ns,
-    time,
-    time_ns,
-)
-
-__all__ = (
-    "monotonic",
-    "perf_counter",
-    "perf_counter_ns",
-    "process_time_ns",
-    "sleep",
-    "thread_time",
-    "thread_time_ns",
-    "time",
-    "time_ns",
-)
+monotonic = _time.monotonic
+perf_counter = _time.perf_counter
+perf_counter_ns = _time.perf_counter_ns
+process_time_ns = _time.process_time_ns
+sleep = _time.sleep
+thread_time = _time.thread_time
+thread_time_ns = _time.thread_time_ns
+time = _time.time
+time_ns = _time.time_ns

@@ -47,39 +47,25 @@ def control_groups(controller: str, process: Path = OWN_PROCESS) -> Iterator[Con
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         if number == "0" and not controllers:
-            for folder in _folders(_mount(mounts, "cgroup2", None), group):
+            for folder in _folders(mounts, "cgroup2", None, group):
                 yield ControlGroup(folder, 2)
         elif controller in controllers.split(","):
-            for folder in _folders(_mount(mounts, "cgroup", controller), group):
+            for folder in _folders(mounts, "cgroup", controller, group):
                 yield ControlGroup(folder, 1)
 
 
-@frozen
-class _Mount:
-    folder: Path
-    root: PurePosixPath
-    """The group that the folder shows; in many containers it is not ``/``."""
-
-
-def _mount(lines: list[str], kind: str, controller: str | None) -> _Mount | None:
-    """Find the mount of a hierarchy in the lines of ``/proc/self/mountinfo``."""
-    for line in lines:
+def _folders(mounts: list[str], kind: str, controller: str | None, group: str) -> Iterator[Path]:
+    """The folder of a group and of those above it, by the lines of ``/proc/self/mountinfo`` on its hierarchy."""
+    for line in mounts:
         mount, _, source = line.partition(" - ")
         fields, what = mount.split(), source.split()
         if len(fields) < 5 or len(what) < 3 or what[0] != kind:
             continue
         if controller is None or controller in what[2].split(","):
-            return _Mount(Path(fields[4]), PurePosixPath(fields[3]))
-    return None
-
-
-def _folders(mount: _Mount | None, group: str) -> Iterator[Path]:
-    """The folder of a group and of those above it."""
-    if mount is None:
-        return
-    path = PurePosixPath(group)
-    below = path.relative_to(mount.root) if path.is_relative_to(mount.root) else PurePosixPath()
-    if ".." in below.parts:
-        below = PurePosixPath()
-    for part in (below, *below.parents) if below.parts else (below,):
-        yield mount.folder / part
+            path, root = PurePosixPath(group), PurePosixPath(fields[3])  # in many containers, the root is not ``/``
+            below = path.relative_to(root) if path.is_relative_to(root) else PurePosixPath()
+            if ".." in below.parts:
+                below = PurePosixPath()
+            for part in (below, *below.parents) if below.parts else (below,):
+                yield Path(fields[4]) / part
+            return

@@ -148,21 +148,15 @@ class Aside:
         self._heard: list[Outcome[Any]] = []
 
     def __enter__(self) -> Self:
-        return self.started()
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def started(self) -> Self:
-        """Start the process; a context does this, too."""
+        """Start the process."""
         try:
             self._child = _Child()
             self._child.start(_Tasks())
         except OSError:
-            self.end()
+            self.__exit__()
         return self
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, whatever it does."""
         child, self._child = self._child, None
         if child:

@@ -6,7 +6,7 @@ import json
 import re
 import socket
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ def safe_name(name: str, *, default: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or default
 
 
-def start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int | Literal["self"]) -> int | None:
     """When a process started, in the kernel's ticks since boot; None without such a process or without ``/proc``."""
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()

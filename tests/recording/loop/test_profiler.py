@@ -20,7 +20,11 @@ from traceadvisor.recording.options import CaptureOptions
 
 def _recorder(folder: Path, options: CaptureOptions) -> TorchRecorder:
     return TorchRecorder(
-        options, "host", stage=lambda name: folder / name, saved=lambda name, cycle, *, valid, whole: None
+        options,
+        "host",
+        stage=lambda name: folder / name,
+        saved=lambda name, cycle, *, valid, whole: None,
+        lost=lambda error: pytest.fail(str(error)),
     )
 
 

@@ -18,8 +18,8 @@ from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import StackSamples
-from traceadvisor.recording.stacks import StackSampler, sampler
-from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, LONGEST_HELD_NS, SHORT_SWITCH_S
+from traceadvisor.recording.stacks import sampler
+from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, LONGEST_HELD_NS, SHORT_SWITCH_S, StackSampler
 from traceadvisor.recording.stacks.tally import Raw
 
 QUICK_S = 0.005
@@ -285,7 +285,7 @@ def test_a_child_that_is_forked_while_a_stack_is_read_collects_garbage(monkeypat
 def test_the_scripts_random_numbers_are_not_touched() -> None:
     script = (
         "import random, threading, time; random.seed(1)\n"
-        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.recording.stacks.sampler import StackSampler\n"
         "from traceadvisor.bundle.steps import StepLog\n"
         "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.002); one.start()\n"
         "while one.samples().count < 5: time.sleep(0.01)\n"
@@ -297,7 +297,7 @@ def test_the_scripts_random_numbers_are_not_touched() -> None:
 def test_a_process_that_ends_without_stopping_ends_quietly() -> None:
     script = (
         "import threading, time\n"
-        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.recording.stacks.sampler import StackSampler\n"
         "from traceadvisor.bundle.steps import StepLog\n"
         "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.001); one.start()\n"
         "while one.samples().count < 5: time.sleep(0.01)\n"
@@ -309,7 +309,7 @@ def test_a_process_that_ends_without_stopping_ends_quietly() -> None:
 def test_a_forked_child_neither_samples_nor_waits_for_the_sampler() -> None:
     script = (
         "import os, sys, threading, time\n"
-        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.recording.stacks.sampler import StackSampler\n"
         "from traceadvisor.bundle.steps import StepLog\n"
         "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.0005); one.start()\n"
         "while one.samples().count < 5: time.sleep(0.01)\n"

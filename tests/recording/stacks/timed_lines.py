@@ -10,7 +10,7 @@ import torch
 
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.samples import StackSamples
-from traceadvisor.recording.stacks import StackSampler
+from traceadvisor.recording.stacks.sampler import StackSampler
 
 TIMES_NS: Counter[str] = Counter()
 NUMBERS = list(range(400_000, 0, -3))

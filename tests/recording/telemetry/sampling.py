@@ -14,7 +14,7 @@ from tests.children import run
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from traceadvisor.recording.telemetry import TelemetrySampler
+from traceadvisor.recording.telemetry.sampler import TelemetrySampler
 os.environ["STAND_IN_PID"] = str(os.getpid())
 sampler = TelemetrySampler(Path(sys.argv[1]), interval_s=0.05)
 sampler.start()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.children import started
 from tests.recording.telemetry.sampling import PROGRAM, read
-from traceadvisor.recording.telemetry import TelemetrySampler
+from traceadvisor.recording.telemetry.sampler import TelemetrySampler
 
 DEADLINE_S = 20.0
 

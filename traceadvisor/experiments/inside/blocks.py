@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from math import ceil, floor, log
 from typing import Any
 
@@ -11,14 +12,17 @@ import torch
 from traceadvisor.errors import named
 from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, devices_of
-from traceadvisor.experiments.inside.memory import PeakMemory
-from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, batch_size
+from traceadvisor.experiments.inside.memory import MemoryUse, PeakMemory
+from traceadvisor.experiments.inside.model_switches import computes_in
+from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, batch_size, fixed_batch_size, own_settings
 from traceadvisor.experiments.inside.switches import Switches
+from traceadvisor.experiments.journal import Facts
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, VARIABLE, WORKERS, Settings
 from traceadvisor.frozen import frozen
 from traceadvisor.statistics import FEWEST_ROUNDS
 from traceadvisor.system import clocks
+from traceadvisor.system.cores import usable_cores
 
 SETTLING_STEPS = 3
 FEWEST_STEPS, MOST_STEPS = 8, 200
@@ -93,6 +97,34 @@ class Blocks:
         self.arms = 1
         self.arm_step_s: dict[str, float] = {}
         """First idea of a step's length, by arm."""
+
+    def facts(self, step_s: float, loader_share: float | None, use: MemoryUse | None) -> Facts:
+        """All that the plan needs to know about the loop; ``use``: the memory of its first steps."""
+        found, device, unavailable = self._found, self.device, self.switches.unavailable()
+        if reason := fixed_batch_size(found.loader):
+            unavailable[BATCH_SIZE] = reason
+        unavailable["persistent_workers"] = "it acts where an epoch ends, and no epoch ends inside a block"
+        length = None
+        with suppress(Exception):  # datasets without a length
+            length = len(found.loader.dataset)  # type: ignore[arg-type]  # not all have one
+        return Facts(
+            device=device.type,
+            device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+            memory_bytes=self.memory.total_bytes(),
+            loader=own_settings(found.loader),
+            unavailable=unavailable,
+            dataset_length=length,
+            optimizer=type(next(iter(found.optimizers.values()))).__name__ if found.optimizers else "Optimizer",
+            torch=str(torch.__version__),
+            cores=usable_cores(),
+            batches_per_step=self.batches_per_step,
+            step_s=step_s,
+            loader_share=loader_share,
+            state_bytes=use.state if use else None,
+            peak_bytes=use.peak if use else None,
+            available_bytes=use.available if use else None,
+            half=computes_in(device),
+        )
 
     def asked(self, *, new_loop: bool, last: bool) -> None:
         """The loop asks for a batch: a step has ended."""

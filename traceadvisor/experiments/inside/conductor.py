@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 import torch._dynamo.config
 
 from traceadvisor.errors import named
-from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.curves import are_precise
 from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
 from traceadvisor.experiments.inside.evidence import Witness
-from traceadvisor.experiments.inside.found_facts import facts_about
 from traceadvisor.experiments.inside.global_flags import set_at_start
 from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
@@ -39,7 +38,6 @@ from traceadvisor.experiments.journal import (
 from traceadvisor.experiments.next_experiment import experiments_after, next_experiment
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
-from traceadvisor.model.verdict import NO_DIFFERENCE
 from traceadvisor.statistics import FEWEST_ROUNDS
 from traceadvisor.system import clocks
 
@@ -141,7 +139,7 @@ class Conductor:
         use = blocks.memory.use()
         if (facts := facts_of(self._journal.rows)) is None:
             share = (yield from self._loader_share()) if self._plan.by_importance else None
-            facts = facts_about(self._found, blocks, self._first_step_s, share, use)
+            facts = blocks.facts(self._first_step_s, share, use)
             self._journal.add(facts)
         return facts
 
@@ -214,8 +212,7 @@ class Conductor:
             return False
         if len(rounds) >= self._plan.most_rounds or spent_s + longest_s > self._blocks.share_s:
             return True
-        results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
-        return all(one is not None and one.smallest_visible <= NO_DIFFERENCE for one in results)
+        return are_precise(rounds, arms)
 
     def _arms(self, experiment: Experiment) -> list[str]:
         """The arms that still count. Where a batch size runs out of memory, larger ones do not either."""

@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
 from traceadvisor.experiments.inside.sources import shallow
@@ -113,7 +112,10 @@ class SavedState:
     def __init__(self, found: Found) -> None:
         self._found = found
         self._weights = {place: _copied(tensor) for place, tensor in _weights(found).items()}
-        self._states = [(one, _copied_states(one)) for one in found.optimizers.values()]
+        self._states = [
+            (one, {key: {name: _copied(each) for name, each in state.items()} for key, state in one.state.items()})
+            for one in found.optimizers.values()
+        ]
         self._scalers = [(scaler, scaler.state_dict()) for scaler in found.scalers.values()]
         self._random = torch.get_rng_state()
         self._random_of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch has no type for it
@@ -167,10 +169,6 @@ def _weights(found: Found) -> dict[tuple[int, str], torch.Tensor]:
 
 def _copied(value: Any) -> Any:
     return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
-
-
-def _copied_states(optimizer: Optimizer) -> dict[Any, dict[str, Any]]:
-    return {key: {name: _copied(one) for name, one in state.items()} for key, state in optimizer.state.items()}
 
 
 def _restore(live: dict[str, Any], saved: dict[str, Any], device: torch.device | None) -> None:

@@ -310,12 +310,7 @@ class Overlay:
             self._own.add(key)
 
     def symlink(
-        self,
-        src: AnyPath,
-        dst: AnyPath,
-        target_is_directory: bool = False,
-        *,
-        dir_fd: int | None = None,
+        self, src: AnyPath, dst: AnyPath, target_is_directory: bool = False, *, dir_fd: int | None = None
     ) -> None:
         """As ``os.symlink``."""
         key = self.key(dst, dir_fd)

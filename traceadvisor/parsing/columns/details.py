@@ -29,6 +29,12 @@ HOST_DEVICE_TYPE = 0
 _TEXTS = ("stack_id", "dtypes_id", "dims_id", "strides_id", "concrete_id")
 """Columns that hold numbers of texts."""
 
+_MEMORY = {
+    "device": "device_id",
+    **{name: name for name in ("allocated_bytes", "reserved_bytes", "changed_bytes", "address")},
+}
+"""Columns of the allocators' samples, and the arguments that they hold."""
+
 _SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET))
 """Whether a kind has a size, by kind."""
 
@@ -100,16 +106,13 @@ class DetailColumns:
         self._add("forward_thread", rows, forward_thread, forward_thread > 0)
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
-        self._add_byte_count([arg.byte_count for arg in args], rows)
+        if args:
+            self._add("byte_count", rows, int64([arg.byte_count for arg in args]), np.ones(rows.size, np.bool_))
 
     def _add_messages(self, args: list[EventArgs], rows: Int64) -> None:
         if args:
             ids = np.fromiter(map(self.messages.number_of, args), np.int32, len(args))
             self._add("message_id", rows, ids, ids != NONE)
-
-    def _add_byte_count(self, values: list[Any], rows: Int64) -> None:
-        if values:
-            self._add("byte_count", rows, int64(values), np.ones(rows.size, np.bool_))
 
     def _add_shapes(self, args: list[EventArgs], rows: Int64) -> None:
         """Add types, shapes and values of operators that rules look at."""
@@ -136,14 +139,12 @@ class DetailColumns:
             event for event in instants if event.args.allocated_bytes >= 0 and event.args.device_type > HOST_DEVICE_TYPE
         ]
         if events:
-            self._memory.add("time_ns", nanoseconds([event.ts for event in events]))
-            self._memory.add("device", int64([event.args.device_id for event in events]))
-            self._memory.add("allocated_bytes", int64([event.args.allocated_bytes for event in events]))
-            self._memory.add("reserved_bytes", int64([event.args.reserved_bytes for event in events]))
-            self._memory.add("changed_bytes", int64([event.args.changed_bytes for event in events]))
-            self._memory.add("address", int64([event.args.address for event in events]))
-            self._memory.add("process", int64(signatures.keys_of([event.pid for event in events])))
-            self._memory.add("thread", int64(signatures.keys_of([event.tid for event in events])))
+            self._memory.add_all(
+                time_ns=nanoseconds([event.ts for event in events]),
+                process=int64(signatures.keys_of([event.pid for event in events])),
+                thread=int64(signatures.keys_of([event.tid for event in events])),
+                **{name: int64([getattr(event.args, arg) for event in events]) for name, arg in _MEMORY.items()},
+            )
 
     def move(self, other: DetailColumns, ids: Int32) -> None:
         """Append the columns of another object.
@@ -172,13 +173,7 @@ class DetailColumns:
         pairs, place = np.unique(np.stack([column("process"), column("thread")], axis=1), axis=0, return_inverse=True)
         threads = np.array([signatures.thread_of(*pair) for pair in pairs.tolist()], np.int64)
         return AllocatorSamples(
-            time_ns[order],
-            device=column("device"),
-            allocated_bytes=column("allocated_bytes"),
-            reserved_bytes=column("reserved_bytes"),
-            changed_bytes=column("changed_bytes"),
-            address=column("address"),
-            thread=threads[place.reshape(-1)],
+            time_ns[order], thread=threads[place.reshape(-1)], **{name: column(name) for name in _MEMORY}
         )
 
     def byte_counts(self, row_count: int) -> Int64:
@@ -197,18 +192,12 @@ class DetailColumns:
             by_row = np.argsort(rows)
             return Sparse(rows[by_row], self._parts.whole(name, dtype)[by_row])
 
-        return Details(
-            blocks_per_sm=column("blocks_per_sm", np.float64),
-            occupancy_percent=column("occupancy_percent", np.float64),
-            stack_id=column("stack_id", np.int32),
-            dtypes_id=column("dtypes_id", np.int32),
-            dims_id=column("dims_id", np.int32),
-            strides_id=column("strides_id", np.int32),
-            concrete_id=column("concrete_id", np.int32),
-            message_id=column("message_id", np.int32),
-            sequence=column("sequence", np.int64),
-            forward_thread=column("forward_thread", np.int64),
-        )
+        columns: dict[str, type[np.generic]] = {
+            **dict.fromkeys(("blocks_per_sm", "occupancy_percent"), np.float64),
+            **dict.fromkeys((*_TEXTS, "message_id"), np.int32),
+            **dict.fromkeys(("sequence", "forward_thread"), np.int64),
+        }
+        return Details(**{name: column(name, dtype) for name, dtype in columns.items()})
 
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:

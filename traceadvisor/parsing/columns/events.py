@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from traceadvisor.hardware.profiler_names import Accelerator, accelerator_of
 from traceadvisor.model.arrays import Int32, Int64
-from traceadvisor.model.communication import Message
-from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.columns.categories import tell, with_tracks_joined
-from traceadvisor.parsing.columns.cut import whole_until_ns
 from traceadvisor.parsing.columns.details import DetailColumns
 from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
@@ -31,6 +29,9 @@ MOST_NS = 1 << 61
 _ON_DEVICE = np.arange(len(Kind)) >= Kind.KERNEL
 _ON_DEVICE[Kind.PYTHON] = False
 """Whether a kind runs on the device, by kind."""
+
+_WRITTEN_TOGETHER = ((Kind.OPERATOR, Kind.ANNOTATION), (Kind.RUNTIME,), (*DEVICE_WORK, Kind.UNREAD))
+"""Kinds of events that a profiler writes in one go, roughly in order of time: often one such group after another."""
 
 
 class Columns:
@@ -148,16 +149,6 @@ class Columns:
         return tuple(self._signatures.names)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Each distinct call stack, type list, list of shapes and list of values once."""
-        return tuple(self.details.texts)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """Each distinct set of arguments of collectives once."""
-        return tuple(self.details.messages)
-
-    @property
     def streams(self) -> tuple[str, ...]:
         """Each distinct stream once."""
         return tuple(self._places.streams)
@@ -212,7 +203,7 @@ class Columns:
             events = replace(events, kind=np.where(unread[signature], np.int8(Kind.UNREAD), events.kind))
         if self._signatures.has_untold:
             events = with_tracks_joined(events, self.names, self.threads, self._signatures.categories(), signature)
-        whole_ns = zero + whole_until_ns(order, events) if is_cut else None
+        whole_ns = zero + _whole_until_ns(order, events) if is_cut else None
         return events, self.details.details(order), self._python_calls(python_start_ns), zero, whole_ns
 
     def _python_calls(self, start_ns: Int64) -> PythonCalls:
@@ -258,3 +249,29 @@ def _external_ids(args: list[KeyArgs]) -> Int64:
         ids = ids.copy()
         ids[unknown] = keys([arg.external_id_2021 for arg in compress(args, unknown.tobytes())])
     return ids
+
+
+def _whole_until_ns(order: Int64, events: EventTable) -> int:
+    """Return the instant before which no event is missing behind the end of a file that is cut off.
+
+    A group goes on behind the end unless its last event lies further from there than any two of its events from each
+    other. What follows may be as much earlier than the latest event as some of the group's events already are, judged
+    by starts or by ends. A group of which the file holds nothing is not noticed.
+
+    Args:
+        order: the place of each event in the file.
+        events: the events.
+    """
+    in_file = np.argsort(order)
+    times = events.start_ns[in_file], events.end_ns[in_file]
+    reached = []
+    for group in _WRITTEN_TOGETHER:
+        places = np.flatnonzero(np.isin(events.kind[in_file], group))
+        if places.size and order.size - places[-1] <= np.diff(places).max(initial=1):
+            reached.append(max(_reached_ns(one[places]) for one in times))
+    return min(reached, default=0)
+
+
+def _reached_ns(times_ns: Int64) -> int:
+    latest_ns = np.maximum.accumulate(times_ns)
+    return int(latest_ns[-1] - (latest_ns - times_ns).max())

@@ -62,10 +62,10 @@ def _read(path: Path, limits: Limits, read: Callable[[bytes], T]) -> T:
 
 
 def _content(path: Path, limits: Limits) -> bytes:
-    content, buffer = bytearray(), memoryview(bytearray(1 << 20))
+    content = bytearray()
     with open_bytes(path, limits) as stream:
-        while count := stream.readinto(buffer):
-            content += buffer[:count]
+        for piece in stream.pieces():
+            content += piece
             if len(content) > limits.snapshot_bytes:
                 found = f"is larger than {limits.snapshot_bytes >> 20} MiB unpacked"
                 remedy = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import UNFINISHED, Repository, Schedule
+from traceadvisor.bundle.layout import UNFINISHED, Repository
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.system.processes import understood, written
@@ -42,29 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
     repository: Repository | None
 
     command: tuple[str, ...]
-    schedule: Schedule
-    stacks: bool | None
-    memory: bool
-    shapes: bool
-    memory_history: int
-    worker_samples: bool
-    keep_arguments: bool
-    stop_after_window: bool = False
-
-    @property
-    def options(self) -> CaptureOptions:
-        """The options of the capture."""
-        return CaptureOptions(
-            self.schedule,
-            stacks=self.stacks,
-            memory=self.memory,
-            shapes=self.shapes,
-            memory_history=self.memory_history,
-            worker_samples=self.worker_samples,
-            keep_arguments=self.keep_arguments,
-            stop_after_window=self.stop_after_window,
-            folder=Path(self.folder),
-        )
+    options: CaptureOptions
+    """Without the folder."""
 
 
 def new_plan(
@@ -79,14 +59,7 @@ def new_plan(
         restart=launch.restart,
         repository=repository,
         command=tuple(_bounded(command)),
-        schedule=options.schedule,
-        stacks=options.stacks,
-        memory=options.memory,
-        shapes=options.shapes,
-        memory_history=options.memory_history,
-        worker_samples=options.worker_samples,
-        keep_arguments=options.keep_arguments,
-        stop_after_window=options.stop_after_window,
+        options=replace(options, folder=None),
     )
 
 
@@ -105,10 +78,7 @@ def _bounded(command: tuple[str, ...]) -> Iterator[str]:
 def exported(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that children need: the plan, and a path on which Python finds the hook."""
     others = environment.get(PYTHONPATH)
-    return {
-        VARIABLE: written(plan),
-        PYTHONPATH: HOOK if not others else f"{HOOK}{os.pathsep}{others}",
-    }
+    return {VARIABLE: written(plan), PYTHONPATH: HOOK if not others else f"{HOOK}{os.pathsep}{others}"}
 
 
 def plan_of(environment: Mapping[str, str] = os.environ) -> Plan | None:

@@ -122,7 +122,8 @@ class Rendezvous:
 
     def end(self) -> TrainedChildren:
         """Return what the training processes left, and remove the folder."""
-        found = TrainedChildren(tuple(self._results()), self._killed(), self._failures())
+        failures = sorted({path.read_text() for path in self.place.glob("failed.*")})
+        found = TrainedChildren(tuple(self._results()), self._killed(), tuple(failures))
         self.remove()
         return found
 
@@ -161,9 +162,6 @@ class Rendezvous:
         done = {f"trains.{one.host}.{one.pid}" for one in self._results()}
         silent = (_decoded(path, Trains) for path in self.place.glob("trains.*") if path.name not in done)
         return tuple(sorted({one.folder for one in silent if one}))
-
-    def _failures(self) -> tuple[str, ...]:
-        return tuple(sorted({path.read_text() for path in self.place.glob("failed.*")}))
 
 
 def _decoded(path: Path, kind: type[_Left]) -> _Left | None:

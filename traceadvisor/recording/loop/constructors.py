@@ -61,18 +61,14 @@ class Constructors:
 
     def loader_made(self, loader: DataLoader[Any]) -> None:
         """A ``DataLoader`` is made, perhaps by a library from another one with the same data set."""
-        self._made(loader)
+        self.made(loader)
         site, known = self._site(loader), self._site(loader.dataset)
         if site and (known is None or site.through is None):
             self._remember(loader.dataset, site)
 
-    def made(self, made: object) -> None:
-        """An optimizer or gradient scaler is made."""
-        self._made(made)
-
     def module_grows(self, module: nn.Module, _name: str, _part: object) -> None:
         """A module gets a parameter or another module: the first time, within its constructor."""
-        self._made(module, is_module=True)
+        self.made(module, is_module=True)
 
     def of_loader(self, loader: Any) -> Constructed | None:
         """The place that constructs a loader; for one that a library made of another one, that one's place."""
@@ -85,10 +81,7 @@ class Constructors:
         model = None
         with suppress(Exception):  # modules may have any methods
             model = self._model(optimizer)
-        return (
-            self._described(Role.OPTIMIZER, self._site(optimizer)),
-            self._described(Role.MODEL, self._site(model)),
-        )
+        return self._described(Role.OPTIMIZER, self._site(optimizer)), self._described(Role.MODEL, self._site(model))
 
     def of_parameters(self, ids: Set[int]) -> Constructed | None:
         """The place that constructs the largest module that trains only such parameters, by their ids."""
@@ -106,10 +99,11 @@ class Constructors:
 
     def of_anomaly_mode(self, mode: object) -> Constructed | None:
         """The place that turned on anomaly detection, while it is on."""
-        self._made(mode)
+        self.made(mode)
         return self._described(Role.ANOMALY, self._site(mode))
 
-    def _made(self, made: object, *, is_module: bool = False) -> None:
+    def made(self, made: object, *, is_module: bool = False) -> None:
+        """An object of the training, such as an optimizer or a gradient scaler, is made."""
         with suppress(Exception):  # the script goes on after any error
             if id(made) not in self._sites:
                 self._remember(made, _site(made, is_module=is_module))

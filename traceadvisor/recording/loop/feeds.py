@@ -10,12 +10,15 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.system import clocks
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.loop.listener import LoopListener
 
 FEEDS_OF_LIBRARIES = MappingProxyType(
     {
@@ -30,22 +33,6 @@ _PLAIN_ITERATORS = ("builtins", "itertools")
 """Modules of iterators such as generators, whose only use is to be iterated."""
 
 
-class Fetches(Protocol):
-    """Hears of the fetches of the training thread."""
-
-    def enter(self) -> bool:
-        """A call begins. If the result is True, a call of :meth:`leave` or :meth:`fetch_ended` must follow."""
-
-    def leave(self) -> bool:
-        """A call has ended; whether it was the outermost."""
-
-    def fetch_begins(self, iterator: object) -> None:
-        """The script asks for a batch."""
-
-    def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
-        """It has the batch, or there is none left."""
-
-
 class FeedLoop:
     """One loop over a feed."""
 
@@ -55,8 +42,8 @@ class FeedLoop:
 class IteratorHooks:
     """Hooks a feed that is its own iterator."""
 
-    def __init__(self, fetches: Fetches, loaders: LoaderRegistry) -> None:
-        self._fetches = fetches
+    def __init__(self, listener: LoopListener, loaders: LoaderRegistry) -> None:
+        self._listener = listener
         self._loaders = loaders
         self._loops: WeakKeyDictionary[Any, FeedLoop] = WeakKeyDictionary()
 
@@ -66,9 +53,9 @@ class IteratorHooks:
         @functools.wraps(original)
         @unseen
         def iterate(feed: Any) -> Any:
-            if not self._fetches.enter():
+            if not self._listener.enter():
                 return original(feed)
-            iterator, took_ns = _iterated(original, feed, self._fetches)
+            iterator, took_ns = _iterated(original, feed, self._listener)
             if took_ns is not None:
                 with suppress(TypeError):  # a feed that has no hash or cannot be referred to weakly
                     loop = FeedLoop()
@@ -85,16 +72,16 @@ class IteratorHooks:
         @unseen
         def fetch(feed: Any) -> Any:
             loop = self._loop_of(feed)
-            if loop is None or not self._fetches.enter():
+            if loop is None or not self._listener.enter():
                 return original(feed)
-            self._fetches.fetch_begins(loop)
+            self._listener.fetch_begins(loop)
             got_batch = False
             try:
                 batch = original(feed)
                 got_batch = True
                 return batch
             finally:
-                self._fetches.fetch_ended(loop, got_batch=got_batch)
+                self._listener.fetch_ended(loop, got_batch=got_batch)
 
         return fetch
 
@@ -105,15 +92,17 @@ class IteratorHooks:
             return None
 
 
-def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: LoaderRegistry) -> Callable[[Any], Any]:
+def hooked_feed(
+    original: Callable[[Any], Any], listener: LoopListener, loaders: LoaderRegistry
+) -> Callable[[Any], Any]:
     """The ``__iter__`` of a feed, followed where the training thread calls it and no other feed or loader does."""
 
     @functools.wraps(original)
     @unseen
     def iterate(self: Any) -> Any:
-        if not fetches.enter():
+        if not listener.enter():
             return original(self)
-        iterator, took_ns = _iterated(original, self, fetches)
+        iterator, took_ns = _iterated(original, self, listener)
         if took_ns is None or type(iterator).__module__ not in _PLAIN_ITERATORS:
             return iterator
         loop = FeedLoop()
@@ -121,13 +110,13 @@ def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: Loade
             loaders.iterated(self, loop, took_ns)
         except TypeError:  # a feed that cannot be referred to weakly
             return iterator
-        return _followed(iterator, loop, fetches)
+        return _followed(iterator, loop, listener)
 
     return iterate
 
 
 @unseen
-def _iterated(original: Callable[[Any], Any], feed: Any, fetches: Fetches) -> tuple[Any, int | None]:
+def _iterated(original: Callable[[Any], Any], feed: Any, listener: LoopListener) -> tuple[Any, int | None]:
     """The iterator of a feed, and how long it took to make; None inside another call that is followed."""
     begin_ns = clocks.perf_counter_ns()
     outermost = False
@@ -135,25 +124,25 @@ def _iterated(original: Callable[[Any], Any], feed: Any, fetches: Fetches) -> tu
         iterator = original(feed)
     finally:
         took_ns = clocks.perf_counter_ns() - begin_ns
-        outermost = fetches.leave()
+        outermost = listener.leave()
     return iterator, took_ns if outermost else None
 
 
 @unseen
-def _followed(iterator: Iterator[Any], loop: FeedLoop, fetches: Fetches) -> Iterator[Any]:
+def _followed(iterator: Iterator[Any], loop: FeedLoop, listener: LoopListener) -> Iterator[Any]:
     batch: list[Any] = []  # holds no batch while the script uses it
     try:
         while True:
-            entered = fetches.enter()
+            entered = listener.enter()
             try:
                 if entered:
-                    fetches.fetch_begins(loop)
+                    listener.fetch_begins(loop)
                 batch.append(next(iterator))
             except StopIteration:
                 return
             finally:
                 if entered:
-                    fetches.fetch_ended(loop, got_batch=bool(batch))
+                    listener.fetch_ended(loop, got_batch=bool(batch))
             yield batch.pop()
     finally:
         if close := getattr(iterator, "close", None):

@@ -1,5 +1,4 @@
-"""Hooks torch's methods to follow the training loop: optimizers, gradient scalers, autocast, profilers, and those of
-:mod:`loader_fetch`.
+"""Hooks torch's methods to follow the training loop: loaders, optimizers, gradient scalers, autocast and profilers.
 
 Hooks run outside torch's own annotations, so that the marks of steps nest correctly.
 """
@@ -34,10 +33,10 @@ from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
-from traceadvisor.recording.loop.loader_fetch import hooked_iter, hooked_next
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
+from traceadvisor.system import clocks
 
 _TORCH_INTERNALS = ("torch._inductor", "torch._dynamo", "triton.")
 """Compilers that profile their own work; the script did not ask for it."""
@@ -66,7 +65,6 @@ class Hooks:
         seen: SettingsSeen,
         *,
         graphs: GraphSteps,
-        profiler_made: Callable[[], None],
         profiler_starts: Callable[[bool], None],
         exported: Callable[[str], None],
     ) -> None:
@@ -77,21 +75,21 @@ class Hooks:
             loaders: knows the loaders.
             seen: receives the settings, and the objects of the training as they are made.
             graphs: knows the CUDA graphs.
-            profiler_made: called when the script makes a profiler.
-            profiler_starts: called when a profiler is about to start, with whether torch uses it for itself.
+            profiler_starts: called when a profiler is about to start, or when the script makes one, with whether torch
+                uses it for itself.
             exported: called with the path of each exported trace.
         """
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
-        self._hook(_BaseDataLoaderIter, "__next__", hooked_next, listener, seen)
-        self._hook(DataLoader, "__iter__", hooked_iter, listener, loaders)
+        self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen)
+        self._hook(DataLoader, "__iter__", _hooked_iter, listener, loaders)
         self._hook(GradScaler, "step", _hooked_scaler_step, listener, seen)
         self._hook(torch.autograd, BACKWARD, _hooked_backward, listener)
         self._hook(autocast, "__enter__", _hooked_autocast, seen)
         self._hook(detect_anomaly, "__enter__", _hooked_anomaly, seen)
         self._hook(set_detect_anomaly, "__init__", _hooked_anomaly, seen)
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
-            self._hook(made, "__init__", _hooked_profiler, profiler_made)
+            self._hook(made, "__init__", _hooked_profiler, profiler_starts)
             self._hook(made, "export_chrome_trace", _hooked_export, exported)
         for module, name in _STARTS:
             self._hook(module, name, _hooked_start, profiler_starts)
@@ -198,6 +196,64 @@ class Hooks:
                 self._replace(kind, "__iter__", hooked_feed(iterate, self._listener, self._loaders))
 
 
+def _hooked_iter(
+    original: Callable[[Any], Any], listener: LoopListener, loaders: LoaderRegistry
+) -> Callable[[Any], Any]:
+    """The ``__iter__`` of a loader, which also tells when a loop starts."""
+
+    @functools.wraps(original)
+    @unseen
+    def iterate(self: Any) -> Any:
+        entered = listener.enter()  # a data set that is iterated from here is no feed of the loop
+        begin_ns = clocks.perf_counter_ns()
+        try:
+            iterator = original(self)
+        finally:
+            if entered:
+                listener.leave()
+        took_ns = clocks.perf_counter_ns() - begin_ns
+        if entered:
+            listener.loop_started(took_ns)
+        with suppress(Exception):  # such as an iterator that cannot be referred to weakly
+            loaders.iterated(self, iterator, took_ns)
+        return iterator
+
+    return iterate
+
+
+def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen) -> Callable[[Any], Any]:
+    """The ``__next__`` of a loader's iterator, which also tells how long each batch took."""
+
+    @unseen
+    def followed(self: Any) -> Any:
+        if not listener.enter():
+            return original(self)
+        got_batch = False
+        try:
+            listener.fetch_begins(self)
+            batch = original(self)
+            got_batch = True
+        finally:
+            listener.fetch_ended(self, got_batch=got_batch)
+        seen.padding.saw(batch)
+        return batch
+
+    @functools.wraps(original)
+    @unseen
+    def fetch(self: Any) -> Any:
+        if not listener.may_note(self):
+            return followed(self)
+        try:
+            batch = original(self)
+        except BaseException:
+            listener.fetch_ended(self, got_batch=False)
+            raise
+        listener.note_batch()
+        return batch
+
+    return fetch
+
+
 def _hooked_making(original: Callable[..., None], made: Callable[[Any], None]) -> Callable[..., None]:
     @functools.wraps(original)
     @unseen
@@ -268,7 +324,7 @@ def _hooked_autocast(original: Callable[[Any], Any], seen: SettingsSeen) -> Call
     @unseen
     def enter(self: Any) -> Any:
         if getattr(self, "_enabled", False):
-            seen.autocast_entered(self.fast_dtype)
+            seen.autocast_dtype = self.fast_dtype
         return original(self)
 
     return enter
@@ -285,12 +341,12 @@ def _hooked_anomaly(original: Callable[..., None], seen: SettingsSeen) -> Callab
     return set_mode
 
 
-def _hooked_profiler(original: Callable[..., None], profiler_made: Callable[[], None]) -> Callable[..., None]:
+def _hooked_profiler(original: Callable[..., None], profiler_starts: Callable[[bool], None]) -> Callable[..., None]:
     @functools.wraps(original)
     @unseen
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
-        if kwargs.get("enabled", True) and not _made_by_torch():
-            profiler_made()
+        if kwargs.get("enabled", True) and not (is_torchs := _made_by_torch()):
+            profiler_starts(is_torchs)
         original(self, *args, **kwargs)
 
     return make

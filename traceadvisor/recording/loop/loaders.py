@@ -100,26 +100,22 @@ class LoaderRegistry:
         remembered = self._by_loader.get(id(loader))
         if remembered and remembered[0]() is loader:
             return remembered[1]
-        source = _loader_in(loader)
+        inside = _loader_in(loader, levels=2)
+        source = loader if inside is None else inside
         known = KnownLoader(_settings(source, "", _user_frame()), self._constructors.of_loader(source))
         self._by_loader[id(loader)] = (weakref.ref(loader), known)
         return known
 
 
-def _loader_in(source: object) -> object:
-    """The ``DataLoader`` in an object that feeds a loop, or in one of its parts; the object itself without any."""
-    found = _found_in(source, levels=2)
-    return source if found is None else found
-
-
-def _found_in(source: object, levels: int) -> DataLoader[Any] | None:
+def _loader_in(source: object, levels: int) -> DataLoader[Any] | None:
+    """The ``DataLoader`` in an object that feeds a loop, or in one of its parts, down to some levels of them."""
     if isinstance(source, DataLoader):
         return source
     if not levels:
         return None
     for value in tuple(getattr(source, "__dict__", {}).values()):
         for part in value[:MOST_PARTS] if isinstance(value, list | tuple) else (value,):
-            if (loader := _found_in(part, levels - 1)) is not None:
+            if (loader := _loader_in(part, levels - 1)) is not None:
                 return loader
     return None
 

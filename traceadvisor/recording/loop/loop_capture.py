@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import Note
-from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.errors import named
 from traceadvisor.recording.devices import PATIENCE_S, POLL_S
+from traceadvisor.recording.job_store import SamePhases
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.feeds import FeedLoop
@@ -31,7 +31,7 @@ from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
-from traceadvisor.recording.loop.window import Ranks, Window
+from traceadvisor.recording.loop.window import Window
 from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
@@ -67,19 +67,6 @@ _IS_PROFILED = Note(
 )
 
 
-class _Recorder(TorchRecorder):
-    """Loses a recording that cannot be written, such as on a full disk; steps are still timed."""
-
-    lost: Callable[[Exception], None]
-
-    def save(self, cycle: int, *, whole: bool) -> bool:
-        try:
-            return super().save(cycle, whole=whole)
-        except OSError as error:
-            self.lost(error)
-            return False
-
-
 class LoopCapture:
     """Follows and records the training loop of one thread until it is closed."""
 
@@ -94,7 +81,7 @@ class LoopCapture:
         saved: Callable[[str, int, bool], None],
         lost: Callable[[Exception], None],
         trains: Callable[[], None],
-        ranks: Ranks | None = None,
+        ranks: SamePhases | None = None,
     ) -> None:
         self._log = log
         self._saved = saved
@@ -104,48 +91,54 @@ class LoopCapture:
         self._notes: list[Note] = []
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
-        self._seen = SettingsSeen(lambda: is_profiling() and not self._recorder.recording)
+        self.seen = SettingsSeen(lambda: is_profiling() and not self.recorder.recording)
         options = self._with_stacks_that_are_text(options)
-        self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
-        self._recorder.lost = lost
-        self._window = Window(options.schedule, self._recorder, ranks)
+        self.recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved, lost=lost)
+        self.window = Window(options.schedule, self.recorder, ranks)
         clock = LateClock()
-        self._tracker = LoopTracker(
-            self._window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
+        self.tracker = LoopTracker(
+            self.window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
         )
         self._events = HeldEvents(
-            self._tracker,
-            self._window,
+            self.tracker,
+            self.window,
             clock,
             most_steps=0 if options.stop_after_window else MOST_STEPS,
-            may_wait=lambda: self._seen.is_settled and self._clocks.is_settled,
+            may_wait=lambda: self.seen.is_settled and self._clocks.is_settled,
         )
         self._clocks = BatchClocks(thread, sampled=options.worker_samples)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""
-        loaders, graphs = LoaderRegistry(self._iterator_found, self._seen.constructors), GraphSteps()
-        self._listener = LoopListener(
+        loaders, graphs = LoaderRegistry(self._iterator_found, self.seen.constructors), GraphSteps()
+        self.listener = LoopListener(
             self._events,
-            self._tracker,
+            self.tracker,
             loaders,
             self._clocks,
             thread=thread,
             graphs=graphs,
-            seen=self._seen,
+            seen=self.seen,
             failed=self._failed,
         )
         self._thread = thread
-        self._stopper = Stopper(self._window) if options.stop_after_window else None
-        self._listener.after_event = self._stopper
-        self._calls = [MainThreadCall(lambda: self._interrupt(self._window.end_at_once))]
+        self._stopper = Stopper(self.window) if options.stop_after_window else None
+        self.listener.after_event = self._stopper
+        self._calls = [MainThreadCall(lambda: self._interrupt(self.window.end_at_once))]
         """Kept, because the interpreter may make them late."""
         if self._is_main:
-            self._recorder.overdue = self._calls[0].ask
+            self.recorder.overdue = self._calls[0].ask
         if is_profiling():
-            self._profiler_made()
-        self._hooks = self._hooks_into(loaders, graphs)
-        self._checkpoints = CheckpointHooks(self._listener.saved)
+            self._give_way()
+        self._hooks = Hooks(
+            self.listener,
+            loaders,
+            self.seen,
+            graphs=graphs,
+            profiler_starts=self._profiler_starts,
+            exported=self._exported,
+        )
+        self._checkpoints = CheckpointHooks(self.listener.saved)
 
     def _with_stacks_that_are_text(self, options: CaptureOptions) -> CaptureOptions:
         if options.stacks is False or paths_of_code_are_text():
@@ -153,41 +146,16 @@ class LoopCapture:
         self._notes.append(Note("no-stacks", "No Python stacks: a path of the code is not UTF-8.", degrades=False))
         return dataclasses.replace(options, stacks=False)
 
-    def _hooks_into(self, loaders: LoaderRegistry, graphs: GraphSteps) -> Hooks:
-        return Hooks(
-            self._listener,
-            loaders,
-            self._seen,
-            graphs=graphs,
-            profiler_made=self._profiler_made,
-            profiler_starts=self._profiler_starts,
-            exported=self._exported,
-        )
-
     @property
     def notes(self) -> list[Note]:
         """Remarks for the report."""
         stopper = self._stopper.notes if self._stopper else []
-        return [*map(self._with_own_trace, self._window.notes), *self._tracker.notes, *self._notes, *stopper]
-
-    @property
-    def recorded_steps(self) -> int:
-        """Number of steps in the recordings that are written."""
-        return self._window.saved_steps
-
-    @property
-    def untimed_steps(self) -> int:
-        """Training steps that no row of the log holds."""
-        return self._tracker.untimed_steps
+        return [*map(self._with_own_trace, self.window.notes), *self.tracker.notes, *self._notes, *stopper]
 
     @property
     def stopped(self) -> bool:
         """Whether the script was ended because its recordings are saved."""
         return self._stopper is not None and self._stopper.stopped
-
-    def settings(self) -> RecordedSettings:
-        """The settings known so far."""
-        return self._seen.settings()
 
     def batches(self) -> BatchLog | None:
         """The batches of the training loader that were timed; None without any."""
@@ -197,77 +165,55 @@ class LoopCapture:
         """The samples of the training loader's workers; None without any."""
         return self._clocks.samples_of(self._loader)
 
-    @property
-    def checkpoint_after_ns(self) -> int:
-        """Time to save checkpoints after the last step; complete once it is closed."""
-        return self._tracker.checkpoint_after_ns
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether a profiler runs or is prepared."""
-        return self._recorder.recording
-
-    @property
-    def is_fetching(self) -> bool:
-        """Whether the training thread is getting a batch from a loader."""
-        return self._listener.is_fetching
-
-    def step(self) -> None:
-        """The script marks the end of a step."""
-        self._listener.step()
-
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """The script ended: save what was recorded. A device that does not finish in time is not waited for."""
-        self._recorder.patience_s = patience_s
+        self.recorder.patience_s = patience_s
         self._hooks.remove()
         self._checkpoints.remove()
         self._clocks.remove()
-        self._seen.gc.stop()
-        if self._listener.active:
-            self._listener.active = False
+        self.seen.gc.stop()
+        if self.listener.active:
+            self.listener.active = False
             try:
-                self._listener.hear_of_backward()
-                self._events.now(self._tracker.finish)
-                self._window.finish()
-                self._log.count_last(self._window.counted_late)
+                self.listener.hear_of_backward()
+                self._events.now(self.tracker.finish)
+                self.window.finish()
+                self._log.count_last(self.window.counted_late)
             except Exception as error:  # noqa: BLE001  # the step times are still worth writing
                 self._failed(error)
 
     def stop_listening(self) -> None:
         """Ignore loops from now on, as in a forked child."""
-        self._listener.active = False
+        self.listener.active = False
         self._clocks.remove()
         if has_profiled():
             end_without_profiler()
 
-    def _profiler_made(self) -> None:
-        """The script has its own profiler, which takes precedence: two cannot run at once."""
-        if self._recorder.making or not self._listener.active:
-            return
-        self._in_training_thread(self._give_way)
-
     def _profiler_starts(self, is_torchs: bool) -> None:  # noqa: FBT001  # a callback
-        """A profiler is about to start: of the script, or of a compiler that measures what it made."""
-        if self._recorder.making or not self._listener.active:
+        """A profiler is about to start: of a compiler that measures what it made, or of the script.
+
+        That of the script takes precedence: two cannot run at once.
+        """
+        if self.recorder.making or not self.listener.active:
             return
         self._in_training_thread(self._make_room if is_torchs else self._give_way)
 
     def _give_way(self) -> None:
         self._interrupt(
-            lambda: self._window.give_way(
+            lambda: self.window.give_way(
                 OWN_PROFILER,
                 "The script uses its own profiler, so TraceAdvisor stopped recording; steps are still timed.",
             )
         )
 
     def _make_room(self) -> None:
-        self._interrupt(lambda: self._window.interrupt("a compiler measured kernels with the profiler"))
+        self._interrupt(lambda: self.window.interrupt("a compiler measured kernels with the profiler"))
 
     def _interrupt(self, end: Callable[[], None]) -> None:
-        if not self._listener.active:
+        if not self.listener.active:
             return
         try:
-            interrupted = partial(self._tracker.interrupted, end)
+            interrupted = partial(self.tracker.interrupted, end)
             if threading.get_ident() == self._thread:
                 self._events.now(interrupted)
             else:
@@ -281,18 +227,18 @@ class LoopCapture:
         If the training thread does not answer, another thread that starts a profiler ends the recording. To stop it
         after that would end the process.
         """
-        if threading.get_ident() == self._thread or not self._recorder.recording:
+        if threading.get_ident() == self._thread or not self.recorder.recording:
             act()
             return
         call = MainThreadCall(act)
         self._calls.append(call)
         if self._is_main:
             call.ask()
-            if not _within(ROOM_PATIENCE_S / 30, lambda: not self._recorder.recording):
+            if not _within(ROOM_PATIENCE_S / 30, lambda: not self.recorder.recording):
                 wake_main_thread()
-        if not _within(ROOM_PATIENCE_S, lambda: not self._recorder.recording):
-            self._recorder.abandon()
-            self._window.give_way(
+        if not _within(ROOM_PATIENCE_S, lambda: not self.recorder.recording):
+            self.recorder.abandon()
+            self.window.give_way(
                 "capture-failed",
                 "Recording ended early: another thread started a profiler, and the training thread did not answer.",
             )
@@ -304,7 +250,7 @@ class LoopCapture:
 
     def _exported(self, path: str) -> None:
         """A profiler of the script, or of this capture before it gave way, exported a trace."""
-        if any(note.code == OWN_PROFILER for note in self._window.notes):
+        if any(note.code == OWN_PROFILER for note in self.window.notes):
             self._own_trace = path
 
     def _with_own_trace(self, note: Note) -> Note:
@@ -316,14 +262,14 @@ class LoopCapture:
 
     def _first_step_ended(self, loader: Hashable | None) -> None:
         self._trains()
-        self._seen.gc.start()
-        self._seen.ask_for_devices()
+        self.seen.gc.start()
+        self.seen.ask_for_devices()
         if isinstance(loader, KnownLoader):
-            self._loader, self._seen.loader = loader, loader.settings
-            self._seen.constructed(loader.constructed)
-            self._window.settle_for(loader.workers, loader.prefetch, loader.settings.batch_count)
+            self._loader, self.seen.loader = loader, loader.settings
+            self.seen.constructed(loader.constructed)
+            self.window.settle_for(loader.workers, loader.prefetch, loader.settings.batch_count)
         else:
-            self._window.settle_for(0, 0)
+            self.window.settle_for(0, 0)
 
     def _iterator_found(self, iterator: object, loader: KnownLoader) -> None:
         """The first batch of an iterator is fetched. Once nobody holds it, the loop over its loader is over."""
@@ -340,9 +286,9 @@ class LoopCapture:
         if not valid:
             self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; reading it includes a repair."))
         for is_lacking, note in (
-            (self._recorder.lacks_devices, _LACKS_DEVICES),
-            (self._recorder.lacks_stacks, _LACKS_STACKS),
-            (self._recorder.is_profiled, _IS_PROFILED),
+            (self.recorder.lacks_devices, _LACKS_DEVICES),
+            (self.recorder.lacks_stacks, _LACKS_STACKS),
+            (self.recorder.is_profiled, _IS_PROFILED),
         ):
             if is_lacking and note not in self._notes:
                 self._notes.append(note)
@@ -352,7 +298,7 @@ class LoopCapture:
         """Recording failed: stop the profiler, which would slow the rest of the run."""
         self._notes.append(Note("capture-failed", f"Recording ended early: {named(error)}"))
         try:
-            self._recorder.discard()
+            self.recorder.discard()
         except Exception as second:  # noqa: BLE001  # stopping failed, too
             self._notes.append(Note("capture-failed", f"The profiler did not stop: {second}"))
 

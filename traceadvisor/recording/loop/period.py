@@ -68,16 +68,12 @@ class Period:
         """The optimizers in the order of their steps."""
         return [optimizer for optimizer, _ in self.stepped]
 
-    def wall_at(self, instant_ns: int) -> int:
-        """An instant on the wall clock."""
-        return self.wall_ns + instant_ns - self.start_ns
-
     def rest(self, start_ns: int) -> Period:
         """The part from an instant on, without its batches."""
         later = self.stepped[bisect_right(self.stepped, start_ns, key=lambda each: each[1]) :]
         return Period(
             start_ns,
-            self.wall_at(start_ns),
+            self.wall_ns + start_ns - self.start_ns,
             self.state,
             suspected=False,
             stepped=later,

@@ -83,11 +83,11 @@ class TorchRecorder:
         *,
         stage: Callable[[str], Path],
         saved: Saved,
+        lost: Callable[[Exception], None],
     ) -> None:
         self._options = options
         self._host = host
-        self._stage = stage
-        self._saved = saved
+        self._stage, self._saved, self._lost = stage, saved, lost
         self._profiler: _KinetoProfile | None = None
         self._started = False
         self._mark: record_function | None = None
@@ -209,18 +209,21 @@ class TorchRecorder:
         self._mark.__enter__()  # type: ignore[no-untyped-call]
 
     def save(self, cycle: int, *, whole: bool) -> bool:
-        """Stop and write the recording. False: there is none.
+        """Stop and write the recording. False: there is none, or it cannot be written, such as on a full disk.
 
         Raises:
             RuntimeError: a kernel failed, or the devices did not finish in time. The recording is lost.
         """
-        profiler = self._stop(keep=True)
-        if profiler is None:
+        try:
+            profiler = self._stop(keep=True)
+            if profiler is not None:
+                name = f"{self._host}_{os.getpid()}.{clocks.time_ns()}.pt.trace.json.gz"
+                valid = write_trace(profiler, self._stage(name))
+                self._saved(name, cycle, valid=valid, whole=whole)
+        except OSError as error:
+            self._lost(error)
             return False
-        name = f"{self._host}_{os.getpid()}.{clocks.time_ns()}.pt.trace.json.gz"
-        valid = write_trace(profiler, self._stage(name))
-        self._saved(name, cycle, valid=valid, whole=whole)
-        return True
+        return profiler is not None
 
     def discard(self) -> None:
         """Stop without writing."""

@@ -12,13 +12,17 @@ from collections import deque
 from enum import IntEnum, auto
 from math import ceil
 from statistics import fmean
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from traceadvisor.bundle.layout import Note, Schedule
 from traceadvisor.errors import named
 from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.recording.loop.bounds import Reached
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.job_store import SamePhases
+    from traceadvisor.recording.loop.bounds import Reached
+    from traceadvisor.recording.loop.profiler import TorchRecorder
 
 SHORTEST_WINDOW = 8
 """Fewer steps do not show the spread."""
@@ -38,59 +42,6 @@ EXTRA_ATTEMPTS = 2
 UNTRAINED_BATCHES = 8
 """Largest number of validation batches in a recording, per step to record. Without a backward pass, a batch takes about
 a third of a step, so a recording with that many is about four times as large."""
-
-
-class Recorder(Protocol):
-    """Makes recordings; see :mod:`traceadvisor.recording.loop.profiler`."""
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether nothing may start or stop now: a CUDA graph is being captured."""
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the training has come to use a device that the latest recording lacks."""
-
-    @property
-    def reached(self) -> Reached | None:
-        """The bound that the current recording reached."""
-
-    @property
-    def used(self) -> float:
-        """How much of what it may hold the current recording holds, as a share."""
-
-    def prepare(self) -> int:
-        """Prepare to record; returns the time that took, in nanoseconds."""
-
-    def start(self) -> int:
-        """Start to record; returns the time that took, in nanoseconds."""
-
-    def mark(self, step: int) -> None:
-        """The next step starts."""
-
-    def save(self, cycle: int, *, whole: bool) -> bool:
-        """Stop and save the recording; ``whole``: whether it has all steps of a window. False: it was not written.
-
-        Raises:
-            RuntimeError: the recording is lost.
-        """
-
-    def discard(self) -> None:
-        """Stop if running, and save nothing."""
-
-
-class Ranks(Protocol):
-    """The ranks of the job; see :mod:`traceadvisor.recording.job_store`."""
-
-    @property
-    def are_connected(self) -> bool:
-        """Whether several ranks agree on the length of the current phase."""
-
-    def starts(self, phase: int, steps: int) -> None:
-        """The phase with this number starts, and needs so many steps on this rank."""
-
-    def longest(self, phase: int, steps: int) -> int:
-        """Steps that the phase needs on all ranks together; ``steps`` on this one."""
 
 
 @frozen
@@ -154,7 +105,7 @@ _STATES = {
 class Window:
     """Moves the recorder through its phases as steps start and end."""
 
-    def __init__(self, schedule: Schedule, recorder: Recorder, ranks: Ranks | None = None) -> None:
+    def __init__(self, schedule: Schedule, recorder: TorchRecorder, ranks: SamePhases | None = None) -> None:
         self._schedule = schedule
         self._recorder = recorder
         self._ranks = ranks

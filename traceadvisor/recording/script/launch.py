@@ -15,7 +15,7 @@ import psutil
 
 from traceadvisor.frozen import frozen
 from traceadvisor.system import clocks
-from traceadvisor.system.processes import host_name, safe_name
+from traceadvisor.system.processes import host_name, safe_name, start_ticks
 from traceadvisor.text.secrets import without_secrets
 
 RUNS = Path("runs")
@@ -125,10 +125,6 @@ class Launch:
         """Whether a job that :func:`agreed` gave is this one, as far as the launcher's id tells."""
         return job is not None and job.partition(AGREED)[0] == self.job
 
-    def bundle(self, folder: Path | None, script: str) -> Path:
-        """The folder of the bundle: the given one, or else the default of a script."""
-        return self.given(folder) if folder else self.folder(script)
-
     def folder(self, script: str) -> Path:
         """The default folder of the bundle."""
         block = f"-{self.block + 1}" if self.block else ""
@@ -206,16 +202,13 @@ def start_of_this_process() -> tuple[int, int]:
     """
     wall_ns, clock_ns = clocks.time_ns(), clocks.perf_counter_ns()
     try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
-        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
+        ticks = start_ticks("self") or 0
+        boot_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - boot_ns if ticks else 0
+    except (OSError, ValueError, AttributeError):
         age_ns = 0
     age_ns = max(age_ns, 0)
     return wall_ns - age_ns, clock_ns - age_ns
-
-
-_START_TICKS = 19
-"""Place of the start time among the fields of ``/proc/self/stat`` after the process's name; proc(5), field 22."""
 
 
 def _safe(name: str) -> str:

@@ -107,12 +107,7 @@ class ThreadSampler:
     """Samples the stack of one thread until it is stopped. After an error it samples no more, and nothing fails."""
 
     def __init__(
-        self,
-        samples: Samples,
-        *,
-        thread: int,
-        is_fetching: Callable[[], bool] = _no,
-        interval_s: float | None = None,
+        self, samples: Samples, *, thread: int, is_fetching: Callable[[], bool] = _no, interval_s: float | None = None
     ) -> None:
         """Prepare to sample.
 
@@ -300,12 +295,7 @@ class StackSampler(ThreadSampler):
     """Samples the training thread, and counts its samples by the steps of the run."""
 
     def __init__(
-        self,
-        log: StepLog,
-        *,
-        thread: int,
-        is_fetching: Callable[[], bool] = _no,
-        interval_s: float | None = None,
+        self, log: StepLog, *, thread: int, is_fetching: Callable[[], bool] = _no, interval_s: float | None = None
     ) -> None:
         """Prepare to sample; ``log`` has the steps of the run, as far as they have ended."""
         self._log, self._tally = log, StackTally(log)

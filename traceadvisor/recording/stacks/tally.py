@@ -10,15 +10,7 @@ from types import CodeType
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import (
-    NOTHING_SAMPLED,
-    OWN_WORK,
-    OnlyCall,
-    Sampled,
-    SampledFrame,
-    SampledStack,
-    Tallies,
-)
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, OnlyCall, Sampled, SampledFrame, SampledStack, Tallies
 from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, only_calls
 from traceadvisor.system import clocks
 
@@ -96,14 +88,7 @@ class StackTally:
         """Odd while sums and single samples are changed."""
 
     def add(  # noqa: PLR0913  # a sample has this many parts
-        self,
-        raw: Raw,
-        *,
-        at_ns: int,
-        weight_ns: int,
-        is_fetching: bool,
-        is_in_call: bool,
-        is_waiting: bool = False,
+        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool = False
     ) -> None:
         """Add a sample.
 
@@ -115,7 +100,13 @@ class StackTally:
             is_in_call: whether it was inside a function written in C.
             is_waiting: whether it waited for something other than a core.
         """
-        stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
+        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
+        stack = self._stack_at.get(key)
+        if stack is None:
+            stack = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
+            if len(self._stack_at) >= _MOST_KNOWN // 16:
+                self._stack_at.clear()
+            self._stack_at[key] = stack
         self._changes += 1
         single = self._single
         single.at_ns.append(at_ns)
@@ -181,18 +172,8 @@ class StackTally:
             single.forget(self._settled)
             self._first_sums, self._first_step, self._settled = dict(self._sums), self._step, 0
 
-    def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
-        """The number of a stack; a new one where there is room."""
-        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
-        number = self._stack_at.get(key)
-        if number is None:
-            number = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
-            if len(self._stack_at) >= _MOST_KNOWN // 16:
-                self._stack_at.clear()
-            self._stack_at[key] = number
-        return number
-
     def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
+        """The number of a stack; a new one where there is room."""
         if len(self._codes) >= _MOST_KNOWN or len(self._frame_at) >= _MOST_KNOWN:
             self._stack_at.clear()
             self._frame_at.clear()

@@ -1,5 +1,1 @@
 """Samples the node's devices, host and training processes, line by line, into a file of the bundle."""
-
-from traceadvisor.recording.telemetry.sampler import TelemetrySampler
-
-__all__ = ["TelemetrySampler"]

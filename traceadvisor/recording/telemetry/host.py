@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -30,17 +29,6 @@ def readable(read: Callable[[], T]) -> T | None:
         return read()
     except UNREADABLE:
         return None
-
-
-def host_name() -> str:
-    """The network name of this machine."""
-    return socket.gethostname()
-
-
-def memory_bytes() -> int | None:
-    """Memory of the host."""
-    memory = readable(psutil.virtual_memory)
-    return None if memory is None else memory.total
 
 
 class Host:

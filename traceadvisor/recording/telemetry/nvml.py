@@ -178,10 +178,6 @@ class Nvml:
         self.unavailable = unavailable
         """Why there are no devices; None if there are some."""
 
-    def headers(self) -> tuple[dict[str, object], ...]:
-        """A header for each device."""
-        return tuple(device.header() for device in self.devices)
-
     def version(self, function: str) -> str | None:
         """The version that a function of NVML returns; None if it fails."""
         if self._nvml is None:

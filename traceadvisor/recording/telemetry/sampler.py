@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,12 +11,13 @@ from threading import Event, Thread
 from typing import Generic, TypeVar
 
 import msgspec
+import psutil
 
 from traceadvisor.bundle.layout import Sample, encode_telemetry_header
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
-from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
+from traceadvisor.recording.telemetry.host import GroupUse, Host, readable
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.processes import ProcessTree
 from traceadvisor.system import clocks
@@ -145,14 +147,14 @@ class TelemetrySampler:
     def _header(self, nvml: Nvml, group: GroupUse) -> dict[str, object]:
         return {
             "time_ns": self._clock_ns(),
-            "host": host_name(),
+            "host": socket.gethostname(),
             "interval_s": self._interval_s,
             "cpu_count": os.cpu_count(),
             "cpu_affinity": cpu_affinity(),
             "cpu_quota": cpu_quota(),
-            "memory_bytes": memory_bytes(),
+            "memory_bytes": readable(lambda: psutil.virtual_memory().total),
             "group_memory_limit_bytes": group.memory_limit_bytes,
-            "devices": nvml.headers(),
+            "devices": tuple(device.header() for device in nvml.devices),
             "nvml_version": nvml.version("nvmlSystemGetNVMLVersion"),
             "driver_version": nvml.version("nvmlSystemGetDriverVersion"),
             "nvml_unavailable": nvml.unavailable,
@@ -223,9 +225,6 @@ class Turns(Generic[T]):
         return item
 
 
-_TELEMETRY_INTERVAL_S = 0.1
-
-
 class NodeTelemetry:
     """Samples into the bundle of a writer while this process is the one that does so for its node."""
 
@@ -238,17 +237,8 @@ class NodeTelemetry:
         self.name = f"telemetry.{writer.host}.jsonl"
         self._writer = writer
         self._lost, self._log = lost, log
-        self._sampler: TelemetrySampler | None = None
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether this process samples, or has sampled until it stopped."""
-        return self._sampler is not None
-
-    @property
-    def error(self) -> Exception | None:
-        """The error that ended the sampling early."""
-        return self._sampler.error if self._sampler else None
+        self.sampler: TelemetrySampler | None = None
+        """None unless this process samples, or has sampled until it stopped."""
 
     def start(self, *, ranks: int) -> None:
         """Sample into a file that is not yet part of the bundle.
@@ -257,28 +247,21 @@ class NodeTelemetry:
         """
         roots = (os.getppid() if ranks > 1 else os.getpid(),)
         try:
-            path = self._writer.stage(self.name)
             sampler = TelemetrySampler(
-                path,
+                self._writer.stage(self.name),
                 pids=lambda: roots,
-                interval_s=_TELEMETRY_INTERVAL_S,
                 has_short_steps=lambda: self._log.has_short_steps,
                 lost=self._lost,
             )
             sampler.start()
-            self._sampler = sampler
+            self.sampler = sampler
         except OSError as error:
             self._lost(error)
 
     def stop(self) -> None:
         """Sample no more."""
-        if self._sampler:
-            self._sampler.stop()
-
-    def leave_to_parent(self) -> None:
-        """Let go of the file in a forked child."""
-        if self._sampler:
-            self._sampler.leave_to_parent()
+        if self.sampler:
+            self.sampler.stop()
 
     def move(self, folder: Path, *, samples: bool) -> None:
         """Write to another bundle from now on, and take along the samples so far.
@@ -290,7 +273,7 @@ class NodeTelemetry:
         if not samples:
             self._end()
         try:
-            if self._sampler:
+            if self.sampler:
                 staged.replace(self._writer.place(self.name))
             else:
                 staged.unlink(missing_ok=True)
@@ -299,11 +282,11 @@ class NodeTelemetry:
 
     def start_in_bundle(self, *, ranks: int) -> None:
         """Sample into the bundle, unless this process does so already."""
-        if not self._sampler:
+        if not self.sampler:
             self.start(ranks=ranks)
             with suppress(OSError):
                 self._writer.publish_staged(self.name)
 
     def _end(self) -> None:
         self.stop()
-        self._sampler = None
+        self.sampler = None

@@ -1,4 +1,4 @@
-"""Options that ``sweep`` and ``try`` share."""
+"""Options of the verbs that run a script; most of them are those that ``sweep`` and ``try`` share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ import click
 from traceadvisor.frozen import frozen
 
 FORMATS = ("json", "html", "md", "pdf")
+
+
+module_option = click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m.")
+
+
+def folder_option(text: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``-o``: the folder to write to."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option("-o", "--output", type=kind, metavar="DIR", help=text, **more)
 
 
 @frozen
@@ -55,7 +64,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     decorated: Callable[..., Any] = with_asked
     for option in (
         click.argument("script", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT..."),
-        click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m."),
+        module_option,
         click.option(
             "--format",
             "formats",
@@ -64,13 +73,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAMES",
             help=f"Comma-separated: {', '.join(FORMATS)}. JSON is always written.",
         ),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-            help="Output folder.  [default: runs/<time>-<script>-<verb>-<pid>]",
-        ),
+        folder_option("Output folder.  [default: runs/<time>-<script>-<verb>-<pid>]"),
         click.option("--steps", type=click.IntRange(min=50), metavar="N", help="Most training steps."),
         click.option(
             "--minutes",
