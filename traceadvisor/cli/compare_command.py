@@ -100,7 +100,7 @@ def command(
         if output == STANDARD_OUTPUT:
             print_report(COMPARISON_FORMATS[names[0]], result)
         else:
-            write_and_print(result, comparison_document(result), Path(output), names, COMPARISON_FORMATS)
+            write_and_print(result, comparison_document, Path(output), names, COMPARISON_FORMATS)
         fail_where_met(conditions, result)
 
 

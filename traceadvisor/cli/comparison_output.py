@@ -43,7 +43,7 @@ def compare_beside(
         comparison = compare_with(result, base, settings=settings, progress=progress, processes=processes)
     shared = [name for name in names if name in COMPARISON_FORMATS]
     click.echo()
-    write_and_print(comparison, comparison_document(comparison), folder, shared, COMPARISON_FORMATS)
+    write_and_print(comparison, comparison_document, folder, shared, COMPARISON_FORMATS)
     fail_where_met(conditions, comparison)
 
 

@@ -77,4 +77,4 @@ def write_index(
     if output == STANDARD_OUTPUT:
         print_report(INDEX_FORMATS[names[0]], index)
         return
-    write_and_print(index, index_document(index), Path(output), names, INDEX_FORMATS)
+    write_and_print(index, index_document, Path(output), names, INDEX_FORMATS)

@@ -181,7 +181,7 @@ def _beside_plugin(result: Report, output: str, names: list[str]) -> None:
     beside = beside_plugin(result)
     shared = [name for name in names if name in BESIDE_PLUGIN_FORMATS and output != STANDARD_OUTPUT]
     click.echo()
-    write_and_print(beside, beside_plugin_document(beside), Path(output), shared, BESIDE_PLUGIN_FORMATS)
+    write_and_print(beside, beside_plugin_document, Path(output), shared, BESIDE_PLUGIN_FORMATS)
 
 
 def _save_steps(result: Report, output: str, limits: Limits) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -29,6 +29,8 @@ from traceadvisor.text.log_commands import html_without_log_commands, json_witho
 if TYPE_CHECKING:
     from traceadvisor.model.comparison import Comparison
     from traceadvisor.model.index import Index
+
+_Item = TypeVar("_Item")
 
 
 def print_report(format_: Format, report: Report | Comparison | Index) -> None:
@@ -83,11 +85,15 @@ def print_document(document: Document, written: Sequence[Path]) -> None:
 
 
 def write_and_print(
-    item: object, document: Document, folder: Path, names: Iterable[str], formats: Mapping[str, Format]
+    item: _Item,
+    document_of: Callable[[_Item], Document],
+    folder: Path,
+    names: Iterable[str],
+    formats: Mapping[str, Format],
 ) -> None:
     """Write all formats, then print the summary; raise the error of a format that was not written."""
     written = write_formats(item, folder, names, formats)
-    print_document(document, list(written.paths.values()))
+    print_document(document_of(item), list(written.paths.values()))
     api.raise_failure(written)
 
 

@@ -346,14 +346,41 @@ def test_a_loader_with_few_batches_never_has_more_than_those_ready() -> None:
     assert Plan.of(Schedule(0, 0, 3, 8, 1), 14, 2).settle == 28
 
 
-@pytest.mark.parametrize(("steps", "counted"), [(34, 0), (35, 1), (40, 6), (60, 8)])
-def test_a_script_that_ends_while_its_queue_settles_keeps_the_last_of_these_steps(steps: int, counted: int) -> None:
-    loop = Loop(warmup=1, workers=8, prefetch=4, stall_ns=10).steps(steps).exhaust()
-    loop.finish()
-    assert loop.recorder.calls[-1] == ("save 0 cut" if counted else "discard")
-    assert (loop.window.counted_late, loop.window.saved_steps) == (counted, counted)
+@pytest.mark.parametrize(
+    ("steps", "ends", "kept"),
+    [
+        *((10, "loop", 0), (11, "loop", 1), (18, "loop", 8), (19, "loop", 8)),
+        *((11, "break", 0), (12, "break", 1), (19, "break", 8), (20, "break", 8)),
+    ],
+)
+def test_a_script_that_ends_while_its_queue_settles_keeps_the_last_of_these_steps(
+    steps: int, ends: str, kept: int
+) -> None:
+    """Ten steps settle the queue; the profiler starts in the first. A script that breaks its loop ends in the last."""
+    loop = Loop(warmup=1, workers=8, prefetch=1, stall_ns=10).steps(steps)
+    rows = (loop.exhaust() if ends == "loop" else loop).finish()
+    assert loop.recorder.calls[-1] == ("save 0 cut" if kept else "discard")
+    assert loop.window.counted_late == loop.window.saved_steps == kept
+    assert states(rows).count("settling") > kept
     (note,) = loop.window.notes
-    assert (note.code, note.degrades) == ("window-unsettled" if counted else "window-not-reached", True)
+    assert (note.code, note.degrades) == ("window-unsettled" if kept else "window-not-reached", True)
+
+
+def test_a_recording_that_cannot_be_written_counts_no_late_steps() -> None:
+    loop = Loop(warmup=1, workers=8, prefetch=1, stall_ns=10).steps(15).exhaust()
+
+    def unwritten(cycle: int, *, whole: bool) -> bool:
+        return False
+
+    loop.recorder.save = unwritten  # type: ignore[method-assign]
+    loop.finish()
+    assert loop.window.counted_late == 0
+
+
+def test_a_second_recording_that_did_not_settle_adds_nothing_to_a_whole_one() -> None:
+    loop = Loop(warmup=1, workers=8, prefetch=1, stall_ns=10, repeat=2).steps(48).exhaust()
+    loop.finish()
+    assert (loop.window.counted_late, loop.window.saved_steps, loop.notes) == (0, 8, [])
 
 
 def test_settling_takes_half_of_a_recording_at_most() -> None:

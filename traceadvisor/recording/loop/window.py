@@ -118,7 +118,8 @@ class Window:
         self._cycle = 0
         self._whole_windows = 0
         self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
-        self._recorded = 0
+        self._recorded = self._settled = 0
+        """Steps of the current recording: recorded ones, and those after the pause of its start."""
         self.saved_steps = 0
         """Recorded steps whose recording is written."""
         self.counted_late = 0
@@ -219,6 +220,7 @@ class Window:
         self._times_ns.append((step.duration_ns, step.loader_ns))
         self._left -= 1
         self._recorded += step.state is StepState.RECORDED
+        self._settled += step.state is StepState.SETTLING
 
     def untrained_batch(self) -> None:
         """A batch was fetched that is probably not for training: validation. Much of it ends a recording."""
@@ -282,13 +284,14 @@ class Window:
 
     def finish(self) -> None:
         """The script ended: save the recording, and note what is missing."""
-        settled = self._length - self._left - 1 if self._phase is _Phase.SETTLING else 0  # a pause lay in the first
-        if settled > 0 and self.plan:
-            self._recorded = self.counted_late = min(settled, self.plan.active)
+        settled = self._settled - 1  # a pause lay in the first
+        if self.recording and not self._recorded and not self._cycle and settled > 0 and self.plan:
+            self._recorded = min(settled, self.plan.active)
             self._unsettled(
                 f"The script ended soon after a pause of the profiler (steps: {settled}). Train for longer."
             )
             self._save_or_discard(whole=False)
+            self.counted_late = self.saved_steps
         elif self.recording and self._recorded:
             wanted = self.plan.active if self.plan else 0
             self._note(
@@ -371,7 +374,7 @@ class Window:
                 self._enter(_Phase.WARMUP, self.plan.warmup)
             case _Phase.WARMUP:
                 drain = max(self._drain_after(self._recorder.start()), self._full_for - self._length)
-                self._recorded = self._untrained = 0
+                self._recorded = self._untrained = self._settled = 0
                 self._enter(_Phase.SETTLING, 1 + drain)
             case _Phase.SETTLING:
                 self._enter(_Phase.RECORDING, self.plan.active)

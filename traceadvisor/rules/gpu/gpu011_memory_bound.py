@@ -23,13 +23,13 @@ class MemoryBound(Rule):
         operator are recognised by their names. Very short kernels are left out, because memory does not limit them.
     Why it costs time: Every kernel reads its inputs from GPU memory and writes its outputs back, even for little
         arithmetic. A GPU with more FLOP/s would not be faster.
-    How to fix it: Fuse kernels: ``torch.compile``, fused optimizers and losses, scaled_dot_product_attention. Move less
-        data: 16-bit activations, channels_last for convolutions, in-place operations.
+    How to fix it: Fuse kernels: ``torch.compile``, fused losses, scaled_dot_product_attention. Move less data: 16-bit
+        activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
         which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
-        it generated, and cannot fuse those of other libraries, such as embedding tables. Nor do those of the optimizer
-        count: compiling the model leaves them. Memory-bound matmuls and convolutions are shown but not counted: 16-bit
-        types halve their memory traffic, and GPU001 covers them.
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Nor do those count that update
+        parameters or reset gradients: compiling the model leaves them. Memory-bound matmuls and convolutions are shown
+        but not counted: 16-bit types halve their memory traffic, and GPU001 covers them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
     """
