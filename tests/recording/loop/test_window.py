@@ -366,6 +366,13 @@ def test_a_script_that_ends_while_its_queue_settles_keeps_the_last_of_these_step
     assert (note.code, note.degrades) == ("window-unsettled" if kept else "window-not-reached", True)
 
 
+def test_late_steps_are_those_of_this_recording_where_a_new_loop_ends_the_settling() -> None:
+    loop = Loop(warmup=1, workers=8, prefetch=1, stall_ns=10).steps(13).exhaust().fetch(restarted=True).optimize()
+    rows = loop.finish()
+    assert states(rows)[9:] == ["settling"] * 4 + ["other", "stalled"]
+    assert (loop.window.counted_late, loop.window.saved_steps) == (3, 3)
+
+
 def test_a_recording_that_cannot_be_written_counts_no_late_steps() -> None:
     loop = Loop(warmup=1, workers=8, prefetch=1, stall_ns=10).steps(15).exhaust()
 
