@@ -81,7 +81,7 @@ def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launch
 
 
 def work_on_parameters(trace: Trace, launches: Launches, windows: SpanSet) -> Int64:
-    """Return the GPU operations that update parameters or reset gradients: compiling the model leaves them."""
+    """Return the GPU operations that update parameters or reset gradients: compiling the model does not fuse them."""
     resetting = work_within(trace.events, launches, zero_grad_rows(trace), windows)
     return either(optimizer_work(trace, launches, windows).work_rows, resetting.work_rows)
 

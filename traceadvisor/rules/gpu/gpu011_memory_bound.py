@@ -27,9 +27,10 @@ class MemoryBound(Rule):
         activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
         which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
-        it generated, and cannot fuse those of other libraries, such as embedding tables. Nor do those count that update
-        parameters or reset gradients: compiling the model leaves them. Memory-bound matmuls and convolutions are shown
-        but not counted: 16-bit types halve their memory traffic, and GPU001 covers them.
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Kernels that
+        update parameters or reset gradients do not count either: compiling the model does not fuse them. Memory-bound
+        matmuls and convolutions are shown but not counted: 16-bit types halve their memory traffic, and GPU001 covers
+        them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
     """
@@ -49,7 +50,7 @@ class MemoryBound(Rule):
     been done."""
 
     min_model_share: float = 0.5
-    """Share of what could be fused outside the optimizer. Below it, compiling the model leaves most of it."""
+    """The model's share of the time of kernels that could be fused. Below it, compiling the model fuses little."""
 
     shortest_us: float = 5.0
     """Shorter kernels are mostly start-up time. In 5 µs, the slowest GPU in the table moves a megabyte."""
@@ -78,7 +79,7 @@ class MemoryBound(Rule):
             remark = "a compiler has fused these kernels already"
             return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         if work.time_ns(unfused) < self.min_model_share * work.time_ns(fusable):
-            remark = "the optimizer launches most of these kernels, and compiling the model leaves them"
+            remark = "most of these kernels update parameters, and compiling the model does not fuse them"
             return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         busy = sampled.mean_memory_utilization_share if sampled else None
         return facts.finding(
