@@ -287,9 +287,8 @@ class Window:
         settled = self._settled - 1  # a pause lay in the first
         if self.recording and not self._recorded and not self._cycle and settled > 0 and self.plan:
             self._recorded = min(settled, self.plan.active)
-            self._unsettled(
-                f"The script ended soon after a pause of the profiler (steps: {settled}). Train for longer."
-            )
+            steps = "one step" if settled == 1 else f"{settled} steps"
+            self._unsettled(f"The script ended {steps} after a pause of the profiler. Train for longer.")
             self._save_or_discard(whole=False)
             self.counted_late = self.saved_steps
         elif self.recording and self._recorded:
