@@ -269,7 +269,7 @@ def test_a_window_spans_short_epochs_and_leaves_validation_out(tmp_path: Path) -
     assert (
         left_out
         == [
-            "it is the first step after the profiler started",
+            "the profiler had just started",
             "it is the time between two epochs, or before or after validation",
             "it is not a training step",
             "it is the time between two epochs, or before or after validation",

@@ -31,7 +31,7 @@ MOST_LOG_SPREAD = 5.0
 """A factor of 148: the step times say nothing."""
 
 NOT_COUNTED = {
-    StepState.SETTLING: "it is the first step after the profiler started",
+    StepState.SETTLING: "the profiler had just started",
     StepState.STALLED: "the profiler started or exported during it",
     StepState.OTHER: "it is not a training step",
 }
