@@ -48,7 +48,7 @@ from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose
 from traceadvisor.model.distortion import Distortion
-from traceadvisor.model.events import Kind
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
     HOW_TO_GET,
@@ -214,6 +214,13 @@ class Facts:
     def launches(self) -> Launches:
         """The GPU operations and the calls that launched them."""
         return link_launches(self.trace.events).of_device(self.trace.events, self.device_index)
+
+    @cached_property
+    def launching_operators(self) -> SpanSet:
+        """When threads that launch GPU operations were inside operators."""
+        events, calls = self.trace.events, self.launches.call_rows
+        launching = np.isin(events.thread, events.thread[calls[calls != NONE]])
+        return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
     @cached_property
     def observation(self) -> Observation:
@@ -669,21 +676,22 @@ class Facts:
         """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
         return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
-    def bound(self, most_ns: float, reason: str, claims: SpanSet | None = None) -> Estimate:
+    def bound(self, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = 0.5) -> Estimate:
         """A saving of up to ``most_ns`` of the typical step.
 
         If recorded steps are longer than undisturbed ones, nothing is scaled, as this time may be a part that recording
         did not make longer: the limit is what fits in an undisturbed step. If they are shorter, it is scaled.
 
         Args:
-            most_ns: the upper limit; the expected value is half of it.
+            most_ns: the upper limit.
             reason: why it is not simulated, as a clause without its stop.
             claims: the time that ``most_ns`` is about; by default none of it is in the data loader.
+            expected_part: the part of the upper limit that is expected.
         """
         if self.distortion and self.distortion.ratio > 1:
             most_ns = self._undisturbed_most_ns(most_ns, claims, self.distortion)
-            return Estimate.bound(most_ns, self.distortion.doubt or reason)
-        return Estimate.bound(most_ns * self.stretch, reason)
+            return Estimate.bound(most_ns, self.distortion.doubt or reason, expected_part)
+        return Estimate.bound(most_ns * self.stretch, reason, expected_part)
 
     @property
     def stretch(self) -> float:
@@ -735,7 +743,7 @@ class Facts:
         """
         doubt = self.doubt(edit)
         if doubt or self.replay is None or self.step_ns is None:
-            return self.bound(most_ns, doubt or NO_STEP, claims)
+            return self.bound(most_ns, doubt or NO_STEP, claims, edit.expected_part)
         from traceadvisor.replay.saving_range import saving_range  # noqa: PLC0415  # a breakdown does not need it
 
         return saving_range(self.replay, edit, self.step_ns)

@@ -42,7 +42,7 @@ def broken(facts: Facts) -> Iterator[str]:
             )  # plain ones are not needed at all
             yield from (f"{rule} makes kernels faster by an unknown rate" for _ in others[:1])
     for row in judge(facts).findings:
-        gone = without_claims(row.finding, RULES[row.finding.rule.id], facts)
+        gone = without_claims(row.finding, RULES[row.finding.rule.id], facts, facts.launching_operators)
         if gone and facts.replay and facts.step_ns:
             share = facts.replay.saving_share((gone,), Scenario.EXPECTED) + abs(facts.replay.gate.error_share)
             if row.finding.saving.high_ns > max(share, 0.0) * facts.step_ns + 1:

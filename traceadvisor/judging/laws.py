@@ -230,7 +230,7 @@ def _includes_all_that_it_shortens(finding: Finding, rule: Rule, facts: Facts) -
 
 def _is_waited_for(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
     """The finding; a passed check if the simulated step loses nothing without the claimed time."""
-    gone, replay = without_claims(finding, rule, facts), facts.replay
+    gone, replay = without_claims(finding, rule, facts, SpanSet.empty()), facts.replay
     if gone is None or replay is None:
         return finding
     share = max(replay.saving_share((gone,), Scenario.EXPECTED), 0.0)
@@ -239,8 +239,10 @@ def _is_waited_for(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clea
     return Clear(NO_SAVING, share, LEAST_SAVING_SHARE, Unit.SHARE, TAKEN_OVER, saving_share=share)
 
 
-def without_claims(finding: Finding, rule: Rule, facts: Facts) -> Edit | None:
+def without_claims(finding: Finding, rule: Rule, facts: Facts, operators: SpanSet) -> Edit | None:
     """The step without the time that an upper limit claims: the fix saves no more, whatever else then takes its place.
+
+    ``operators``: those that are gone with the operations that they launch.
 
     Returns:
         None if the fix makes other time shorter, too, or the simulation is not trusted, or hardly holds this time.
@@ -256,7 +258,7 @@ def without_claims(finding: Finding, rule: Rule, facts: Facts) -> Edit | None:
     on_device = claims & SpanSet.union_all(
         facts.partition.get(category, SpanSet.empty()) for category, _ in DEVICE_PRECEDENCE
     )
-    return ClaimedTimeGone(facts.trace.events, on_device, claims - on_device)
+    return ClaimedTimeGone(facts.trace.events, on_device, claims - on_device, operators)
 
 
 def _limited(finding: Finding, most_ns: float | None, caveat: str) -> Finding:

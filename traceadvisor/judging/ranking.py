@@ -75,7 +75,7 @@ class _Simulation(Joint):
 
     def without_claims(self, finding: Finding) -> Edit | None:
         """The step without the time that an upper limit claims."""
-        return without_claims(finding, self.rules[finding.rule.id], self.facts)
+        return without_claims(finding, self.rules[finding.rule.id], self.facts, self.facts.launching_operators)
 
 
 def _simulated(

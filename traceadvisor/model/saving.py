@@ -122,9 +122,9 @@ class Estimate:
         return cls(low_ns, expected_ns, high_ns, Method.REPLAY, doubt or (ALWAYS_THE_SAME if same else None))
 
     @classmethod
-    def bound(cls, most_ns: float, reason: str) -> Self:
-        """A saving of up to ``most_ns``; the expected value is half of it.
+    def bound(cls, most_ns: float, reason: str, expected_part: float = 0.5) -> Self:
+        """A saving of up to ``most_ns``; the expected value is half of it, or another part.
 
         ``most_ns``: the upper limit. ``reason``: why it is not simulated, as a clause without its stop.
         """
-        return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not simulated: {reason}")
+        return cls(0.0, expected_part * most_ns, most_ns, Method.BOUND, f"not simulated: {reason}")

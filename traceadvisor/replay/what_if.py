@@ -33,6 +33,9 @@ class Edit(WhatIf):
     changes_device: ClassVar[bool]
     """Whether its saving depends on the device model, which only some recordings validate."""
 
+    expected_part: ClassVar[float] = 0.5
+    """Part of an upper limit that is expected where the fix cannot be simulated."""
+
     choice: ClassVar[str | None] = None
     """Name of what the fix chooses, such as how batches are loaded. Only one fix of the same name can be made. None if
     the fix can be made beside any other."""

@@ -8,7 +8,9 @@ import pytest
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
 from traceadvisor.model.events import Kind
-from traceadvisor.replay.fixes.spared_work import SparedWork
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone, SparedWork
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Scenario
 
@@ -49,3 +51,32 @@ def test_what_follows_still_waits_for_another_stream(tmp_path: Path) -> None:
     graph = graph_of(builder, tmp_path)
     assert steps_us(graph)[0] == pytest.approx(174, abs=2)
     assert _spared(graph, 1)[0] == pytest.approx(154, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("operators", "claimed_us", "step_us"),
+    [((), 12, 34), (((4, 21),), 12, 17), (((4, 21),), 10, 35), (((4, 18),), 12, 34)],
+    ids=["none", "whole", "part", "outside"],
+)
+def test_what_is_claimed_as_a_whole_goes_with_its_launch_inside_operators(
+    operators: tuple[tuple[int, int], ...], claimed_us: int, step_us: float, tmp_path: Path
+) -> None:
+    # 20 us of work, 16 of them in an operator that launches 12 us; then a product of 10 us.
+    builder = TraceBuilder().step(0, 0, 34).launch(20, 21, kernel=(22, 34), name="fill")
+    graph = graph_of(builder.launch(22, 23, kernel=(34, 44)), tmp_path)
+    assert steps_us(graph) == [45]
+    events, inside = builder.trace(tmp_path).events, SpanSet.of(*((1000 * a, 1000 * b) for a, b in operators))
+    claims = SpanSet.of((22_000, 22_000 + 1000 * claimed_us))
+    gone = ClaimedTimeGone(events, claims, SpanSet.empty(), inside)
+    assert steps_us(gone.applied(graph, Scenario.EXPECTED)) == [step_us]
+
+
+@pytest.mark.parametrize(("scenario", "step_us"), [(Scenario.LOW, 35), (Scenario.EXPECTED, 23), (Scenario.HIGH, 13)])
+def test_a_kernel_that_becomes_part_of_another_is_not_launched(
+    scenario: Scenario, step_us: float, tmp_path: Path
+) -> None:
+    builder = TraceBuilder().step(0, 0, 24).launch(20, 21, kernel=(22, 24), name="fill")
+    graph = graph_of(builder.launch(22, 23, kernel=(24, 34)), tmp_path)
+    fill = graph.device.row[[0]]
+    fused = FasterKernels(fill, *(np.array([times]) for times in (1.0, 2.0, 1e9)), fill)
+    assert steps_us(fused.applied(graph, scenario)) == [step_us]

@@ -79,8 +79,9 @@ class RunTiming:
     """As ``spread``, of the undisturbed step without its loader."""
 
     host_ns: float | None = None
-    """Undisturbed step of the CPU alone, without its loader: the median of those that are shorter than the device's
-    work, which the CPU launched ahead of the device. None with fewer than three."""
+    """Undisturbed step of the CPU alone, without its loader: the tenth of those shorter than the work of the device,
+    which the CPU launched ahead of the device. Some of them wait for the device in part. Steps before the recording
+    count apart: after it, each launch may take longer. None with fewer than three."""
 
     launch_ns: float | None = None
     """Median undisturbed step by the CPU's clock, where it is shorter than the device's work of a step: the CPU ran
@@ -161,7 +162,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
-    ahead = [_rest_ns(step) for step in plain if step.duration_ns < RAN_AHEAD_SHARE * work_ns]
+    ahead = [step for step in plain if step.duration_ns < RAN_AHEAD_SHARE * work_ns]
     launch_ns = median_of_bursts([step.duration_ns for step in plain], burst)
     ran_ahead = launch_ns is not None and launch_ns < RAN_AHEAD_SHARE * work_ns
     shown = [] if ran_ahead else plain
@@ -177,7 +178,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
         _least([_rest_ns(step) for step in shown]),
         _error(shown, burst),
         _spread(shown, len(recorded), burst, _rest_ns),
-        float(median(ahead)) if len(ahead) >= FEWEST_AHEAD else None,
+        _launching_ns(ahead, recorded[0].index if recorded else 0) if len(ahead) >= FEWEST_AHEAD else None,
         launch_ns if ran_ahead else None,
     )
 
@@ -189,6 +190,12 @@ def _duration_ns(step: TimedStep) -> int:
 def _rest_ns(step: TimedStep) -> int:
     """The step without its loader."""
     return step.duration_ns - step.loader_ns
+
+
+def _launching_ns(ahead: Sequence[TimedStep], first_recorded: int) -> float:
+    """Return how long the CPU takes for one of three or more steps that it launched ahead of the device."""
+    sides = ([_rest_ns(step) for step in ahead if (step.index < first_recorded) is side] for side in (True, False))
+    return min(least for side in sides if (least := _least(side)) is not None)
 
 
 def _spread(

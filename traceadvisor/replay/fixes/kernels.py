@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, among, common
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.host_work import is_loading, scaled, slowed
+from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -29,6 +30,9 @@ class FasterKernels(Edit):
     expected: Float64
     high: Float64
 
+    fused: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Rows of those that become part of another kernel, which alone is launched; beside the lowest speed-up, none."""
+
     changes_device: ClassVar = True
 
     def excludes(self, other: Edit) -> bool:
@@ -39,13 +43,17 @@ class FasterKernels(Edit):
         return shared > SAME_KERNELS_SHARE * max(min(self.rows.size, other.rows.size), 1)
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Divide the durations by the speed-ups."""
+        """Divide the durations by the speed-ups, and launch no kernel that is part of another."""
         speedups = self.speedups(scenario)
         mine = among(graph.device.row, self.rows)
         duration_ns = graph.device.duration_ns.copy()
         faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
         duration_ns[mine] = np.rint(faster).astype(np.int64)
-        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
+        left = replace(graph, device=replace(graph.device, duration_ns=duration_ns))
+        if scenario is Scenario.LOW or not self.fused.size:
+            return left
+        launched = SparedWork(self.fused).applied(left, scenario)
+        return replace(left, host=launched.host)
 
     def speedups(self, scenario: Scenario) -> Float64:
         """The speed-up of each kernel, shape ``(k,)``."""
@@ -69,7 +77,9 @@ def each_kernel_once(edits: Iterable[Edit]) -> list[Edit]:
         places = np.searchsorted(rows, edit.rows)
         for scenario, speedups in largest.items():
             speedups[places] = np.maximum(speedups[places], edit.speedups(scenario))
-    return [FasterKernels(rows, *(largest[scenario] for scenario in Scenario)), *others]
+    fused = np.concatenate([edit.fused for edit in faster])
+    low, expected, high = (largest[scenario] for scenario in Scenario)
+    return [FasterKernels(rows, low, expected, high, fused), *others]
 
 
 @frozen

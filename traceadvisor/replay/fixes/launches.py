@@ -41,6 +41,7 @@ class AmortisedLaunches(Edit):
     """
 
     changes_device: ClassVar = False
+    expected_part: ClassVar = 1 - LAUNCH_FACTOR[Scenario.EXPECTED]
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Scale the operator work before each kernel launch, and the launch."""

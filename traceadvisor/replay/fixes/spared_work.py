@@ -48,6 +48,10 @@ class SparedWork(Edit):
         return replace(graph, host=host, device=replace(graph.device, duration_ns=duration_ns))
 
 
+WHOLE_SHARE = 0.9
+"""Share of a GPU operation that is claimed, from which on it counts as claimed as a whole."""
+
+
 def _is_waited_for(graph: StepGraph) -> Mask:
     """Whether a call or another stream waits for each device task."""
     targets = np.concatenate((graph.host.first[graph.host.count == 0], graph.device.after))
@@ -85,11 +89,16 @@ class WithoutRecomputation(Edit):
 
 @frozen(eq=False)
 class ClaimedTimeGone(Edit):
-    """GPU operations take no time where they are claimed; neither do host work and waits where the GPU is idle."""
+    """GPU operations take no time where they are claimed; neither do host work and waits where the GPU is idle.
+
+    An operation that is claimed as a whole is gone, with its launch, if that is inside some operators, and their time.
+    """
 
     events: EventTable
     on_device: SpanSet
     on_host: SpanSet
+    operators: SpanSet
+    """When the host was inside operators that are gone with what they launch; empty if all stay."""
 
     changes_device: ClassVar = True
 
@@ -105,6 +114,11 @@ class ClaimedTimeGone(Edit):
         action = np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8)
         call_ns = np.maximum(host.call_ns - calls_ns, 0)
         duration_ns = np.maximum(device.duration_ns - self._inside(self.on_device, device.row), 0)
+        whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
+        unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
+        unmade &= self.operators.contains(graph.recorded_ns)
+        work_ns = np.where(unmade, np.maximum(work_ns, work_inside(graph, self.operators)), work_ns)
+        call_ns = np.where(unmade, 0, call_ns)
         return replace(
             graph,
             host=replace(host, work_ns=host.work_ns - work_ns, call_ns=call_ns, action=action),

@@ -35,9 +35,9 @@ class UnfusedAttention(Rule):
         ``attn_implementation="sdpa"``. If the model already does this, check for float32 inputs, an unusual mask or an
         unsupported head size. They prevent fused kernels.
     How the saving is estimated: A fused kernel does the same matmuls, but no softmax, mask or dropout kernel runs. The
-        high estimate is the step simulated without those. If shapes and the GPU's peak rates are known, matmuls also
-        run at up to 0.7 of the peak rate, as fused kernels do. The expected estimate saves half of that time, the low
-        one nothing.
+        high estimate is the step simulated without those and their launches. If shapes and the GPU's peak rates are
+        known, matmuls also run at up to 0.7 of the peak rate, as fused kernels do. The expected estimate saves half of
+        that time, the low one nothing.
     When it may be wrong: A softmax between two matmuls may not be attention. Attention cannot be fused if the model
         reads or changes the attention weights. Short sequences gain little.
     """
@@ -62,7 +62,7 @@ class UnfusedAttention(Rule):
         fix = Fix(
             "Compute attention with one fused kernel",
             change="output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
-            what_if=FasterKernels(kernels, *speedups),
+            what_if=FasterKernels(kernels, *speedups, kernels[left == 0]),
             needs=frozenset({Part.MODEL}),
         )
         if share < self.min_share:

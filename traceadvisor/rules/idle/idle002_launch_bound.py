@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.operators.containers import container_rows, long_call_time
-from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
@@ -57,7 +56,7 @@ class LaunchBound(Rule):
         launch calls. The low estimate keeps 0.9 of it, the high estimate 0.1. Python between operators keeps its time:
         a recording does not show how much of it would be compiled. The saving may exceed the GPU idle time, because
         other CPU work, such as loading batches, then overlaps the GPU. For a few long calls, the saving is an upper
-        limit: all of this idle time. The expected value is half of it.
+        limit: all of this idle time. The expected value is half of it; where the step cannot be simulated, 0.3 of it.
     When it may be wrong: The profiler slows down every operator and launch, even more if it records stacks and shapes.
         Without the profiler, the run is less launch-bound than shown.
     """
@@ -106,7 +105,7 @@ class LaunchBound(Rule):
             words = WITHOUT_GRAPHS
         elif _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
             words = COMPILED
-        return replace(words, what_if=AmortisedLaunches(_operators(facts)))
+        return replace(words, what_if=AmortisedLaunches(facts.launching_operators))
 
     def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
         durations_ns = facts.trace.events.duration_ns[facts.device_work.kernels]
@@ -122,13 +121,6 @@ class LaunchBound(Rule):
                 Unit.SHARE,
             ),
         )
-
-
-def _operators(facts: Facts) -> SpanSet:
-    """When threads that launch GPU operations were inside operators."""
-    events, calls = facts.trace.events, facts.launches.call_rows
-    launching = np.isin(events.thread, events.thread[calls[calls != NONE]])
-    return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
 
 def _part_of(whole: SpanSet, other: SpanSet) -> float:
