@@ -32,6 +32,7 @@ SECTIONS = {
     "A public training": "a V100, load unknown",
     "On a GPU": "an H100",
     "Nine trainings on an H100": "quiet",
+    "Seven trainings, fixed on an H200": "quiet",
     "Late ranks": "busy",
     "Precision of advice": "any: only the cause is judged",
     "Trainings of other kinds": "busy",

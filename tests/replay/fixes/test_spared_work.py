@@ -78,5 +78,6 @@ def test_a_kernel_that_becomes_part_of_another_is_not_launched(
     builder = TraceBuilder().step(0, 0, 24).launch(20, 21, kernel=(22, 24), name="fill")
     graph = graph_of(builder.launch(22, 23, kernel=(24, 34)), tmp_path)
     fill = graph.device.row[[0]]
-    fused = FasterKernels(fill, *(np.array([times]) for times in (1.0, 2.0, 1e9)), fill)
+    low, expected, high = (np.array([times]) for times in (1.0, 2.0, 1e9))
+    fused = FasterKernels(fill, low, expected, high, fill)
     assert steps_us(fused.applied(graph, scenario)) == [step_us]
