@@ -19,7 +19,7 @@ from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.comparison import SCHEMA, Comparison, Difference, DifferenceKind
+from traceadvisor.model.comparison import SCHEMA, Agreement, ComparedRun, Comparison, Difference, DifferenceKind
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
@@ -121,16 +121,32 @@ def test_a_large_change_of_one_capture_a_side_is_likely_and_credits_the_report()
     shown = [line.text for line in lines(comparison_document(_samples()))]
     assert shown[0] == "186 -> 104 ms per step (44% less time), likely"
     assert (
-        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 131.0 ms). Measured: 103.8 ms, saves more than predicted. "
-        "Identical runs may differ by as much. No other setting that was recorded differs; whether other code changed "
-        "is not known." in shown
+        "Predicted with DATA002 fixed: 116.3 ms (85.2 ms to 131.0 ms). Measured: 103.8 ms, within the predicted range."
+        in shown
     )
     assert "Different: num_workers 0 -> 2." in shown
     assert any("for i in 2 3" in line for line in shown)
 
 
-def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed() -> None:
+def _saving_more() -> ComparedRun:
     (run,) = _samples().runs
+    checks = tuple(
+        replace(one, predicted=replace(one.predicted, low_ns=108.1e6), agreement=Agreement.MORE)
+        for one in run.predictions
+    )
+    return replace(run, predictions=checks)
+
+
+def test_a_prediction_that_failed_without_another_difference_has_its_reasons() -> None:
+    assert prediction_sentence(_saving_more()) == (
+        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 131.0 ms). Measured: 103.8 ms, saves more than predicted. "
+        "Identical runs may differ by as much. No other setting that was recorded differs; whether other code changed "
+        "is not known."
+    )
+
+
+def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed() -> None:
+    run = _saving_more()
     other = Difference(DifferenceKind.VERSION, "PyTorch", "2.11", "2.13")
     words = prediction_sentence(replace(run, differences=(*run.differences, other)))
     assert words is not None
@@ -138,7 +154,7 @@ def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed(
 
 
 def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
-    (run,) = _samples().runs
+    run = _saving_more()
     checks = tuple(replace(one, is_limit=True) for one in run.predictions)
     words = prediction_sentence(replace(run, predictions=checks))
     assert words is not None

@@ -217,10 +217,22 @@ def test_a_giant_report_is_cut_and_says_so() -> None:
     text = content.decode()
 
     assert len(content) <= most_bytes(100)
-    assert "more recordings in the full report." in text
+    assert "Not shown here: " in text
     assert "more findings in the full report." in text
     assert "more notes in the full report." in text
     assert text.count("<details>") == text.count("</details>")
+
+
+def test_details_leave_before_the_change_of_a_fix_does() -> None:
+    report = one_recording()
+    finding, recording = report.findings[0].finding, report.recordings[0]
+    changes = ["\n".join(f"change_{place}_{number}()" for number in range(60)) for place in range(3)]
+    rows = [ranked(replace(finding, fix=Fix("Do this", change)), recording, Severity.HIGH) for change in changes]
+    text = comment(replace(report, findings=tuple(rows))).decode()
+
+    assert [f"change_{place}_59()" in text for place in range(3)] == [True] * 3
+    assert "#### Details" not in text
+    assert re.search(r"Not shown here: .*Environment", text)
 
 
 def ranks(count: int) -> Report:

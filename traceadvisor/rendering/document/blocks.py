@@ -316,6 +316,8 @@ class Section:
     blocks: tuple[Block, ...]
     anchor: str
     detail: Detail = Detail.SUMMARY
+    is_details: bool = False
+    """Whether it leaves first where a document has too little room."""
 
 
 @frozen(kw_only=True)

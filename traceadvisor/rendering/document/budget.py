@@ -56,6 +56,9 @@ class Room:
     cards: int
     """Cards of a list."""
 
+    details: bool = True
+    """Whether sections of details are shown. Whole findings are worth more than the first row of each table."""
+
 
 ROOMS = (
     Room(40, 40, 9, 400, 40),
@@ -65,12 +68,13 @@ ROOMS = (
     Room(10, 4, 6, 200, 10),
     Room(10, 0, 6, 200, 10),
     Room(8, 0, 4, 200, 8),
-    Room(8, 0, 3, 160, 6),
-    Room(6, 0, 2, 160, 4),
-    Room(4, 0, 1, 120, 3),
-    Room(3, 0, 1, 90, 3),
-    Room(2, 0, 0, 70, 3),
-    Room(1, 0, 0, 50, 3),
+    Room(8, 0, 4, 200, 8, details=False),
+    Room(8, 0, 3, 160, 6, details=False),
+    Room(6, 0, 2, 160, 4, details=False),
+    Room(4, 0, 1, 120, 3, details=False),
+    Room(3, 0, 1, 90, 3, details=False),
+    Room(2, 0, 0, 70, 3, details=False),
+    Room(1, 0, 0, 50, 3, details=False),
 )
 """Sizes to try, the largest first."""
 
@@ -111,7 +115,7 @@ def _whole_sentences(text: str, longest: int) -> str:
 def trimmed(document: Document, depth: Detail, room: Room) -> Document:
     """The document as deep as a format goes, and as large as the room."""
     cut = _Trimming(document.noun, depth, room)
-    sections = (replace(one, blocks=cut.blocks(one.blocks)) for one in document.sections if one.detail <= depth)
+    sections = (replace(one, blocks=cut.section(one)) for one in document.sections if one.detail <= depth)
     shown = tuple(section for section in sections if section.blocks)
     if cut.left_out:
         names = ", ".join(cut.left_out)
@@ -146,6 +150,14 @@ class _Trimming:
     def blocks(self, blocks: Iterable[Block], rows: int | None = None) -> tuple[Block, ...]:
         """The parts that are shown; ``rows`` is the room for each, if it is smaller than usual."""
         return tuple(self._blocks(blocks, self._room.rows if rows is None else rows))
+
+    def section(self, section: Section) -> tuple[Block, ...]:
+        """The parts of a section that are shown; none of details without room for them."""
+        if self._room.details or not section.is_details:
+            return self.blocks(section.blocks)
+        folds = (one for one in section.blocks if isinstance(one, Fold) and one.detail <= self._depth)
+        self.left_out += [plain(fold.title) for fold in folds]
+        return ()
 
     def _blocks(self, blocks: Iterable[Block], rows: int) -> Iterator[Block]:
         for block in blocks:

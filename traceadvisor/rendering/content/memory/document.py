@@ -103,7 +103,7 @@ def memory_document(report: Report) -> Document:
         top=tuple(_top(report, largest)),
         sections=(
             *(() if largest is None else _main_sections(largest, report.memory)),
-            Section("Details", details, "details"),
+            Section("Details", details, "details", is_details=True),
         ),
         footer=(
             Prose(f"Made by TraceAdvisor {report.tool_version}.", detail=Detail.COMMENT),

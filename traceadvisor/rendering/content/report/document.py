@@ -95,7 +95,10 @@ def report_document(report: Report) -> Document:
                 "findings",
             ),
             Section(
-                "Details", (*details, *((rules_fold(rules),) if rules else ()), _environment(report, drawn)), "details"
+                "Details",
+                (*details, *((rules_fold(rules),) if rules else ()), _environment(report, drawn)),
+                "details",
+                is_details=True,
             ),
         ),
         footer=(
