@@ -82,6 +82,35 @@ def test_loader_workers_hold_no_profiler_no_file_of_the_capture_and_no_thread_bu
     assert own <= {"traceadvisor-stacks"}
 
 
+def test_a_forked_process_keeps_the_thread_local_values_of_the_thread_that_forks(tmp_path: Path) -> None:
+    """torch holds process groups of DTensor so. Where they end in a worker, it ends by a segmentation fault."""
+    (tmp_path / "train.py").write_text(
+        """
+import contextvars, multiprocessing, os, threading, torch
+own = os.getpid()
+class Held:
+    def __del__(self):
+        if os.getpid() != own:
+            os.write(1, b"ended in the child\\n")
+local, variable = threading.local(), contextvars.ContextVar("held")
+local.held = Held()
+variable.set(Held())
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(40):
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+    process = multiprocessing.get_context("fork").Process(target=print, args=("child",))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+    )
+    done = capture("-o", "bundle", "train.py", cwd=tmp_path)
+    assert done.stdout.splitlines() == ["child"] * 40, done.stderr
+    assert len(traces(tmp_path / "bundle")) == 1
+
+
 def test_an_error_of_a_fork_reaches_the_script(tmp_path: Path) -> None:
     """Processes are forked in another thread during the recording."""
     (tmp_path / "train.py").write_text(

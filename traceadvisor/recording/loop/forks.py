@@ -4,10 +4,15 @@ A fork copies the calling thread with its profiler: a loader worker forked durin
 operators and memory, trace its Python functions, and never write anything. A profiler cannot be stopped in a forked
 child, because its other threads are missing there. A new thread has no profiler, so Python's ``multiprocessing``
 forks in one.
+
+Python clears the thread-local values of all other threads in a forked child, so those of the forking one would go, too.
+Some must not be destroyed there: torch keeps process groups of DTensor so, whose threads are missing in the child. So
+the child keeps them.
 """
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import threading
 from contextlib import suppress
@@ -15,6 +20,9 @@ from multiprocessing.context import ForkProcess
 from typing import Any
 
 _FORK = "_Popen"
+
+_kept: dict[int, object] = {}
+"""Thread-local values and context of the threads that fork just now; in a forked child, for ever."""
 
 
 class ForksWithoutProfiler:
@@ -66,8 +74,21 @@ def _in_new_thread(function: Any, argument: object) -> object:
             errors.append(error)
 
     thread = threading.Thread(target=call, name=threading.current_thread().name)  # the child's main thread
-    thread.start()
-    thread.join()
+    values = _values_of_this_thread()
+    _kept[id(values)] = values
+    try:
+        thread.start()
+        thread.join()
+    finally:
+        del _kept[id(values)]
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _values_of_this_thread() -> tuple[object, ...]:
+    """What Python clears of a thread that a forked child lacks: its thread-local values, and its context."""
+    local = ctypes.pythonapi.PyThreadState_GetDict
+    local.restype = ctypes.c_void_p  # a borrowed reference, or NULL
+    address = local()
+    return contextvars.copy_context(), ctypes.cast(address, ctypes.py_object).value if address else None
