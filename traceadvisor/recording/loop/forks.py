@@ -87,7 +87,7 @@ def _in_new_thread(function: Any, argument: object) -> object:
 
 
 def _values_of_this_thread() -> tuple[object, ...]:
-    """What Python clears of a thread that a forked child lacks: its thread-local values, and its context."""
+    """The context and the thread-local values, which Python clears for a thread that a forked child lacks."""
     local = ctypes.pythonapi.PyThreadState_GetDict
     local.restype = ctypes.c_void_p  # a borrowed reference, or NULL
     address = local()
