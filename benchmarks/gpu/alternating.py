@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 MOST_ROUNDS = 8
@@ -39,13 +39,16 @@ class Blocks:
     measured: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Alternation:
     """What came of it."""
 
     blocks: Blocks
     rounds: list[dict[str, float]] = field(default_factory=list)
     """Mean step in seconds by arm; whole rounds only, at most :data:`MOST_ROUNDS`."""
+
+    stopped: bool = False
+    """Whether the part's time ended within a round, which is left out."""
 
     def times(self, arm: str) -> list[float]:
         """The step times of one arm, in order of rounds."""
@@ -72,6 +75,7 @@ def alternate(  # noqa: PLR0913  # a measurement has this many sides
 
     The device is synchronised at both ends of the measured steps and nowhere else. After :data:`FEWEST_ROUNDS` rounds
     another begins only where the slowest round so far fits the budget; before that, where the budget is not spent.
+    An OutOfTimeError in a round ends the measurement; the whole rounds before it are handed over.
     """
     result = Alternation(blocks)
     chance = random.Random(seed)  # noqa: S311  # orders of blocks are no secret
@@ -82,7 +86,11 @@ def alternate(  # noqa: PLR0913  # a measurement has this many sides
             break
         begin_s = budget.spent_s
         order = chance.sample(list(arms), len(arms))
-        result.rounds.append({arm.name: _block_s(arm, step, synchronise, blocks, clock_s) for arm in order})
+        try:
+            result.rounds.append({arm.name: _block_s(arm, step, synchronise, blocks, clock_s) for arm in order})
+        except OutOfTimeError:
+            result.stopped = True
+            break
         longest_s = max(longest_s, budget.spent_s - begin_s)
     return result
 

@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable
 
 
+class OutOfTimeError(BaseException):
+    """The part's time is over; nothing that handles failures on the way may stop it."""
+
+
 class Budget:
     """Counts down from when it is made."""
 

@@ -99,6 +99,7 @@ def measure(  # noqa: PLR0913  # a measurement has this many sides
         "steps_per_block": blocks.measured,
         "steps_discarded": blocks.discarded,
         "rounds": came.rounds,
+        "stopped": came.stopped,
         "peak_bytes": max(seen[AS_IT_IS].peak_bytes, default=None),
         "arms": {},
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import captures
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
 from benchmarks.gpu.experiment import REDUCED, Change, Extent, close, measure, tell
 from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.predictions import found_rules, predict, predict_all_fixes
@@ -114,7 +114,7 @@ class Part:
         *,
         reports: dict[str, Report],
     ) -> dict[str, Any]:
-        """Alternate settings of a workload, add predictions, and keep the result.
+        """Alternate settings of a workload, add predictions, and keep the result, also if the part's time ends.
 
         Args:
             name: of the experiment.
@@ -141,6 +141,8 @@ class Part:
                 document["captures"][change.arm] = report.recordings[0].run
         self.outbox.put("experiments", [*self.outbox.document.get("experiments", ()), document])
         tell(self.outbox, document)
+        if document["stopped"]:
+            raise OutOfTimeError
         return document
 
 

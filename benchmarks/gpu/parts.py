@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
 from benchmarks.gpu.checks import FAIL
 from benchmarks.gpu.machine import described, device_name
 from benchmarks.gpu.outbox import Outbox
@@ -67,10 +67,6 @@ def shared_minutes(names: Iterable[str], total: float) -> dict[str, float]:
 
 def _minutes(entry: Entry, factor: float) -> float:
     return max(entry.least_minutes, factor * entry.minutes, 0.5)
-
-
-class OutOfTimeError(BaseException):
-    """The part's time is over; nothing that handles failures on the way may stop it."""
 
 
 def run_part(name: str, folder: Path, *, reduced: bool, minutes: float | None = None) -> bool:

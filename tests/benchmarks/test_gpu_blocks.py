@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.gpu.alternating import Arm, Blocks, alternate, block_length
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
 from benchmarks.gpu.experiment import inverted
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.statistics import compare
@@ -74,6 +74,20 @@ def test_after_five_rounds_another_begins_only_if_it_fits() -> None:
 def test_no_round_begins_once_the_time_is_over() -> None:
     assert len(run(Machine(), 50)) == 2
     assert run(Machine(), 0) == []
+
+
+def test_the_whole_rounds_are_kept_where_the_time_ends_within_one() -> None:
+    machine = Machine()
+
+    def step() -> None:
+        machine.step()
+        if len(machine.order) == 8:
+            raise OutOfTimeError
+
+    arms = [machine.arm("A", 1.0), machine.arm("A'", 1.0), machine.arm("B", 0.5)]
+    came = alternate(arms, step, lambda: None, Blocks(1, 4), Budget(1e6, machine.clock_s), clock_s=machine.clock_s)
+    assert came.rounds == [{"A": 1.0, "A'": 1.0, "B": 0.5}] * 2
+    assert came.stopped
 
 
 def test_a_block_has_at_least_eight_steps_and_at_most_two_hundred() -> None:

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import carried, sweeps, tables
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
 from benchmarks.gpu.captures import StepRow
 from benchmarks.gpu.checks import Check, Found, run_checks, summary
 from benchmarks.gpu.figures import around
 from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.part import Part
-from benchmarks.gpu.parts import OutOfTimeError
 from benchmarks.gpu.trouble import Running, wait_for
 from tests.benchmarks.test_gpu_results import FACTS
 

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import smoke
-from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.budget import Budget, OutOfTimeError
+from benchmarks.gpu.experiment import Change
 from benchmarks.gpu.outbox import MOST_FILE_BYTES, MOST_FILES, Limits, Outbox, OutboxFullError, files_of
 from benchmarks.gpu.part import Part
 from benchmarks.gpu.parts import run_part
+from benchmarks.gpu.settings import Settings
+from benchmarks.gpu.training import Training
 
 SMALL = Limits(files=3, file_bytes=60_000)
 
@@ -118,3 +121,34 @@ def test_a_part_is_stopped_when_its_time_is_over_and_writes_what_it_has(
     read = json.loads((tmp_path / "smoke.json").read_text())
     assert (read["status"], read["rows"]) == ("partial", [1])
     assert read["error"].startswith("stopped after")
+
+
+def test_an_experiment_in_which_the_time_ends_is_written_with_its_whole_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: list[Settings] = []
+    enter, step = Training.switch, Training.step
+
+    def switch(training: Training, wanted: Settings) -> None:
+        settings.append(wanted)
+        enter(training, wanted)
+
+    def stepped(training: Training) -> None:
+        if len(settings) == 12:  # it was made and warmed up twice: the third round has all but its last block
+            raise OutOfTimeError
+        step(training)
+
+    def measured(part: Part) -> None:
+        change = Change("fused", "fused", Settings(fused=True), ())
+        part.experiment("device", "text", Settings(), [change], part.budget, reports={})
+
+    monkeypatch.setattr(Training, "switch", switch)
+    monkeypatch.setattr(Training, "step", stepped)
+    monkeypatch.setattr(smoke, "run", measured)
+    assert not run_part("smoke", tmp_path, reduced=True, minutes=1.0)
+    read = json.loads((tmp_path / "smoke.json").read_text())
+    assert read["status"] == "partial"
+    assert read["error"].startswith("stopped after")
+    experiment = read["experiments"][0]
+    assert [sorted(row) for row in experiment["rounds"]] == [["A", "A'", "fused"]] * 2
+    assert experiment["arms"]["fused"]["comparison"]
