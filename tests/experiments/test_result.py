@@ -86,6 +86,18 @@ def _beside_own_three(times: dict[int, float], *rates: AnyRow, cached: float = 0
     return _result(plan_in(FOLDER, axes=(Axis("num_workers", tuple(times)),)), rows)
 
 
+def test_without_a_loader_the_samples_are_not_known() -> None:
+    rows: list[AnyRow] = [facts(loader={}), *finished("settings", {"fused=True": 0.5})]
+    result = _result(plan_in(FOLDER, switches=(Axis("fused", (True,)),)), rows, price=Price(2.0, "USD"))
+    section = result.sections[0]
+    assert (section.base_samples_per_s, section.arms[0].samples_per_s) == (None, None)
+    assert section.base_step_ns == pytest.approx(1e9)
+    assert result.recommended == {"fused": True}
+    words = _lines(result)
+    assert not [line for line in words if "Samples per s" in line]
+    assert any("fused=True" in line and "+100.0%" in line for line in words), words
+
+
 def test_the_scripts_own_number_counts_as_measured() -> None:
     result = _beside_own_three({0: 3.0, 2: 1.2, 4: 0.99, 8: 1.03})
     axis = result.sections[0].axis

@@ -65,7 +65,7 @@ def _measured(folder: Path, source: str, **changed: object) -> tuple[Plan, Outco
 def test_a_script_that_ends_before_it_trains_says_so(tmp_path: Path) -> None:
     _, outcome = _measured(tmp_path, "print('nothing to train')", axes=(Axis("num_workers"),))
     assert outcome.problem is not None
-    assert "ended before a round was measured: no DataLoader" in outcome.problem
+    assert "ended before a round was measured: no training loop was found" in outcome.problem
     assert (tmp_path / "out" / "output.log").read_text().startswith("nothing to train")
 
 
@@ -96,7 +96,7 @@ def _writing(folder: Path, body: str) -> str:
 def test_a_script_with_few_steps_needs_more(tmp_path: Path) -> None:
     body = """
 from traceadvisor.experiments.journal import Facts
-journal.add(Facts("cpu", None, None, {}, {}, None, "SGD", "2.13.0", 2, 1, 0.1))
+journal.add(Facts("cpu", None, None, {"num_workers": 0}, {}, None, "SGD", "2.13.0", 2, 1, 0.1))
 """
     _, outcome = _measured(tmp_path, _writing(tmp_path, body), axes=(Axis("batch_size"),))
     assert str(outcome.problem).startswith("The script ended before a round was measured. Give it more steps.")

@@ -143,7 +143,7 @@ class Ended(Row, frozen=True, tag="ended"):
     """The end of a process of the script."""
 
     reason: str
-    """``done``, ``budget``, ``script``, ``failed`` or ``refused``."""
+    """``done``, ``budget``, ``script``, ``failed``, ``refused``, ``other``: it left the loop for one over a loader."""
 
     detail: str = ""
 
@@ -159,6 +159,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.rows: list[AnyRow] = read(path)
+
+    @property
+    def of_loop(self) -> list[AnyRow]:
+        """The rows of the training loop."""
+        return since_other(self.rows)
 
     def add(self, row: AnyRow) -> None:
         """Write a row at once, with its texts cleaned."""
@@ -179,14 +184,21 @@ def read(path: Path) -> list[AnyRow]:
     return rows
 
 
+def since_other(rows: list[AnyRow]) -> list[AnyRow]:
+    """The rows since the script left a loop that was not the training loop; all rows without such a loop."""
+    others = [number for number, row in enumerate(rows, 1) if isinstance(row, Ended) and row.reason == "other"]
+    return rows[max(others, default=0) :]
+
+
 def facts_of(rows: list[AnyRow]) -> Facts | None:
     """The first facts."""
-    return next((row for row in rows if isinstance(row, Facts)), None)
+    return next((row for row in since_other(rows) if isinstance(row, Facts)), None)
 
 
 def left_out(rows: list[AnyRow], experiment: str) -> dict[str, str]:
     """Arms of an experiment that are void or fail, with reasons."""
-    return {row.arm: row.reason for row in rows if isinstance(row, Void | Failed) and row.experiment == experiment}
+    out = (row for row in since_other(rows) if isinstance(row, Void | Failed))
+    return {row.arm: row.reason for row in out if row.experiment == experiment}
 
 
 def is_finished(rows: list[AnyRow], experiment: str) -> bool:

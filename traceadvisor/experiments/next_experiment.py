@@ -27,9 +27,10 @@ def is_loader_bound(facts: Facts) -> bool:
 
 def axes_of(plan: Plan, facts: Facts) -> tuple[Axis, ...]:
     """The axes in the order of measuring."""
+    left = [axis for axis in plan.axes if axis.name not in facts.unavailable]
     if not plan.by_importance or is_loader_bound(facts):
-        return plan.axes
-    return tuple(axis for axis in plan.axes if axis.name != WORKERS)
+        return tuple(left)
+    return tuple(axis for axis in left if axis.name != WORKERS)
 
 
 def next_experiment(plan: Plan, rows: list[AnyRow], facts: Facts) -> Experiment | None:
@@ -97,8 +98,6 @@ def _of_axis(
     axis: Axis, base: Settings, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts
 ) -> Experiment | None:
     """The next experiment of an axis; None if the axis is done."""
-    if axis.name in facts.unavailable:
-        return None
     if axis.values:
         return None if done else _along(axis.name, axis.name, axis.values, base, own_value(axis.name, facts))
     values = first_values(axis.name, facts) if not done else further_values(axis.name, done, rows, facts)

@@ -19,6 +19,8 @@ AS_IT_IS, SAME_AGAIN = "A", "A'"
 LONGEST_GRACE_S = 10.0
 JOURNAL = "journal.jsonl"
 MOST_ROUNDS = 12
+STEPS_TO_FIND = 12
+"""Steps of an optimizer after which a loop without a loader counts as the training loop."""
 
 
 @frozen

@@ -30,11 +30,14 @@ from traceadvisor.experiments.journal import (
     rounds_of,
 )
 from traceadvisor.experiments.next_experiment import in_processes
-from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, Experiment, Plan
+from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, STEPS_TO_FIND, Experiment, Plan
 from traceadvisor.experiments.settings import ENVIRONMENT
 from traceadvisor.statistics import FEWEST_ROUNDS
 
-NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
+NO_LOOP = (
+    f"no training loop was found. TraceAdvisor looks for {STEPS_TO_FIND} steps of a torch optimizer "
+    "in the main thread of the script's own process"
+)
 BLOCK_S = 1.5
 """Time of the measured steps of a process, at least."""
 
@@ -105,7 +108,9 @@ class Interleaved:
                 found[arm] = measured
                 continue
             elif time.monotonic() > self._plan.deadline_s:
-                return self._spent(experiment)
+                is_found = facts_of(self._journal.rows) or any(isinstance(row, Begin) for row in rows)
+                spent = self._spent(experiment)
+                return spent if is_found else f"{spent} So far, {NO_LOOP}."
             else:
                 self._journal.add(Failed(experiment.name, arm, _reason(rows, code)))
             if arm in (AS_IT_IS, SAME_AGAIN):

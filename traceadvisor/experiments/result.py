@@ -22,6 +22,7 @@ from traceadvisor.experiments.journal import (
     facts_of,
     left_out,
     rounds_of,
+    since_other,
 )
 from traceadvisor.experiments.next_experiment import (
     COMBINED,
@@ -102,7 +103,10 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         unavailable=_wanted(plan, facts.unavailable) if facts else {},
         not_applicable=dict(around.not_applicable),
         left_out=tuple(_left_out_sentences(plan, done, facts)) if facts else (),
-        notes=(*dict.fromkeys(row.text for row in rows if isinstance(row, Note)), *_of_memory(plan, rows, facts)),
+        notes=(
+            *dict.fromkeys(row.text for row in since_other(rows) if isinstance(row, Note)),
+            *_of_memory(plan, rows, facts),
+        ),
         problem=outcome.problem,
         scratch=str(scratch) if scratch.exists() else None,
         changed_files=around.changed_files,
@@ -143,7 +147,8 @@ class _Builder:
 
     def _figures(self, rounds: Sequence[Round], arm: str) -> dict[str, Any]:
         """The figures of an arm, or of the base, by the names that :class:`MeasuredArm` has for them."""
-        per_s, steps_s = _per_s(rounds, arm), [row.step_s[arm] for row in rounds if arm in row.step_s]
+        per_s = _per_s(rounds, arm) if self._facts.loader else None  # without a loader, samples are unknown
+        steps_s = [row.step_s[arm] for row in rounds if arm in row.step_s]
         return {
             "samples_per_s": per_s,
             "step_ns": median(steps_s) * 1e9 if steps_s else None,

@@ -28,7 +28,6 @@ END_S = 1.0
 """Time for the script to end after SIGTERM."""
 
 _KEEPER = str(Path(keeper.__file__).resolve())
-ONLY_LOADERS = "Loops over other iterators, and processes that the script starts itself, cannot be measured"
 MOST_PROCESSES = 24
 
 _BEGIN = """
@@ -149,18 +148,22 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
     log = f"See {Path(plan.folder, LOG)}."
     if ended and ended.reason == "done":
         return False, None
-    if ended and ended.reason == "refused":
-        return False, f"The script cannot be measured: {ended.detail}."
+    if ended and ended.reason in ("refused", "other"):
+        return ended.reason == "other", f"The script cannot be measured: {ended.detail}."
     if (ended and ended.reason == "budget") or time.monotonic() > plan.deadline_s:
+        if not any(isinstance(row, Begin) for row in journal.of_loop):
+            return False, f"The time was spent, and {NO_LOOP}. {log}"
         return False, "The budget was spent. Raise --minutes or --steps to measure more."
     if ended and ended.reason == "script":
         if progress:
             return True, "The script ended early and could not be run often enough."
-        detail = " ".join([ended.detail, *notes]).strip()
-        if not any(isinstance(row, Facts) for row in new):
-            detail = f"{detail or NO_LOOP}. {ONLY_LOADERS}"
+        detail = ended.detail
+        if not any(isinstance(row, Facts | Begin) for row in new):
+            detail = " ".join([detail, *notes]).strip() or NO_LOOP
         why = f": {detail.rstrip('.')}" if detail else ""
-        return False, f"The script ended before a round was measured{why}. Give it more steps. {log}"
+        ends = any(isinstance(row, Facts) and not row.loader for row in new)  # the end of a loader is no end
+        steps = "more steps, such as ten times as many" if ends else "more steps"
+        return False, f"The script ended before a round was measured{why}. Give it {steps}. {log}"
     if ended:
         return progress, f"The script failed: {ended.detail}. {log}"
     last = next((row for row in reversed(new) if isinstance(row, Begin)), None)

@@ -55,7 +55,7 @@ _KNOBS = (
 )
 
 KNOBS: Mapping[str, Knob] = MappingProxyType({knob.name: knob for knob in _KNOBS})
-_OF_LOADER = frozenset(knob.name for knob in _KNOBS if knob.is_of_loader)
+OF_LOADER = frozenset(knob.name for knob in _KNOBS if knob.is_of_loader)
 
 DTYPES = ("bfloat16", "float16")
 """Values of ``amp``."""
@@ -98,7 +98,7 @@ class Settings:
 
     def of_loader(self) -> Settings:
         """The part that the loader has."""
-        return Settings(tuple(item for item in self.values if item[0] in _OF_LOADER))
+        return Settings(tuple(item for item in self.values if item[0] in OF_LOADER))
 
     def without(self, *names: str) -> Settings:
         """These settings without some."""

@@ -14,7 +14,7 @@ from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWa
 from traceadvisor.experiments.inside.loop import Found, devices_of
 from traceadvisor.experiments.inside.memory import MemoryUse, PeakMemory
 from traceadvisor.experiments.inside.model_switches import computes_in
-from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, batch_size, fixed_batch_size, own_settings
+from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, NoSource, Source, fixed_batch_size, own_settings
 from traceadvisor.experiments.inside.switches import Switches
 from traceadvisor.experiments.journal import Facts
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
@@ -53,6 +53,10 @@ class NoBatchError(Exception):
     """The loader of an arm gives no batch."""
 
 
+class NoStepError(Exception):
+    """No step of the script counts."""
+
+
 @frozen
 class Block:
     """One block's figures."""
@@ -83,11 +87,12 @@ class Blocks:
         names += list(plan.arm or {})
         variables = [name for name in names if name.startswith(VARIABLE)]
         self.switches = Switches(found, self.device, variables, plan.real, is_alone=plan.arm is not None)
-        self.ahead = max(found.fetched - found.backwards, 0) if found.backwards else 0
+        self.loader = found.loader
+        self.is_unfed = self.loader is None
+        self.ahead = max(found.fetched - found.backwards, 0) if found.backwards and not self.is_unfed else 0
         """Batches that the loop fetches before it trains on them."""
 
-        self.batches_per_step = max(round(found.fetched / max(found.steps, 1)), 1)
-        self.loader = found.loader
+        self.batches_per_step = 1 if self.is_unfed else max(round(found.fetched / max(found.steps, 1)), 1)
         self.source: Source | None = None
         self.last_batch: Any = None
         self.steps = steps
@@ -101,12 +106,13 @@ class Blocks:
     def facts(self, step_s: float, loader_share: float | None, use: MemoryUse | None) -> Facts:
         """All that the plan needs to know about the loop; ``use``: the memory of its first steps."""
         found, device, unavailable = self._found, self.device, self.switches.unavailable()
-        if reason := fixed_batch_size(found.loader):
-            unavailable[BATCH_SIZE] = reason
-        unavailable["persistent_workers"] = "it acts where an epoch ends, and no epoch ends inside a block"
+        if found.loader is not None:
+            unavailable["persistent_workers"] = "it acts where an epoch ends, and no epoch ends inside a block"
+            if reason := fixed_batch_size(found.loader):
+                unavailable[BATCH_SIZE] = reason
         length = None
         with suppress(Exception):  # datasets without a length
-            length = len(found.loader.dataset)  # type: ignore[arg-type]  # not all have one
+            length = len(found.loader.dataset) if found.loader is not None else None  # type: ignore[arg-type]  # not all have one
         return Facts(
             device=device.type,
             device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
@@ -137,7 +143,7 @@ class Blocks:
     def disturbed(self) -> None:
         """The script does something else than training: it does not count."""
         if self._timing:
-            self._clock.disturbed()
+            self._clock.disturbed(ends_step=not self.is_unfed)
 
     def check_budget(self) -> None:
         """Raise OutOfBudgetError if the time or the steps are spent."""
@@ -153,7 +159,7 @@ class Blocks:
         wanted = settings.of_loader()
         if self.source is None or self.source.settings != wanted:
             self.leave()
-            self.source = Source(self._found.loader, wanted)
+            self.source = NoSource(wanted) if self.loader is None else Source(self.loader, wanted)
 
     def close(self) -> None:
         """End the workers and the sampling."""
@@ -206,10 +212,10 @@ class Blocks:
         """Estimate the time of the shortest block of an arm; before its first steps, by the script's own step."""
         settings = experiment.settings(arm)
         workers, prefetch = settings.count(WORKERS), settings.count("prefetch_factor") or DEFAULT_PREFETCH
-        own = self._found.loader
-        queue = (own.num_workers if workers is None else workers) * prefetch
+        own = Settings.of(own_settings(self.loader))
+        queue = ((own.count(WORKERS) or 0) if workers is None else workers) * prefetch
         discarded, measured = max(SETTLING_STEPS + self.ahead, queue + 2 if queue else 0), max(FEWEST_STEPS, queue)
-        larger = (settings.count(BATCH_SIZE) or 1) / (batch_size(own) or 1) if settings[BATCH_SIZE] else 1.0
+        larger = (settings.count(BATCH_SIZE) or 1) / (own.count(BATCH_SIZE) or 1) if settings[BATCH_SIZE] else 1.0
         step_s = self.arm_step_s.get(arm) or self.arm_step_s[START] * larger
         parts_s = [self.whole(discarded) * step_s, self.whole(measured) * step_s]
         if self._is_gpu:
@@ -226,6 +232,8 @@ class Blocks:
             while self._clock.measured < steps:
                 yield from self.steps_of(1)
                 served += 1
+                if served > 4 * steps:  # hardly one of them counts
+                    raise NoStepError("it does something else in every step, such as saving or validating")
         finally:
             self._timing = False
         step_s = self._clock.stop()
@@ -259,7 +267,8 @@ class Blocks:
     def rate(self, settings: Settings) -> tuple[float, float]:
         """The loader alone: batches and samples per second. It takes no step of the loop."""
         self.leave()
-        source = Source(self._found.loader, settings.of_loader())
+        assert self.loader is not None  # noqa: S101  # no other has rates
+        source = Source(self.loader, settings.of_loader())
         try:
             for _ in range(source.queue + 2):
                 source.next()
@@ -310,10 +319,10 @@ class BlockClock:
         """The next batch is the last of an epoch: what is measured ends here, until the loop asks again."""
         self._hold()
 
-    def disturbed(self) -> None:
-        """Within a step, the script begins something else, such as a validation: it counts as the end of the step."""
+    def disturbed(self, *, ends_step: bool = True) -> None:
+        """The script begins something else, such as a validation. ``ends_step``: it counts as the end of a step."""
         if self._begin_s is not None:
-            self._pending += 1
+            self._pending += ends_step
             self._hold()
 
     def stop(self) -> float:

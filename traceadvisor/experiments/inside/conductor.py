@@ -14,12 +14,12 @@ import torch._dynamo.config
 
 from traceadvisor.errors import named
 from traceadvisor.experiments.curves import are_precise
-from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
+from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, NoStepError, OutOfBudgetError
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import set_at_start
 from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
-from traceadvisor.experiments.inside.sources import own_settings
+from traceadvisor.experiments.inside.sources import NO_LOADER, own_settings
 from traceadvisor.experiments.journal import (
     Begin,
     Ended,
@@ -73,6 +73,8 @@ class Conductor:
         set_at_start(plan.arm or {})
         self.watcher = LoopWatcher(self._begin, self._asked)
         self.watcher.disturbed = self.disturbed
+        self.watcher.refused = self._refused
+        self.watcher.only_loaders = journal.of_loop != journal.rows
 
     def close(self) -> None:
         """Restore torch and end workers."""
@@ -84,6 +86,12 @@ class Conductor:
         """The script does something else than training: it does not count."""
         if self._is_leading:
             self._blocks.disturbed()
+
+    def _refused(self, why: str) -> None:
+        """No step can be measured, or the script has left the loop that was found for one over a loader."""
+        has_rounds = any(isinstance(row, Round) for row in self._journal.rows)
+        reason = "refused" if not self.watcher.beside else "script" if has_rounds else "other"
+        self._journal.add(Ended(reason, why))
 
     # -- called by the watcher ---------------------------------------------------------------------------------------
 
@@ -114,6 +122,8 @@ class Conductor:
             self._end("budget")
         except NoBatchError as error:  # under the script's own settings
             self._end("failed", str(error))
+        except NoStepError as error:
+            self._refused(str(error))
         finally:
             self._blocks.leave()
             self._blocks.switches.switch(Settings())
@@ -138,7 +148,7 @@ class Conductor:
         blocks.trained.are_own()
         use = blocks.memory.use()
         if (facts := facts_of(self._journal.rows)) is None:
-            share = (yield from self._loader_share()) if self._plan.by_importance else None
+            share = (yield from self._loader_share()) if self._plan.by_importance and not blocks.is_unfed else None
             facts = blocks.facts(self._first_step_s, share, use)
             self._journal.add(facts)
         return facts
@@ -329,9 +339,12 @@ class Conductor:
         ]
         if not arms or self._guard.is_done(self._journal.rows, experiment.name):
             return
+        blocks = self._blocks
+        if blocks.is_unfed:
+            self._journal.add(Note(f"The losses were not compared: {NO_LOADER}, so no batch can be repeated."))
+            return
         if not self._entered(experiment, AS_IT_IS):
             return
-        blocks = self._blocks
         assert blocks.source is not None  # noqa: S101  # entered
         batches = [blocks.source.next() for _ in range(self._guard.batches)]
         prefix = blocks.whole(1 + blocks.ahead) + blocks.batches_per_step

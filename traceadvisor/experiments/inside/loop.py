@@ -1,7 +1,9 @@
-"""Finds the ``DataLoader`` that feeds the training loop, and lets an experiment serve the loop's batches instead.
+"""Finds the training loop, and hands it to an experiment.
 
 The training thread's loaders are followed. The loader whose batch was fetched last before the optimizer steps feeds the
 training loop. After a few steps the experiment takes over: each further request of that loop is one of the experiment.
+
+A loop that takes no batches from a loader is led where its steps end: after the step of its first optimizer.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import gc
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import FrameType
@@ -18,6 +21,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch._dynamo.decorators import skip
 from torch._dynamo.eval_frame import skip_code
 from torch.amp.grad_scaler import GradScaler
@@ -26,11 +30,17 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
+from traceadvisor.experiments.plan import STEPS_TO_FIND
 from traceadvisor.recording.script.own_code import unseen
 
 SETTLING_STEPS = 4
 """Steps of the optimizer under the script's own loader, before the experiment begins."""
 
+STEPS_AFTER_BATCHES = 64
+"""Steps without a batch after which a loop takes none, in a script that took batches before."""
+
+STEPS_OF_ANOTHER_LOOP = 300
+"""Steps of other optimizers after which the loop is over."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -45,8 +55,10 @@ class ExperimentOverError(SystemExit):
 class Found:
     """The training loop as it was found."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: DataLoader[Any] | None) -> None:
         self.loader = loader
+        """None if the loop takes no batches from one."""
+
         self.optimizers: dict[int, Optimizer] = {}
         self.modules: dict[int, nn.Module] = {}
         """Modules called from outside any other, with gradients. Where a compiler has inlined these calls: the
@@ -108,6 +120,16 @@ class LoopWatcher:
         self._thread = threading.get_ident()
         self._found: dict[int, Found] = {}
         self._last: LoopIterator | None = None
+        self._unfed = Found(None)
+        """The loop before the first batch of a loader, or without any."""
+
+        self._turns = _Turns()
+        self._ended = self._elsewhere = 0
+        """Steps of the loop since the last batch of a loader, and steps of optimizers in other threads."""
+
+        self._enclosed, self._ends_after = 0, False
+        """Calls in which no step of the loop may end, and whether one ends after them."""
+
         self._leading: Found | None = None
         self._current: weakref.ref[LoopIterator] | None = None
         self._batches: Iterator[Any] | None = None
@@ -117,6 +139,15 @@ class LoopWatcher:
 
         self.disturbed: Callable[[], None] = lambda: None
         """Called where the loop does something else than training, such as validation or saving a checkpoint."""
+
+        self.only_loaders = False
+        """Whether a loop without a loader is not the training loop."""
+
+        self.beside = 0
+        """Batches of loaders that the script took since a loop without one is led."""
+
+        self.refused: Callable[[str], None] = lambda _: None
+        """Called with the reason why no step can be measured; the script is ended."""
 
         self._restore: list[Callable[[], None]] = []
         self._observing: list[Callable[[], None]] = []
@@ -129,14 +160,24 @@ class LoopWatcher:
         if threading.get_ident() != self._thread or self._depth:
             return next(loop.original)
         self._unwatch()
-        if self._last is loop and (found := self._found.get(id(loop.loader.dataset))) and found.steps >= SETTLING_STEPS:
-            self._lead(found, loop)
+        self._ended = 0
+        if self._leading:
+            if self._leading.loader is None:
+                self.beside += 1
+                self.disturbed()
+        elif self._last is loop and (found := self._of(loop)).steps >= SETTLING_STEPS:
+            found.loader = loop.loader
+            loop.original = None
+            loop.loader._iterator = None  # persistent workers
+            self._lead(found)
             return self._led(loop)
         self._depth += 1
         try:
             batch = next(loop.original)
         finally:
             self._depth -= 1
+        if self._leading:
+            return batch
         self._last = loop
         found = self._of(loop)
         found.fetched += 1
@@ -152,15 +193,12 @@ class LoopWatcher:
         self._restore.clear()
         self._observing.clear()
 
-    def _lead(self, found: Found, loop: LoopIterator) -> None:
+    def _lead(self, found: Found) -> None:
         for undo in reversed(self._observing):
             undo()
         self._observing.clear()
         self._leading = found
-        found.loader = loop.loader
         _know_modules(found)
-        loop.original = None
-        loop.loader._iterator = None  # persistent workers
         gc.collect()
         self._batches = self._begin(found)
 
@@ -168,7 +206,11 @@ class LoopWatcher:
         current = self._current() if self._current else None
         self._current = weakref.ref(loop)
         loop.taken += 1
-        self._asked(new_loop=current is not loop, last=loop.length is not None and loop.taken % loop.length == 0)
+        is_last = loop.length is not None and loop.taken % loop.length == 0
+        return self._next(new_loop=current is not loop, last=is_last)
+
+    def _next(self, *, new_loop: bool, last: bool) -> Any:
+        self._asked(new_loop=new_loop, last=last)
         self._depth += 1
         try:
             assert self._batches is not None  # noqa: S101  # set as it leads
@@ -184,13 +226,18 @@ class LoopWatcher:
             self._found[key] = Found(loop.loader)
         return self._found[key]
 
+    @property
+    def _now(self) -> Found:
+        """The loop that is found as it stands."""
+        return self._unfed if self._last is None else self._of(self._last)
+
     def _is_ours(self) -> bool:
         return threading.get_ident() == self._thread
 
     def _install(self) -> None:
         self._replace(self._restore, DataLoader, "__iter__", self._hooked_iter(DataLoader.__iter__))
         self._replace(self._restore, torch.Tensor, "backward", self._hooked_backward(torch.Tensor.backward))
-        self._replace(self._observing, GradScaler, "step", self._hooked_scaler(GradScaler.step))
+        self._replace(self._restore, GradScaler, "step", self._hooked_scaler(GradScaler.step))
         for kind in {LRScheduler, *_subclasses(LRScheduler)}:
             if "step" in kind.__dict__:
                 self._replace(self._restore, kind, "step", self._hooked_schedule(kind.__dict__["step"]))
@@ -209,7 +256,7 @@ class LoopWatcher:
             if self._depth or not self._is_ours():
                 return original(loader)
             found = self._leading
-            if found and loader.dataset is found.loader.dataset:
+            if found and found.loader is not None and loader.dataset is found.loader.dataset:
                 return LoopIterator(self, loader, None)
             if found:
                 self.disturbed()
@@ -221,15 +268,16 @@ class LoopWatcher:
         @functools.wraps(original)
         @_eager
         @unseen
-        def backward(tensor: Any, *args: Any, **kwargs: Any) -> None:
-            if not torch.compiler.is_compiling():
-                if self.losses is not None and tensor.numel() == 1:
-                    self.losses.append(tensor.detach().clone())
-                if self._last is not None and not self._leading:
-                    self._of(self._last).backwards += 1
-                if self._leading:
-                    tensor = self._leading.scale(tensor)
-            original(tensor, *args, **kwargs)
+        def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(tensor, *args, **kwargs)
+            if self.losses is not None and tensor.numel() == 1:
+                self.losses.append(tensor.detach().clone())
+            if self._leading:
+                tensor = self._leading.scale(tensor)
+            else:
+                self._now.backwards += 1
+            return self._whole(original, tensor, *args, **kwargs)
 
         return backward
 
@@ -238,9 +286,11 @@ class LoopWatcher:
         @_eager
         @unseen
         def step(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling() and self._last is not None and scaler.is_enabled():
-                self._of(self._last).scalers[id(scaler)] = scaler
-            return original(scaler, *args, **kwargs)
+            if torch.compiler.is_compiling():
+                return original(scaler, *args, **kwargs)
+            if not self._leading and scaler.is_enabled():
+                self._now.scalers[id(scaler)] = scaler
+            return self._whole(original, scaler, *args, **kwargs)
 
         return step
 
@@ -262,9 +312,24 @@ class LoopWatcher:
 
         return step
 
+    @skip
+    @unseen
+    def _whole(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call something, and end a step of the loop after it that ends within."""
+        if not self._is_ours():
+            return function(*args, **kwargs)
+        self._enclosed += 1
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self._enclosed -= 1
+        if self._ends_after and not self._enclosed:
+            self._ends_after = False
+            self._step_ended()
+        return result
+
     def _unwatch(self) -> None:
-        if self._last is not None:
-            self._of(self._last).calls.stop()
+        self._now.calls.stop()
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
         """An optimizer stepped. Graphs end in those of torch anyway; a step of any other may be part of a graph."""
@@ -273,13 +338,85 @@ class LoopWatcher:
 
     @skip
     def _count(self, optimizer: Optimizer) -> None:
-        if self._is_ours() and self._leading:
+        in_backward = torch._C._current_graph_task_id() != -1  # for a GPU, autograd has threads of its own
+        if not self._is_ours() and not (in_backward and self._enclosed):
+            self._elsewhere += 1
+            if self._elsewhere >= STEPS_TO_FIND and not self._leading and not self._now.steps:
+                self._refuse("its optimizer steps in another thread than the main one")
+            return
+        if self._leading and self._leading.loader is not None:
             self._leading.steps += 1
-        elif self._is_ours() and self._last is not None:
-            self._unwatch()
-            found = self._of(self._last)
+            return
+        if not self._leading:
+            found = self._now
+            if self._last is not None and self._is_ours():
+                self._unwatch()
             found.steps += 1
             found.optimizers[id(optimizer)] = optimizer
+        if not self._turns.ends_step(optimizer, settled=self._leading is not None):
+            others = self._turns.others.total() if self._leading else 0
+            if min(self.beside, others) >= STEPS_TO_FIND:
+                self._refuse("its loop without a DataLoader ended")
+            if others >= STEPS_OF_ANOTHER_LOOP:
+                raise ExperimentOverError
+            return
+        if self._enclosed:
+            self._ends_after = True
+        else:
+            self._step_ended(in_backward=in_backward)
+
+    @skip
+    def _step_ended(self, *, in_backward: bool = False) -> None:
+        """A step of a loop has ended that may take no batches from a loader."""
+        if not self._leading:
+            found = self._now
+            self._ended += not self.only_loaders
+            if self._ended < (STEPS_TO_FIND if self._last is None else STEPS_AFTER_BATCHES):
+                if self._last is None or self._ended > SETTLING_STEPS:
+                    found.calls.watch()
+                return
+            self._unwatch()
+            if in_backward or get_eval_frame_callback():
+                if self._last is None:
+                    place = "torch.autograd.backward" if in_backward else "code that torch.compile made"
+                    self._refuse(f"its optimizer steps inside of {place}, where no setting can be switched")
+                return
+            found.loader = None
+            self._lead(found)
+        assert self._leading is not None  # noqa: S101  # since now
+        self._leading.steps += 1
+        self._next(new_loop=False, last=False)
+
+    def _refuse(self, why: str) -> None:
+        self.refused(why)
+        raise ExperimentOverError
+
+
+class _Turns:
+    """Tells which steps of optimizers end a step of a loop: those of the first one, after any steps of others."""
+
+    def __init__(self) -> None:
+        self._first: Optimizer | None = None
+        self.others: Counter[int] = Counter()
+        """Steps of other optimizers since the last one of the first."""
+
+        self._alternate = False
+
+    @skip
+    def ends_step(self, optimizer: Optimizer, *, settled: bool) -> bool:
+        """Whether a step ends now. ``settled``: the first optimizer stays the first."""
+        if self._first is None:
+            self._first = optimizer
+        if optimizer is not self._first:
+            self.others[id(optimizer)] += 1
+            if not settled and self.others[id(optimizer)] == STEPS_TO_FIND:  # the first one was for something else
+                self._first, self._alternate = optimizer, False
+                self.others.clear()
+            return False
+        self._alternate |= bool(self.others) and not settled
+        ends = bool(self.others) or not self._alternate
+        self.others.clear()
+        return ends
 
 
 skip_code(LoopWatcher._stepped.__code__)

@@ -27,8 +27,13 @@ CACHED_BATCHES = 4
 """Distinct batches that are served again and again; one alone could stay in the processor's caches."""
 
 
-def own_settings(loader: DataLoader[Any]) -> dict[str, Value]:
+NO_LOADER = "the loop takes no batches from a DataLoader"
+
+
+def own_settings(loader: DataLoader[Any] | None) -> dict[str, Value]:
     """The settings of a loader of the script, by the names of the knobs; those that it lacks are left out."""
+    if loader is None:
+        return {}
     found: dict[str, Value | None] = {
         WORKERS: loader.num_workers,
         "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
@@ -217,6 +222,24 @@ class Source:
             if process.is_alive():
                 process.kill()
                 process.join()
+
+
+class NoSource(Source):
+    """In place of a loader that the loop does not have: its steps take nothing."""
+
+    queue = 0
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.samples = settings, 1.0
+
+    def next(self) -> None:
+        """Nothing."""
+
+    def void(self, batch: Any) -> None:
+        """No setting needs evidence."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _shut_down(iterator: _MultiProcessingDataLoaderIter) -> None:

@@ -15,7 +15,8 @@ from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.global_flags import CudnnBenchmark, Tf32
 from traceadvisor.experiments.inside.loop import Found
 from traceadvisor.experiments.inside.model_switches import Autocast, ChannelsLast, Compile
-from traceadvisor.experiments.settings import VARIABLE, Settings, Value
+from traceadvisor.experiments.inside.sources import NO_LOADER
+from traceadvisor.experiments.settings import OF_LOADER, VARIABLE, Settings, Value
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.text.cleaning import clipped
 
@@ -91,6 +92,8 @@ class Switches:
             made |= on_gpu
         else:
             self._unavailable |= dict.fromkeys((*on_gpu, "pin_memory"), "the script uses no GPU")
+        if found.loader is None:
+            self._unavailable |= dict.fromkeys(OF_LOADER, NO_LOADER)
         for name, make in made.items():
             self._add(name, make)
 
