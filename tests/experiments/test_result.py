@@ -165,6 +165,8 @@ def test_the_fewest_workers_at_the_plateau_are_recommended_with_a_line_to_paste(
     words = _lines(result)
     assert words[0].startswith("num_workers=2: 1 -> 2 samples per second (")
     assert words[0].endswith(" more), shown")
+    unknown = tuple(replace(one, base_samples_per_s=None) for one in result.sections)
+    assert re.match(r"num_workers=2: \d+% more steps per second, shown", _lines(replace(result, sections=unknown))[0])
     assert [point.value for point in axis.loader] == [1, 2, 4]
     assert axis.model[0].samples_per_s == pytest.approx(2.5, rel=0.01)
 

@@ -105,7 +105,7 @@ def _faster(ratio: float, own_rate: float | None) -> str:
     """The change of throughput: ``172 -> 308 samples per second (79% more)``."""
     more = f"{1 / ratio - 1:.0%} more"
     if own_rate is None:
-        return f"{more} samples per second"
+        return f"{more} steps per second"
     return f"{rate_words(own_rate)} -> {rate_words(own_rate / ratio)} samples per second ({more})"
 
 
