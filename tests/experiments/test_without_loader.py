@@ -179,7 +179,32 @@ def test_a_script_that_saves_in_every_step_is_ended_with_the_reason(tmp_path: Pa
         while True:
             training.step()
             conductor.disturbed()
-    assert journal.rows[-1] == Ended("refused", "it does something else in every step, such as saving or validating")
+    assert journal.rows[-1] == Ended("refused", "an epoch ends in nearly every step, or it saves or validates there")
+
+
+def test_a_loader_of_one_batch_per_epoch_leaves_no_step_to_measure(tmp_path: Path) -> None:
+    training, loader = _Drawn(), DataLoader(TensorDataset(torch.randn(16, 4)), batch_size=16)
+
+    def epoch() -> None:
+        for _ in loader:
+            training.step()
+
+    end = measured(plan_in(tmp_path, switches=FUSED), epoch)[-1]
+    assert end == Ended("refused", "an epoch ends in nearly every step, or it saves or validates there")
+
+
+def test_batches_of_a_validation_feed_no_training(tmp_path: Path) -> None:
+    training, validation = _Drawn(), DataLoader(TensorDataset(torch.randn(48, 4)), batch_size=16)
+
+    def between_validations() -> None:
+        for _ in validation:
+            training.model(torch.randn(16, 4))
+        for _ in range(20):
+            training.step()
+
+    rows = measured(plan_in(tmp_path, switches=FUSED), between_validations)
+    assert _facts(rows).loader == {}
+    assert len(rounds_of(rows, "settings")) == 5
 
 
 @pytest.mark.parametrize("is_other", [False, True])
@@ -214,7 +239,7 @@ def test_a_loop_that_gives_way_to_another_ends(tmp_path: Path) -> None:
         for _ in range(1000):
             second.step()
     assert second.steps == STEPS_OF_ANOTHER_LOOP
-    assert not [row for row in journal.rows if isinstance(row, Ended)]
+    assert journal.rows[-1] == Ended("refused", "its loop without a DataLoader ended")
 
 
 @pytest.mark.parametrize("amp", [False, True])

@@ -162,6 +162,12 @@ def test_a_snapshot_without_history_or_call_stacks_says_how_to_record_them(tmp_p
     assert report.memory[0].devices[0].peak_bytes == 4 * 4 * 24 * (1 << 20)
 
 
+def test_a_comment_on_a_snapshot_without_a_device_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
+    assert b"hold no memory in use" in comment(traceadvisor.load(path))
+
+
 def test_each_device_of_a_snapshot_has_its_own_part(tmp_path: Path) -> None:
     first, second = transformer().build().steps(1), convolutions().build().steps(1)
     path = tmp_path / "snapshot.pickle"

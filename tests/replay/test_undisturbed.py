@@ -104,6 +104,14 @@ def test_overhead_that_the_device_hides_is_known_from_steps_launched_ahead(layer
     assert shares[Scenario.LOW] < shares[Scenario.EXPECTED] - CLOSE
 
 
+def test_nothing_saves_nothing_beside_a_host_that_no_capture_slows_down() -> None:
+    before = program(Shape(operator_ns=10_000, forward_ns=150_000, backward_ns=300_000, device_sync=True))
+    host_ns = simulate(with_faster_kernels(before, 1_000)).step_ns()
+    replay = replayed_undisturbed(before, 2_000, host_ns).replay
+    assert replay.fast is not None
+    assert replay.saving_share((), Scenario.HIGH) == 0
+
+
 def test_where_the_device_hides_some_of_it_the_overhead_is_unknown() -> None:
     """The host is slower than the kernels of the forward pass, and then waits for those of the backward pass."""
     before = replayed_undisturbed(program(Shape(forward_ns=3_000, device_sync=True)), 8_000)

@@ -291,7 +291,7 @@ class _Placing:
         finding = row.finding
         saving, claims = row.claimed if row.limit else finding.saving, finding.claims
         if isinstance(finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
-            saving = Estimate.bound(saving.high_ns, NOT_TOGETHER)
+            saving = Estimate.bound(saving.high_ns, NOT_TOGETHER, finding.fix.what_if.expected_part)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
         whole_ns = finding.whole_ns or self._step_ns

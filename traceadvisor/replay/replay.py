@@ -63,6 +63,9 @@ class Replay:
     fast: StepGraph | None = None
     """The same with a host that no capture slows down, for the largest saving, in that case."""
 
+    fast_baseline_ns: float = 0.0
+    """The replayed step of that graph without any edit."""
+
     def doubt(self, edit: Edit) -> str | None:
         """Return why the replay is not trusted for an edit; None if it is."""
         return self.gate.device_doubt if edit.changes_device else self.gate.doubt
@@ -71,8 +74,9 @@ class Replay:
         """Return the share of the step that some edits save together; negative if they cost time."""
         once = each_kernel_once(edits)
         base = {Scenario.LOW: self.slow, Scenario.HIGH: self.fast}.get(scenario) or self.graph
+        baseline_ns = self.fast_baseline_ns if base is self.fast else self.baseline_ns
         edited = _in_balance(reduce(lambda graph, edit: edit.applied(graph, scenario), once, base))
-        return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
+        return 1 - simulate(edited).interior_mean_ns() / max(baseline_ns, 1.0)
 
     def removed_ns(self, edit: Edit, recorded_ns: Int64) -> float:
         """Return the time that an edit removes from host work, waits and device tasks, per replayed step.
@@ -148,7 +152,7 @@ def replay(
         if share - MOST_ERROR_SHARE <= baseline_ns / max(held.baseline_ns, 1.0) <= 1 + MOST_ERROR_SHARE:
             held = replace(held, null_model_ns=simulate(without_device(relieved)).interior_mean_ns())
             fast = replace(relieved, host=slowed(relieved.host, UNCAPTURED_HOST_FACTOR))
-            return Replay(relieved, baseline_ns, held, shown, fast)
+            return Replay(relieved, baseline_ns, held, shown, fast, simulate(fast).interior_mean_ns())
     baseline_ns = held.baseline_ns if graph is recorded else simulate(graph).interior_mean_ns()
     if abs(baseline_ns / max(held.baseline_ns, 1.0) - share) > MOST_ERROR_SHARE:
         graph, baseline_ns = shown, held.paced_ns or held.baseline_ns

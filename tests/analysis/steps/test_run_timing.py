@@ -48,7 +48,7 @@ def test_steps_that_the_cpu_launches_faster_than_the_gpu_works_show_the_step_tim
     assert ("ran-ahead" in [note.code for note in timing_notes(timing)]) == ran_ahead
 
 
-@pytest.mark.parametrize(("ahead", "host_ns"), [((20, 24, 22), 10.2), ((20, 24), None), ((85, 85, 85), None)])
+@pytest.mark.parametrize(("ahead", "host_ns"), [((20, 24, 22), 11), ((20, 24), None), ((85, 85, 85), None)])
 def test_three_steps_launched_ahead_of_the_gpu_show_the_time_of_the_cpu(
     ahead: tuple[int, ...], host_ns: int | None
 ) -> None:
@@ -61,7 +61,7 @@ def test_three_steps_launched_ahead_of_the_gpu_show_the_time_of_the_cpu(
 def test_steps_launched_after_the_recording_take_longer_to_launch() -> None:
     before, recorded = _steps(100, 40, 44), _steps(100, 100, state=RECORDED, first=4)
     steps = [*before, *recorded, *_steps(*[60] * 20, first=6)]
-    assert run_timing(steps, 1, work_ns=95).host_ns == pytest.approx(20.2)
+    assert run_timing(steps, 1, work_ns=95).host_ns == 21
 
 
 def test_fewer_steps_than_a_burst_give_their_mean() -> None:

@@ -79,9 +79,9 @@ class RunTiming:
     """As ``spread``, of the undisturbed step without its loader."""
 
     host_ns: float | None = None
-    """Undisturbed step of the CPU alone, without its loader: the tenth of those shorter than the work of the device,
-    which the CPU launched ahead of the device. Some of them wait for the device in part. Steps before the recording
-    count apart: after it, each launch may take longer. None with fewer than three."""
+    """Undisturbed step of the CPU alone, without its loader: the median of those that are shorter than the device's
+    work, which the CPU launched ahead of the device. It is the smaller one of those before and after the recording:
+    after it, each launch may take longer. None with fewer than three."""
 
     launch_ns: float | None = None
     """Median undisturbed step by the CPU's clock, where it is shorter than the device's work of a step: the CPU ran
@@ -195,7 +195,7 @@ def _rest_ns(step: TimedStep) -> int:
 def _launching_ns(ahead: Sequence[TimedStep], first_recorded: int) -> float:
     """Return how long the CPU takes for one of three or more steps that it launched ahead of the device."""
     sides = ([_rest_ns(step) for step in ahead if (step.index < first_recorded) is side] for side in (True, False))
-    return min(least for side in sides if (least := _least(side)) is not None)
+    return min(float(median(side)) for side in sides if len(side) >= SHORTEST_STRETCH)
 
 
 def _spread(

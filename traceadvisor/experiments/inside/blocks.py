@@ -233,7 +233,7 @@ class Blocks:
                 yield from self.steps_of(1)
                 served += 1
                 if served > 4 * steps:  # hardly one of them counts
-                    raise NoStepError("it does something else in every step, such as saving or validating")
+                    raise NoStepError("an epoch ends in nearly every step, or it saves or validates there")
         finally:
             self._timing = False
         step_s = self._clock.stop()

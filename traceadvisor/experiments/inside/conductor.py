@@ -90,7 +90,7 @@ class Conductor:
     def _refused(self, why: str) -> None:
         """No step can be measured, or the script has left the loop that was found for one over a loader."""
         has_rounds = any(isinstance(row, Round) for row in self._journal.rows)
-        reason = "refused" if not self.watcher.beside else "script" if has_rounds else "other"
+        reason = "script" if has_rounds else "other" if self.watcher.beside else "refused"
         self._journal.add(Ended(reason, why))
 
     # -- called by the watcher ---------------------------------------------------------------------------------------

@@ -87,6 +87,9 @@ class LoopIterator:
     def __init__(self, watcher: LoopWatcher, loader: DataLoader[Any], original: Any) -> None:
         self._watcher, self.loader, self.original = watcher, loader, original
         self.taken = 0
+        self.stepped = False
+        """Whether an optimizer stepped after a batch of it: a validation has no such step between its batches."""
+
         self.length: int | None = None
         with suppress(Exception):  # datasets without a length
             self.length = len(loader)
@@ -160,12 +163,13 @@ class LoopWatcher:
         if threading.get_ident() != self._thread or self._depth:
             return next(loop.original)
         self._unwatch()
-        self._ended = 0
+        if loop.stepped:
+            self._ended = 0
         if self._leading:
             if self._leading.loader is None:
                 self.beside += 1
                 self.disturbed()
-        elif self._last is loop and (found := self._of(loop)).steps >= SETTLING_STEPS:
+        elif loop.stepped and (found := self._of(loop)).steps >= SETTLING_STEPS:
             found.loader = loop.loader
             loop.original = None
             loop.loader._iterator = None  # persistent workers
@@ -349,16 +353,16 @@ class LoopWatcher:
             return
         if not self._leading:
             found = self._now
-            if self._last is not None and self._is_ours():
-                self._unwatch()
+            if self._last is not None:
+                self._last.stepped = True
+                if self._is_ours():
+                    self._unwatch()
             found.steps += 1
             found.optimizers[id(optimizer)] = optimizer
         if not self._turns.ends_step(optimizer, settled=self._leading is not None):
             others = self._turns.others.total() if self._leading else 0
-            if min(self.beside, others) >= STEPS_TO_FIND:
+            if min(self.beside, others) >= STEPS_TO_FIND or others >= STEPS_OF_ANOTHER_LOOP:
                 self._refuse("its loop without a DataLoader ended")
-            if others >= STEPS_OF_ANOTHER_LOOP:
-                raise ExperimentOverError
             return
         if self._enclosed:
             self._ends_after = True

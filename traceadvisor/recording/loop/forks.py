@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import gc
 import threading
 from contextlib import suppress
 from multiprocessing.context import ForkProcess
@@ -88,7 +89,14 @@ def _in_new_thread(function: Any, argument: object) -> object:
 
 def _values_of_this_thread() -> tuple[object, ...]:
     """The context and the thread-local values, which Python clears for a thread that a forked child lacks."""
-    local = ctypes.pythonapi.PyThreadState_GetDict
-    local.restype = ctypes.c_void_p  # a borrowed reference, or NULL
-    address = local()
-    return contextvars.copy_context(), ctypes.cast(address, ctypes.py_object).value if address else None
+    local = threading.local()
+    local.value = None
+    sets = [one for one in gc.get_referents(local) if isinstance(one, set)]
+    sentinels = [reference() for one in sets for reference in one]  # since Python 3.13, values live as long as these
+    address = _thread_dict()
+    values = ctypes.cast(address, ctypes.py_object).value if address else None
+    return contextvars.copy_context(), values, sentinels
+
+
+_thread_dict = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_GetDict", ctypes.pythonapi))
+"""Returns the address of the dict of this thread's values, or None."""

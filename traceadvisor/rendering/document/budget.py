@@ -131,6 +131,8 @@ def trimmed(document: Document, depth: Detail, room: Room) -> Document:
 
 
 def _with_last(sections: tuple[Section, ...], block: Block) -> tuple[Section, ...]:
+    if not sections:
+        return (Section("Details", (block,), "details"),)
     *first, last = sections
     return (*first, replace(last, blocks=(*last.blocks, block)))
 
@@ -156,7 +158,7 @@ class _Trimming:
         if self._room.details or not section.is_details:
             return self.blocks(section.blocks)
         folds = (one for one in section.blocks if isinstance(one, Fold) and one.detail <= self._depth)
-        self.left_out += [plain(fold.title) for fold in folds]
+        self.left_out += [plain(fold.title) for fold in folds] or [section.title]
         return ()
 
     def _blocks(self, blocks: Iterable[Block], rows: int) -> Iterator[Block]:

@@ -53,7 +53,7 @@ class FasterKernels(Edit):
         if scenario is Scenario.LOW or not self.fused.size:
             return left
         launched = SparedWork(self.fused).applied(left, scenario)
-        return replace(left, host=launched.host)
+        return replace(left, host=replace(launched.host, action=left.host.action))  # what it becomes part of runs
 
     def speedups(self, scenario: Scenario) -> Float64:
         """The speed-up of each kernel, shape ``(k,)``."""

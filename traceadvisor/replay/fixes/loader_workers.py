@@ -21,7 +21,7 @@ KEPT_CACHES_SHARE = 0.3
 """Share of the host work, at most, that becomes faster because the training thread keeps its caches.
 
 A vision transformer on 16 cores had 0.70 of its host work per step left with 12 workers; its batches took 2.5 times the
-CPU time of that work. With less of it, so much less is gained: an assumption.
+CPU time of that work. If batches take less CPU time than that work, so much less is gained: an assumption.
 """
 
 

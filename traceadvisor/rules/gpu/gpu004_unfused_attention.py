@@ -37,7 +37,7 @@ class UnfusedAttention(Rule):
     How the saving is estimated: A fused kernel does the same matmuls, but no softmax, mask or dropout kernel runs. The
         high estimate is the step simulated without those and their launches. If shapes and the GPU's peak rates are
         known, matmuls also run at up to 0.7 of the peak rate, as fused kernels do. The expected estimate saves half of
-        that time, the low one nothing.
+        that GPU time and the launches, the low one nothing.
     When it may be wrong: A softmax between two matmuls may not be attention. Attention cannot be fused if the model
         reads or changes the attention weights. Short sequences gain little.
     """

@@ -55,8 +55,9 @@ class LaunchBound(Rule):
     How the saving is estimated: For many short calls, we simulate the step with 0.7 of the CPU time in operators and
         launch calls. The low estimate keeps 0.9 of it, the high estimate 0.1. Python between operators keeps its time:
         a recording does not show how much of it would be compiled. The saving may exceed the GPU idle time, because
-        other CPU work, such as loading batches, then overlaps the GPU. For a few long calls, the saving is an upper
-        limit: all of this idle time. The expected value is half of it; where the step cannot be simulated, 0.3 of it.
+        other CPU work, such as loading batches, then overlaps the GPU. Where the step cannot be simulated, the saving
+        is an upper limit: all of this idle time. Expected is 0.3 of it. For a few long calls, it is the same limit,
+        and half of it is expected.
     When it may be wrong: The profiler slows down every operator and launch, even more if it records stacks and shapes.
         Without the profiler, the run is less launch-bound than shown.
     """
