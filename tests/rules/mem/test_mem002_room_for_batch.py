@@ -49,7 +49,7 @@ def test_a_busy_gpu_with_free_memory_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, totalGlobalMem=20 * GB).step(0, 0, 100).op("aten::mm", 0, 5)
     builder.launch(0, 2, kernel=(2, 100))
     outcome = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB).clear(RoomForBatch())
-    assert outcome.remark == "the GPU is already busy"
+    assert outcome.remark == "the GPU is busy"
 
 
 def test_memory_that_is_half_full_is_clear(tmp_path: Path) -> None:

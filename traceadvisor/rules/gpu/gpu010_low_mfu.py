@@ -13,16 +13,15 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 class LowMfu(Rule):
     """Matmuls, convolutions and attention keep the GPU busy, but far below its peak rate.
 
-    What it finds: A busy GPU with a low model FLOPs utilisation (MFU). Its rate is a low share of the peak for the data
+    What it finds: A busy GPU with a low model FLOPs utilisation (MFU): its rate is a low share of the peak for the data
         types in use. Other rules cover GPUs that wait, and kernels that are limited by memory.
-    Why it costs time: Small or thin matrices leave most of the GPU's units idle. So do kernels that were designed for
-        other shapes.
+    Why it costs time: Small or thin matrices, and kernels designed for other shapes, leave most of the GPU idle.
     How to fix it: Give each call more work: a larger batch, packed sequences, merged weights of several layers,
         channels_last for convolutions. The evidence names the operator that loses the most time.
-    How the saving is estimated: Upper limit: the time that calls take beyond similar calls. Shapes and peak rates give
-        the shortest possible time of a call. Similar calls reach a known share of this limit.
-    When it may be wrong: FLOPs are counted as in torch, so a causal mask is not deducted. Clocks below the boost clock
-        (power, temperature) lower the rate, whatever the code. A larger batch changes convergence.
+    How the saving is estimated: Upper limit: the time of calls beyond that of similar ones. These reach a known share
+        of the shortest possible time, which shapes and peak rates give.
+    When it may be wrong: FLOPs are counted as in torch: a causal mask is not deducted. Clocks may be low (power,
+        temperature), whatever the code. A larger batch changes convergence.
     """
 
     meta = RuleMeta("GPU010", "low-mfu", "The GPU computes far below its peak rate")
@@ -54,9 +53,8 @@ class LowMfu(Rule):
         limited_by_memory = either(work.plain_kernels, work.kernels_of(limits.is_memory_bound))
         limited = work.time_ns(limited_by_memory) / max(work.time_ns(work.kernels), 1)
         if limited > self.max_limited:
-            remark = "arithmetic is not the limit"
             label, judged = "memory-bound share of kernel time", rate.accounted_share
-            return Clear(label, limited, self.max_limited, Unit.SHARE, remark, judged_share=judged, at_least=True)
+            return Clear(label, limited, self.max_limited, Unit.SHARE, judged_share=judged, at_least=True)
         reach = np.array([REACH[kind][Case.HIGH] for kind in KINDS])[work.calls.kind]
         beyond_ns = np.where(work.is_kept, np.fmax(work.calls.device_ns - limits.least_ns / reach, 0.0), 0.0)
         worst = facts.trace.names[facts.trace.events.name_id[work.calls.rows[np.argmax(beyond_ns)]]]

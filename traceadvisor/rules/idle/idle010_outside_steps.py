@@ -6,7 +6,6 @@ from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, frozen
 
 NOT_TIMED = "The whole run was not timed"
-
 RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
 
 
@@ -51,13 +50,12 @@ class OutsideSteps(Rule):
             return Clear(label, share, self.min_share, Unit.SHARE)
         if facts.run.timing.launch_ns and not facts.run.timing.pace_ns:
             return Skipped(RAN_AHEAD)
-        is_validation = validation_ns >= checkpoints_ns
         loader = facts.settings.loader
         line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
         return facts.finding(
             fix=Fix(
                 "Validate less often, on part of the data, or with larger batches"
-                if is_validation
+                if validation_ns >= checkpoints_ns
                 else "Save checkpoints less often, or in the background",
                 not_replayed="it lies outside the simulated steps",
             ),
@@ -72,6 +70,5 @@ class OutsideSteps(Rule):
             most_share=min(share, 1.0),
             whole_ns=loop_ns / found.training_steps,
             locations=(line,) if line else (),
-            confidence=facts.confidence(),
             caveats=("A short run may validate more often than the real one.",),
         )

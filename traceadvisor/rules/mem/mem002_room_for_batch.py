@@ -19,9 +19,8 @@ class RoomForBatch(Rule):
         tensors grow, weights, gradients, optimizer state and workspaces stay. If these are unknown, everything that a
         step adds grows.
     How the saving is estimated: Upper limit, per sample: the idle time between launches.
-    When it may be wrong: The batch size changes convergence, so check the learning rate again. Memory does not always
-        grow in proportion to the batch. The prediction was validated on a GPU with one small model only. A data loader
-        that is just fast enough will be too slow for larger batches.
+    When it may be wrong: The batch size changes convergence. Memory does not always grow in proportion to the batch:
+        the prediction was validated on one small model. A loader that is just fast enough is then too slow.
     """
 
     meta = RuleMeta("MEM002", "room-for-batch", "A larger batch would fit and keep the GPU busier")
@@ -47,8 +46,7 @@ class RoomForBatch(Rule):
         idle = facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST)
         share = facts.share(idle)
         if share < self.min_idle_share:
-            remark = "the GPU is already busy"
-            return Clear("GPU idle time between launches", share, self.min_idle_share, Unit.SHARE, remark)
+            return Clear("GPU idle time between launches", share, self.min_idle_share, Unit.SHARE, "the GPU is busy")
         forecast = largest_batch(memory, facts.allocations, batch, self.target_share)
         then = min(2 * batch, forecast.samples)
         return facts.finding(

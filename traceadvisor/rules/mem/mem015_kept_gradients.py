@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
 from operator import itemgetter
 
@@ -35,15 +34,13 @@ class KeptGradients(SnapshotRule):
 
     def advise(self, memory: SnapshotFacts) -> MemoryFinding | Clear | Skipped:
         """Replay with the gradients freed between the optimizer's step and the backward pass."""
-        steps, backward = (memory.rows.start[memory.in_phase(one)] for one in (Phase.OPTIMIZER, Phase.BACKWARD))
+        steps, passes = (memory.rows.start[memory.in_phase(one)] for one in (Phase.OPTIMIZER, Phase.BACKWARD))
         gradients = np.flatnonzero(memory.is_of(MemoryClass.GRADIENTS))
-        if not steps.size or not backward.size or not gradients.size:
+        if not steps.size or not passes.size or not gradients.size:
             return Skipped("No backward pass and optimizer's step were recorded.")
-        ends = steps[np.append(np.searchsorted(backward, steps[1:]) > np.searchsorted(backward, steps[:-1]), True)]
-        pauses = [
-            (end, backward[(backward > end) & (backward < following)])
-            for end, following in itertools.pairwise([*ends.tolist(), np.iinfo(np.int64).max])
-        ]
+        ends = steps[np.append(np.searchsorted(passes, steps[1:]) > np.searchsorted(passes, steps[:-1]), True)]
+        until = np.append(ends[1:], np.iinfo(np.int64).max).tolist()
+        pauses = [(end, passes[(passes > end) & (passes < on)]) for end, on in zip(ends.tolist(), until, strict=True)]
         pieces = [
             piece
             for number, row in enumerate(gradients.tolist())
