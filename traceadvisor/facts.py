@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -171,7 +172,9 @@ class Facts:
     @cached_property
     def run(self) -> RunFacts:
         """The run of this recording: its settings, steps and machine."""
-        return RunFacts(self.trace, self.device_index, self.captured, self._least_work_ns)
+        facts = weakref.proxy(self)
+        least_work_ns = lambda: facts._least_work_ns()  # noqa: E731, PLW0108  # a method would make a cycle with the trace
+        return RunFacts(self.trace, self.device_index, self.captured, least_work_ns)
 
     def _least_work_ns(self) -> float:
         """Least time of a typical recorded step with the device's own work; 0 without a device."""
@@ -233,11 +236,13 @@ class Facts:
         found = step_windows(self.trace, self.launches, self.run.not_counted)
         return with_typical(found, self.observation, self.partition)
 
-    @cached_property
+    @property
     def of_all_steps(self) -> Facts:
         """The same facts with every kept step as typical: for rules on what happens in some steps only."""
-        if self.steps.typical == self.steps.kept:
-            return self
+        return self if self.steps.typical == self.steps.kept else self._of_all_steps
+
+    @cached_property
+    def _of_all_steps(self) -> Facts:
         facts = replace(self)
         vars(facts).update({name: vars(self)[name] for name in _OF_THE_RECORDING if name in vars(self)})
         vars(facts)["steps"] = self.steps.with_all_typical()

@@ -57,7 +57,7 @@ def run(part: Part) -> None:
             Check("a device-side assert in a recorded step ends the script", as_alone, partial(_as_alone, case="fail")),
             Check(
                 "a device-side assert that the script catches",
-                f"{as_alone}, or exit code 3 and the note {FAILED}",
+                f"{as_alone}, or exit code 3 and a note that nothing could be saved",
                 partial(_as_alone, case="caught"),
             ),
             Check("an exception while a kernel does not end", as_alone, partial(_as_alone, case="hang"), 30.0),

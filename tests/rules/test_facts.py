@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.engine import judge
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import HOW_TO_GET
 from traceadvisor.model.spans import SpanSet
@@ -30,6 +34,19 @@ def _facts(folder: Path) -> Facts:
 def _finding(folder: Path, fix: Fix, **parts: Any) -> Finding:
     given: dict[str, Any] = {"evidence": (), "claims": WAITING} | parts
     return _facts(folder).finding(fix=fix, effort=Effort.LINE, **given)
+
+
+def test_facts_are_freed_with_their_last_user(tmp_path: Path) -> None:
+    """Each rank of a job has its own: a cycle would keep all traces until garbage is collected."""
+    gc.disable()
+    try:
+        facts = _facts(tmp_path)
+        judge(facts, all_rules())
+        freed = weakref.ref(facts)
+        del facts
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_fix_without_a_simulation_saves_up_to_the_claimed_time_per_step(tmp_path: Path) -> None:
