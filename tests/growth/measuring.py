@@ -221,7 +221,7 @@ SHORT: Mapping[str, int] = {
     "optimizer steps with closures": 120,
     "attention blocks": 300,
     "collectives": 300,
-    "ranks": 2,
+    "ranks by four": 2,
     "files": 4,
     "captures": 2,
     "notes of a capture": 60,
