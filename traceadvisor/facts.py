@@ -74,6 +74,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings
+from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
@@ -681,7 +682,9 @@ class Facts:
         """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
         return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
-    def bound(self, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = 0.5) -> Estimate:
+    def bound(
+        self, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = EXPECTED_PART
+    ) -> Estimate:
         """A saving of up to ``most_ns`` of the typical step.
 
         If recorded steps are longer than undisturbed ones, nothing is scaled, as this time may be a part that recording

@@ -37,6 +37,9 @@ class Certainty(Enum):
     """Saves no time: it prevents errors or frees memory."""
 
 
+EXPECTED_PART = 0.5
+"""Part of an upper limit that is expected, unless a fix says otherwise."""
+
 WIDE_RATIO = 3.0
 """Highest ratio of the ends of a saving that is stated as a prediction. Of a wider range, only the upper end is."""
 
@@ -122,8 +125,8 @@ class Estimate:
         return cls(low_ns, expected_ns, high_ns, Method.REPLAY, doubt or (ALWAYS_THE_SAME if same else None))
 
     @classmethod
-    def bound(cls, most_ns: float, reason: str, expected_part: float = 0.5) -> Self:
-        """A saving of up to ``most_ns``; the expected value is half of it, or another part.
+    def bound(cls, most_ns: float, reason: str, expected_part: float = EXPECTED_PART) -> Self:
+        """A saving of up to ``most_ns``; ``expected_part`` of it is expected.
 
         ``most_ns``: the upper limit. ``reason``: why it is not simulated, as a clause without its stop.
         """

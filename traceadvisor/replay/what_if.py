@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from traceadvisor.model.replay import WhatIf
+from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.replay.step_graph import StepGraph
 
 
@@ -33,7 +34,7 @@ class Edit(WhatIf):
     changes_device: ClassVar[bool]
     """Whether its saving depends on the device model, which only some recordings validate."""
 
-    expected_part: ClassVar[float] = 0.5
+    expected_part: ClassVar[float] = EXPECTED_PART
     """Part of an upper limit that is expected where the fix cannot be simulated."""
 
     choice: ClassVar[str | None] = None

@@ -53,8 +53,9 @@ class LowMfu(Rule):
         limited_by_memory = either(work.plain_kernels, work.kernels_of(limits.is_memory_bound))
         limited = work.time_ns(limited_by_memory) / max(work.time_ns(work.kernels), 1)
         if limited > self.max_limited:
+            remark = "arithmetic is not the limit"
             label, judged = "memory-bound share of kernel time", rate.accounted_share
-            return Clear(label, limited, self.max_limited, Unit.SHARE, judged_share=judged, at_least=True)
+            return Clear(label, limited, self.max_limited, Unit.SHARE, remark, judged_share=judged, at_least=True)
         reach = np.array([REACH[kind][Case.HIGH] for kind in KINDS])[work.calls.kind]
         beyond_ns = np.where(work.is_kept, np.fmax(work.calls.device_ns - limits.least_ns / reach, 0.0), 0.0)
         worst = facts.trace.names[facts.trace.events.name_id[work.calls.rows[np.argmax(beyond_ns)]]]
