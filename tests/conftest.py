@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import needed
+from tests import needed, torch_flags
 from tests.children import run
 from tests.once import Once, once_per_run
 from tests.shared import CHECKOUT, SHARED_TRACES
@@ -75,6 +75,8 @@ def _changed(commit: str, *paths: str) -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose needs are not met, or fail it with ``CI=true``; skipped here, each reason is one line."""
+    if "torch" in sys.modules:
+        torch_flags.remember()
     within_s = item.config.getoption("--start-within")
     if within_s is not None and time.monotonic() - STARTED_S > within_s:
         pytest.skip(f"not started within {within_s:.0f} s: left to make nightly")
@@ -86,7 +88,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Forget that a test compiled code: captures in the same process would record less."""
+    """Put torch's flags back, and forget that a test compiled code: captures in the same process would record less."""
+    torch_flags.put_back()
     if (dynamo := sys.modules.get("torch._dynamo")) and dynamo.utils.counters["stats"]:
         dynamo.reset()
         dynamo.utils.counters.clear()

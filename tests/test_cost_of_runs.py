@@ -28,21 +28,21 @@ def _sampled(builder: TraceBuilder, folder: Path, *, watts: float | None) -> Cap
 
 
 def test_a_sample_takes_the_devices_power_for_its_time(tmp_path: Path) -> None:
-    assert _sampled(_step(0), tmp_path, watts=640.0).facts().run.joules_per_sample == pytest.approx(2.0)
+    assert _sampled(_step(0), tmp_path, watts=640.0).facts().joules_per_sample == pytest.approx(2.0)
 
 
 def test_without_a_sample_of_the_power_energy_is_not_known(tmp_path: Path) -> None:
-    assert _sampled(_step(0), tmp_path, watts=None).facts().run.joules_per_sample is None
+    assert _sampled(_step(0), tmp_path, watts=None).facts().joules_per_sample is None
 
 
 def test_without_the_rate_of_samples_energy_is_not_known(tmp_path: Path) -> None:
     captured = _sampled(_step(0), tmp_path, watts=640.0).with_loader(batch_size=None)
-    assert captured.facts().run.joules_per_sample is None
+    assert captured.facts().joules_per_sample is None
 
 
 def test_without_a_device_there_is_no_energy_of_one(tmp_path: Path) -> None:
     facts = _sampled(_step(), tmp_path, watts=640.0).facts()
-    assert (facts.run.joules_per_sample, facts.trace.device_indices) == (None, ())
+    assert (facts.joules_per_sample, facts.trace.device_indices) == (None, ())
 
 
 def test_the_devices_of_a_process_are_those_that_worked(tmp_path: Path) -> None:

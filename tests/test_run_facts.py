@@ -44,5 +44,5 @@ def test_the_cpu_ran_ahead_if_it_takes_less_than_the_least_work_of_a_step(
         builder.step(number, at, at + length).launch(at + 1, at + 2, kernel=(at + 5, at + length - 5))
         at += length
     steps = tuple(TimedStep(n, 0, undisturbed_us * 1000, 0, 1, StepState.PLAIN, 0) for n in range(30))
-    timing = Captured(builder, tmp_path).with_run(steps=steps).facts().run.timing
+    timing = Captured(builder, tmp_path).with_run(steps=steps).facts().timing
     assert (timing.launch_ns is not None) == ran_ahead

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +38,7 @@ from traceadvisor.analysis.steps.breakdown import Partition, SharedTime, break_d
 from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.analysis.steps.inference_workload import has_training, inference_sign, is_served
-from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
+from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming, run_timing
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
@@ -173,9 +172,25 @@ class Facts:
     @cached_property
     def run(self) -> RunFacts:
         """The run of this recording: its settings, steps and machine."""
-        facts = weakref.proxy(self)
-        least_work_ns = lambda: facts._least_work_ns()  # noqa: E731, PLW0108  # a method would make a cycle with the trace
-        return RunFacts(self.trace, self.device_index, self.captured, least_work_ns)
+        return RunFacts(self.trace, self.device_index, self.captured)
+
+    @cached_property
+    def timing(self) -> RunTiming:
+        """The steps of the whole run, recorded or not."""
+        steps = self.run.steps
+        return run_timing(steps, max(self.run.worker_count or 1, 1), self._least_work_ns() if steps else 0.0)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Training speed of this rank over the undisturbed steps; None where the batch size is not known."""
+        batch_size, step_ns, fetches = self.run.batch_size, self.timing.pace_ns, self.timing.fetches_per_step
+        return batch_size * fetches / step_ns * 1e9 if batch_size and fetches and step_ns else None
+
+    @property
+    def joules_per_sample(self) -> float | None:
+        """Energy that this process's devices draw for a sample; None where their power or the rate is not known."""
+        watts = self.run.mean_power_watts
+        return watts / self.samples_per_s if watts is not None and self.samples_per_s else None
 
     def _least_work_ns(self) -> float:
         """Least time of a typical recorded step with the device's own work; 0 without a device."""
@@ -331,7 +346,7 @@ class Facts:
     def distortion(self) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones; None without either."""
         parts = self.typical.parts_ns if self.typical and self.observation.has_device else None
-        return self.run.timing.distortion(None if parts is None else sum(parts.get(one) or 0.0 for one in _GPU_WORK))
+        return self.timing.distortion(None if parts is None else sum(parts.get(one) or 0.0 for one in _GPU_WORK))
 
     @property
     def is_distorted(self) -> bool:
@@ -411,7 +426,7 @@ class Facts:
         loader, marks = self.observation.loader, self.steps.typical_marks
         if loader is None or not self.step_count:
             return None
-        run, timing = self.run, self.run.timing
+        run, timing = self.run, self.timing
         step_ns = self.per_step_ns(self.steps.typical_windows)
         loader_ns = self.per_step_ns(self.observation.loading & marks)
         exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
@@ -680,7 +695,7 @@ class Facts:
     @property
     def step_ns(self) -> float | None:
         """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
-        return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
+        return self.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
     def bound(
         self, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = EXPECTED_PART
@@ -739,7 +754,7 @@ class Facts:
             return None
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
-        return replay(self.observation, self.steps, self.run.timing, self.run.worker_count, self.unknown.spans)
+        return replay(self.observation, self.steps, self.timing, self.run.worker_count, self.unknown.spans)
 
     def what_if(self, edit: Edit, most_ns: float, claims: SpanSet | None = None) -> Estimate:
         """The simulated saving of an edit; an upper limit if the simulation is not trusted.
@@ -768,7 +783,7 @@ class Facts:
             (self.steps.source not in (StepSource.MARKS, StepSource.SERVING))
             + (self.step_count < FEWEST_STEPS)
             + any(note.degrades for note in (*self.trace.health.notes, *self._missing_parts))
-            + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
+            + (abs(self.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 
@@ -876,7 +891,7 @@ class Facts:
             *of_capture,
             *clocks,
             *recording_notes(self.observation, self.steps, self.unknown),
-            *timing_notes(self.run.timing),
+            *timing_notes(self.timing),
             *machine_notes(self.run.telemetry, self.run.host_cores),
             *start_up_notes(self.start_up_share, self.steps),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.loader_line import LoaderLine, loader_line
 from traceadvisor.analysis.sampled.run_lines import run_lines
 from traceadvisor.analysis.steps.run_time import run_time
-from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
+from traceadvisor.analysis.steps.run_timing import why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
@@ -35,9 +35,6 @@ class RunFacts:
 
     captured: Run | None = None
     """None for a recording made without ``traceadvisor capture``."""
-
-    work_ns: Callable[[], float] = float
-    """Tells the least time that the device itself works on a typical recorded step; 0 without a device."""
 
     @property
     def steps(self) -> Sequence[TimedStep]:
@@ -76,11 +73,6 @@ class RunFacts:
         return {step.index: why for step in self.steps if (why := why_not_counted(step))}
 
     @cached_property
-    def timing(self) -> RunTiming:
-        """The steps of the whole run, recorded or not."""
-        return run_timing(self.steps, max(self.worker_count or 1, 1), self.work_ns() if self.steps else 0.0)
-
-    @cached_property
     def time(self) -> RunTime | None:
         """Time of the whole run by phase; None without a capture or a timed step."""
         return run_time(self.captured) if self.captured else None
@@ -115,14 +107,6 @@ class RunFacts:
     def loader_line(self) -> LoaderLine | None:
         """The user's line that takes most of the time of a batch; None if samples do not show it."""
         return loader_line(self.loading_samples)
-
-    @property
-    def samples_per_s(self) -> float | None:
-        """Training speed of this rank over the undisturbed steps; None where the batch size is not known."""
-        step_ns, fetches = self.timing.pace_ns, self.timing.fetches_per_step
-        if not self.batch_size or not step_ns or not fetches:
-            return None
-        return self.batch_size * fetches / step_ns * 1e9
 
     @cached_property
     def undisturbed(self) -> SpanSet:
@@ -174,13 +158,11 @@ class RunFacts:
         return max(recorded or 1, self.captured.world_size if self.captured else 1)
 
     @property
-    def joules_per_sample(self) -> float | None:
-        """Energy that this process's devices draw for a sample; None where their power or the rate is not known."""
+    def mean_power_watts(self) -> float | None:
+        """Power that this process's devices draw together over the undisturbed steps; None where one's is not known."""
         sampled = [self._sampled(index) for index in self.trace.device_indices]
         watts = [one[1].mean_power_watts for one in sampled if one and one[1].mean_power_watts is not None]
-        if not watts or len(watts) < len(sampled) or not self.samples_per_s:
-            return None
-        return sum(watts) / self.samples_per_s
+        return sum(watts) if watts and len(watts) == len(sampled) else None
 
     @property
     def cores(self) -> float | None:

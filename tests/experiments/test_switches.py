@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -272,7 +272,7 @@ def test_a_compiled_model_has_evidence_even_if_all_its_layers_are_those_of_torch
 
 
 class _Gpu:
-    """A GPU of some compute capability, and flags of torch that are restored after the test."""
+    """A GPU of some compute capability."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.capability = (8, 0)
@@ -300,14 +300,8 @@ def _precisions() -> list[str]:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Gpu]:
-    before, legacy, benchmark = _precisions(), torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-    yield _Gpu(monkeypatch)
-    torch.set_float32_matmul_precision(legacy)
-    torch.backends.cudnn.allow_tf32 = True
-    for one, value in zip(_operators(), before, strict=True):
-        one.fp32_precision = value
-    torch.backends.cudnn.benchmark = benchmark
+def gpu(monkeypatch: pytest.MonkeyPatch) -> _Gpu:
+    return _Gpu(monkeypatch)
 
 
 def _products(dtype: torch.dtype) -> Witness:
@@ -325,21 +319,18 @@ def test_tf32_is_switched_beside_either_interface_of_torch(gpu: _Gpu, interface:
         torch.backends.fp32_precision = "tf32"  # type: ignore[attr-defined]
     elif interface == "legacy":
         torch.set_float32_matmul_precision("high")
-    try:
-        before, switches = _precisions(), gpu.switches()
-        assert "tf32" not in switches.unavailable()
-        for value, wanted in ((True, "tf32"), (False, "ieee")):
-            settings = Settings.of({"tf32": value})
-            switches.switch(settings)
-            assert _precisions() == [wanted] * 3
-            assert switches.void(settings, _products(torch.float32)) is None
-            if interface in {"legacy", "none"}:  # a script that reads these goes on
-                assert torch.get_float32_matmul_precision() == ("high" if value else "highest")
-                assert torch.backends.cudnn.allow_tf32 is value
-        switches.switch(Settings())
-        assert _precisions() == before
-    finally:
-        torch.backends.fp32_precision = "none"  # type: ignore[attr-defined]
+    before, switches = _precisions(), gpu.switches()
+    assert "tf32" not in switches.unavailable()
+    for value, wanted in ((True, "tf32"), (False, "ieee")):
+        settings = Settings.of({"tf32": value})
+        switches.switch(settings)
+        assert _precisions() == [wanted] * 3
+        assert switches.void(settings, _products(torch.float32)) is None
+        if interface in {"legacy", "none"}:  # a script that reads these goes on
+            assert torch.get_float32_matmul_precision() == ("high" if value else "highest")
+            assert torch.backends.cudnn.allow_tf32 is value
+    switches.switch(Settings())
+    assert _precisions() == before
 
 
 def test_tf32_of_a_step_without_float32_or_with_tf32_already_is_no_change(gpu: _Gpu) -> None:
@@ -374,7 +365,7 @@ def test_a_setting_that_torch_refuses_is_unavailable_and_the_others_go_on(
 
 
 def test_a_switch_that_fails_leaves_the_scripts_own_settings(gpu: _Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    switches, before = gpu.switches(), _precisions()
+    switches = gpu.switches()
 
     def refuses(_: Tf32, value: Value | None) -> None:
         if value is not None:
@@ -389,7 +380,6 @@ def test_a_switch_that_fails_leaves_the_scripts_own_settings(gpu: _Gpu, monkeypa
     assert "not allowed" in str(switches.refused(Settings.of({"tf32": True})))
     switches.switch(Settings.of({"fused": True}))
     switches.switch(Settings())
-    torch.backends.cuda.matmul.fp32_precision = before[0]
 
 
 def test_one_process_does_not_compare_the_algorithms_of_cudnn(gpu: _Gpu) -> None:

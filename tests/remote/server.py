@@ -24,6 +24,9 @@ class Fault(Enum):
     SILENT = auto()
     """Nothing comes for two seconds."""
 
+    STALLED = auto()
+    """Nothing comes for two seconds in the middle of the body."""
+
     BUSY = auto()
     DENIED = auto()
 
@@ -99,7 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # as above
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content) if is_chunked else content)
+                sent = b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content) if is_chunked else content
+                if fault is Fault.STALLED:
+                    self.wfile.write(sent[: len(sent) // 2])
+                    self.wfile.flush()
+                    time.sleep(2)
+                    sent = sent[len(sent) // 2 :]
+                self.wfile.write(sent)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _respond  # noqa: N815  # as the base class calls them
 

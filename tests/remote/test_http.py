@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.remote.server import Fault, files, serving
+from tests.remote.server import Fault, Server, files, serving
 from tests.shared import CHECKOUT
 from traceadvisor import api
 from traceadvisor.comparing.inputs import compare_paths
@@ -61,12 +61,33 @@ def test_a_broken_connection_is_made_again_and_the_report_says_so() -> None:
     assert len(result.recordings[0].steps) == len(api.load(TRACE).recordings[0].steps)
 
 
-@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.BUSY, Fault.SILENT])
-def test_a_server_without_ranges_is_read_on_after_a_failure(fault: Fault) -> None:
-    number = count()
-    with serving(files({PATH: TRACE.read_bytes()}, ranges=False)) as server:
-        server.fault = lambda method, _: fault if method == "GET" and next(number) == 1 else None
+def _gets(server: Server) -> int:
+    """How often a server was asked for the content of a file that is read in whole."""
+    with serving(server):
         assert api.load(f"{server.url}{PATH}").recordings[0].steps
+    return sum(method == "GET" for method, _ in server.asked)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_server_without_ranges_is_not_asked_again_for_each_part(
+    monkeypatch: pytest.MonkeyPatch, *, chunked: bool
+) -> None:
+    few = _gets(files({PATH: TRACE.read_bytes()}, ranges=False, chunked=chunked))
+    monkeypatch.setattr(remote, "_MOST_BYTES", 1 << 16)
+    assert _gets(files({PATH: TRACE.read_bytes()}, ranges=False, chunked=chunked)) == few
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.BUSY, Fault.SILENT, Fault.STALLED])
+def test_a_server_without_ranges_is_read_on_after_a_failure(fault: Fault, *, chunked: bool) -> None:
+    last = _gets(files({PATH: TRACE.read_bytes()}, ranges=False, chunked=chunked)) - 1
+    for failing in (1, last):
+        number = count()
+        with serving(files({PATH: TRACE.read_bytes()}, ranges=False, chunked=chunked)) as server:
+            server.fault = lambda method, _, number=number, failing=failing: (  # type: ignore[misc]
+                fault if method == "GET" and next(number) == failing else None
+            )
+            assert api.load(f"{server.url}{PATH}").recordings[0].steps
 
 
 @pytest.mark.slow

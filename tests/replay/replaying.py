@@ -63,7 +63,7 @@ def replayed(program: Program, *, sync_events: bool = False) -> Replayed:
     truth = simulate(program)
     with TemporaryDirectory() as folder:
         facts = facts_of(write(truth, sync_events=sync_events), Path(folder))
-    result = replay(facts.observation, facts.steps, facts.run.timing, program.loader.workers)
+    result = replay(facts.observation, facts.steps, facts.timing, program.loader.workers)
     assert result is not None
     return Replayed(truth, facts, result)
 

@@ -50,7 +50,7 @@ def _replay(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float], w
         builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, begun)
         start = end
     facts = facts_of(builder, folder)
-    result = replay(facts.observation, facts.steps.with_all_typical(), facts.run.timing, workers)
+    result = replay(facts.observation, facts.steps.with_all_typical(), facts.timing, workers)
     assert result is not None
     return result
 

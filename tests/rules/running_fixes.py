@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests import torch_flags
 from traceadvisor.rules.torch_api import TABLE
 
 REPLACED = {
@@ -207,21 +208,14 @@ def _settings() -> Callable[[], None]:
     import gc  # noqa: PLC0415  # only here
 
     threads, thresholds = torch.get_num_threads(), gc.get_threshold()
-    benchmark = torch.backends.cudnn.benchmark
-    of_convolutions: Any = getattr(torch.backends.cudnn, "conv")  # noqa: B009  # unknown to torch's own types
-    matmul, convolution = torch.backends.cuda.matmul.fp32_precision, of_convolutions.fp32_precision
-    precision, anomaly = torch.get_float32_matmul_precision(), torch.is_anomaly_enabled()
-    environment = dict(os.environ)
+    anomaly, environment = torch.is_anomaly_enabled(), dict(os.environ)
 
     def restore() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.set_num_threads(threads)
-            torch.backends.cudnn.benchmark = benchmark
-            torch.set_float32_matmul_precision(precision)
-            torch.backends.cuda.matmul.fp32_precision = matmul
-            of_convolutions.fp32_precision = convolution
             torch.autograd.set_detect_anomaly(anomaly)
+        torch_flags.put_back()
         gc.unfreeze()
         gc.set_threshold(*thresholds)
         os.environ.clear()

@@ -85,9 +85,9 @@ def without_tables(facts: Facts) -> Recording:
         dropped_steps=facts.steps.dropped,
         mean_step_ns=facts.mean.duration_ns if facts.mean else None,
         median_step_ns=float(median(durations)) if durations else None,
-        undisturbed_median_step_ns=facts.run.timing.undisturbed_ns,
-        undisturbed_mean_step_ns=facts.run.timing.mean_undisturbed_ns,
-        samples_per_s=facts.run.samples_per_s,
+        undisturbed_median_step_ns=facts.timing.undisturbed_ns,
+        undisturbed_mean_step_ns=facts.timing.mean_undisturbed_ns,
+        samples_per_s=facts.samples_per_s,
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,
         figures=figures,
@@ -101,7 +101,7 @@ def without_tables(facts: Facts) -> Recording:
         telemetry=facts.run.telemetry,
         rank_count=facts.run.rank_count,
         gpu_count=len(facts.trace.device_indices) * facts.run.rank_count or None,
-        joules_per_sample=facts.run.joules_per_sample,
+        joules_per_sample=facts.joules_per_sample,
         device_memory=facts.memory_figures,
         communication=facts.communication,
         workload=facts.workload,
@@ -129,8 +129,8 @@ def _figures(facts: Facts, windows: SpanSet) -> DeviceFigures:
 
 def _step_error(facts: Facts) -> float | None:
     """The error of the step time within the run; that of the typical recorded steps where no other was timed."""
-    if facts.run.timing.undisturbed_ns is not None:
-        return facts.run.timing.error_share
+    if facts.timing.undisturbed_ns is not None:
+        return facts.timing.error_share
     return error_of_middle([log(step.duration_ns) for step in facts.steps.typical if step.duration_ns])
 
 

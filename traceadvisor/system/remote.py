@@ -355,16 +355,31 @@ class _Ranges(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        if not self.closed and self._file is not None and self._path.scheme != OF_THIS_PROCESS:
-            self._file.close()
+        if not self.closed:
+            self._disconnect()
         super().close()
+
+    def _disconnect(self) -> None:
+        if self._file is not None and self._path.scheme != OF_THIS_PROCESS:
+            self._file.close()
+        self._file = None
 
     def _opened(self) -> Any:
         ranges: dict[str, Any] = {"block_size": 0} if self._is_stream else {"cache_type": "none"}
-        return self._root.files.open(self._root.real(self._path), "rb", **ranges)
+        file = self._root.files.open(self._root.real(self._path), "rb", **ranges)
+        self._is_stream |= file.size is None or not file.seekable()
+        return file
 
     def _fetched(self, count: int) -> bytes:
-        size = self._file.size
+        try:
+            return self._read(count)
+        except Exception:
+            if self._is_stream:  # it would fail again: the next attempt opens it anew
+                self._disconnect()
+            raise
+
+    def _read(self, count: int) -> bytes:
+        size = self._file.size if self._file is not None else None
         if size is not None:
             count = min(count, size - self._position)
         if count <= 0:
@@ -375,6 +390,7 @@ class _Ranges(io.RawIOBase):
             if self._is_stream:
                 raise
             self._is_stream = True
+            self._disconnect()
             content = self._at_position().read(count)
         if not content and size is not None:
             raise EOFError
@@ -382,12 +398,11 @@ class _Ranges(io.RawIOBase):
 
     def _at_position(self) -> Any:
         """The file of fsspec, where the next bytes are."""
-        if not self._is_stream and self._file.seekable():
+        if not self._is_stream:
             self._file.seek(self._position)
             return self._file
-        self._is_stream = True
-        if self._file.tell() != self._position or self._file.seekable():
-            self._file.close()
+        if self._file is None or self._file.tell() != self._position:
+            self._disconnect()
             self._file = self._opened()
             while (left := self._position - self._file.tell()) and self._file.read(min(left, _MOST_BYTES)):
                 pass

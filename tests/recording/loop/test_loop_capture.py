@@ -307,13 +307,9 @@ def test_precision_set_in_the_new_way_is_read(tmp_path: Path) -> None:
     matmul = torch.backends.cuda.matmul
     if not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the old setting only")
-    before = matmul.fp32_precision
     matmul.fp32_precision = "tf32"
-    try:
-        with captured(tmp_path):
-            Training().epoch()
-    finally:
-        matmul.fp32_precision = before
+    with captured(tmp_path):
+        Training().epoch()
     assert settings(tmp_path / "bundle").matmul_tf32 is True
 
 

@@ -35,7 +35,7 @@ class WorkerRestart(Rule):
     """Share of the training time. The fix is one argument, so even a small share is worth it. Less is noise."""
 
     def check(self, facts: Facts) -> Outcome:
-        loader, timing = facts.needed(facts.settings.loader, Input.SETTINGS), facts.run.timing
+        loader, timing = facts.needed(facts.settings.loader, Input.SETTINGS), facts.timing
         if not loader.worker_count:
             return Skipped("The data loader has no workers, or their number is unknown.")
         starts = epoch_starts(facts.run.steps)

@@ -37,7 +37,7 @@ class LoaderCeiling(Rule):
     batch that is ready takes up to a sixth of a short step."""
 
     def check(self, facts: Facts) -> Outcome:
-        loader, timing = facts.settings.loader, facts.run.timing
+        loader, timing = facts.settings.loader, facts.timing
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
         if timing.launch_ns:
             return Skipped(RAN_AHEAD)

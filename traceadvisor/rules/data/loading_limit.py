@@ -167,7 +167,7 @@ def usual_time(facts: Facts) -> str | None:
 
     Only undisturbed steps tell. If a fifth of such a step takes batches, that is worth a fix even then.
     """
-    loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
+    loading, curve, timing = facts.loading, facts.worker_curve, facts.timing
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
         return None
     if curve and not _workers_suffice(loading, curve):
@@ -213,7 +213,7 @@ def is_beside_others(facts: Facts) -> bool:
 
 def _batch_ns(facts: Facts, loading: Loading) -> float:
     """Undisturbed time of the training process to load a batch; endless if no undisturbed step was timed."""
-    loader_ns = facts.run.timing.undisturbed_loader_ns
+    loader_ns = facts.timing.undisturbed_loader_ns
     return float("inf") if loader_ns is None else loader_ns / max(loading.fetches, 1e-9)
 
 

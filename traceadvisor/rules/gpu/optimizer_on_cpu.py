@@ -44,7 +44,7 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     fix = replace(fix, not_replayed=doubt)
     saving = facts.saving(fix, facts.per_step_ns(own), own)
     sampled = share_of_steps(facts.run.stack_samples, in_optimizer)
-    sampled = sampled and sampled.times(facts.run.timing.rest_share)
+    sampled = sampled and sampled.times(facts.timing.rest_share)
     if sampled and facts.step_ns:
         saving = Estimate.bound(sampled.high * facts.step_ns, doubt)
     return facts.finding(

@@ -86,6 +86,6 @@ def _sampled(facts: Facts) -> Estimate | None:
     checked = (checks & passes).total_ns / max(passes.total_ns, 1) * backward.share
     low = kept.low * script_part_of_tracebacks(samples)
     shares = (low, min(kept.share + checked, 1.0), min(kept.high + backward.high, 1.0))
-    rest_ns = facts.run.timing.rest_share * facts.step_ns
+    rest_ns = facts.timing.rest_share * facts.step_ns
     low_ns, expected_ns, high_ns = (share * rest_ns for share in shares)
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)

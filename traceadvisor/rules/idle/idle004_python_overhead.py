@@ -178,7 +178,7 @@ class PythonOverhead(Rule):
             SampledShare.of(share, found.count) for share in (found.share + part * loose, around.share + loose)
         )
         whole = SampledShare(found.share + loose, low.low, high.high, found.count)
-        return whole.times(facts.run.timing.rest_share)
+        return whole.times(facts.timing.rest_share)
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:

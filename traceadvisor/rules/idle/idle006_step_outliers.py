@@ -77,7 +77,7 @@ class StepOutliers(Rule):
         facts = facts.of_all_steps
         lengths = undisturbed_lengths(facts)
         recorded = recorded_lengths(facts.step_rows)
-        training_ns = facts.run.timing.mean_undisturbed_ns or 0.0
+        training_ns = facts.timing.mean_undisturbed_ns or 0.0
         if len(lengths) < self.least_steps:
             lengths, training_ns = recorded, facts.typical.duration_ns if facts.typical else 0.0
             if len(lengths) < self.least_recorded_steps:

@@ -48,7 +48,7 @@ class OutsideSteps(Rule):
         label = "share of the training loop in validation and checkpoints"
         if share < self.min_share:
             return Clear(label, share, self.min_share, Unit.SHARE)
-        if facts.run.timing.launch_ns and not facts.run.timing.pace_ns:
+        if facts.timing.launch_ns and not facts.timing.pace_ns:
             return Skipped(RAN_AHEAD)
         loader = facts.settings.loader
         line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)

@@ -176,7 +176,7 @@ def undisturbed_lengths(facts: Facts) -> dict[int, float]:
 
     Empty where the CPU launched most of them ahead of the device, which works on one for longer.
     """
-    if facts.run.timing.launch_ns is not None:
+    if facts.timing.launch_ns is not None:
         return {}
     steps = (step for step in facts.run.steps if step.state is StepState.PLAIN and step.index > 0)
     plain = (step for step in steps if not step.loader_start_ns)
