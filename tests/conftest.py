@@ -20,7 +20,7 @@ from traceadvisor.system.cores import usable_cores
 # A run of the tests tries the same examples every time, and `make nightly` more of them. `make fuzz` draws new ones.
 # A busy machine is no failure.
 settings.register_profile("nightly", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("traceadvisor", settings.get_profile("nightly"), max_examples=40)
+settings.register_profile("traceadvisor", settings.get_profile("nightly"), max_examples=25)
 settings.register_profile("explore", settings.get_profile("nightly"), derandomize=False, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")

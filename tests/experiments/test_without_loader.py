@@ -369,6 +369,7 @@ def _outcome(folder: Path, source: str, **changed: Any) -> Outcome:
     return measure(plan, lambda rows: None)
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_before_a_round_needs_more_steps(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path, TRAIN.format(steps=60))
     said = "The script ended before a round was measured. Give it more steps, such as ten times as many."

@@ -73,6 +73,7 @@ def test_the_file_is_part_of_the_capture(bundle: Path) -> None:
     assert (file.path, file.rank) == ("stacks.0.jsonl", 0)
 
 
+@pytest.mark.slow
 def test_a_rare_call_in_a_helper_is_named_with_the_line_of_the_loop(bundle: Path) -> None:
     (recording,) = load(bundle).recordings
     assert recording.run_lines
@@ -85,6 +86,7 @@ def test_a_rare_call_in_a_helper_is_named_with_the_line_of_the_loop(bundle: Path
     assert row.time.step_ns > 0
 
 
+@pytest.mark.slow
 def test_loading_in_the_training_process_is_time_of_the_fetch(bundle: Path) -> None:
     (recording,) = load(bundle).recordings
     assert recording.run_lines
@@ -92,6 +94,7 @@ def test_loading_in_the_training_process_is_time_of_the_fetch(bundle: Path) -> N
     assert sum(fetched_ns) > 0
 
 
+@pytest.mark.slow
 def test_the_script_begins_the_stack_and_this_package_has_no_lines(bundle: Path) -> None:
     found = samples(bundle)
     outermost = {found.frames[stack.frames[0]].file for stack in found.stacks if stack.frames}
@@ -99,11 +102,13 @@ def test_the_script_begins_the_stack_and_this_package_has_no_lines(bundle: Path)
     assert not [frame for frame in found.frames if "traceadvisor" in (frame.file or "")]
 
 
+@pytest.mark.slow
 def test_the_samples_cover_the_run(bundle: Path) -> None:
     assert samples(bundle).time_ns > 6e9  # 240 waits of 10 ms, six of 0.5 s and one before, and what torch takes
     assert samples(bundle).cpu_ns < 0.05 * samples(bundle).time_ns
 
 
+@pytest.mark.slow
 def test_every_format_shows_the_lines(bundle: Path) -> None:
     report = load(bundle)
     for name in ("html", "md", "json"):

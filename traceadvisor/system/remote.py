@@ -355,8 +355,7 @@ class _Ranges(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        if not self.closed:
-            self._disconnect()
+        self._disconnect()
         super().close()
 
     def _disconnect(self) -> None:

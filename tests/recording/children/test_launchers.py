@@ -284,6 +284,7 @@ def test_an_interrupt_that_the_command_has_already_is_not_sent_again(folder: Pat
         assert process.wait(timeout=60) == 3, "no training"
 
 
+@pytest.mark.slow
 def test_a_command_that_handles_an_interrupt_has_all_the_time_that_it_needs(folder: Path) -> None:
     """A program sends the interrupt to the whole group, once."""
     source = (

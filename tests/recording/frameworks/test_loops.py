@@ -391,6 +391,7 @@ def test_the_steps_of_a_fed_loop_are_its_iterations(
     recorded_once(tmp_path, captured(run, tmp_path, monkeypatch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", UNFED, ids=lambda run: run.__name__)
 def test_the_steps_of_an_unfed_loop_are_the_turns_of_its_optimizers(
     run: Callable[[Training], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -401,6 +402,7 @@ def test_the_steps_of_an_unfed_loop_are_the_turns_of_its_optimizers(
     assert settings(tmp_path / "bundle").loader is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [subclass, data_set, own_data_set_iterator], ids=lambda run: run.__name__)
 def test_each_step_of_a_feed_takes_one_batch_and_validation_is_no_step(
     run: Callable[[Training], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -417,6 +419,7 @@ def test_each_step_of_a_feed_takes_one_batch_and_validation_is_no_step(
     assert found.batch_size == (4 if run is subclass else None)
 
 
+@pytest.mark.slow
 def test_the_time_to_start_the_loop_inside_a_feed_is_separate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrapped(IterableDataset[Any]):
         def __init__(self) -> None:

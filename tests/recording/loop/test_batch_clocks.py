@@ -199,6 +199,7 @@ def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> No
     assert len(batches) == 3 * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=NIGHTLY), "forkserver"])
 def test_batches_of_workers_that_were_not_forked_are_timed(method: str, tmp_path: Path) -> None:
     before = time.time_ns()
@@ -249,6 +250,7 @@ LOADERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [*LOADERS, pytest.param(SPAWNING, marks=NIGHTLY)], ids=lambda one: "-".join(map(str, one))
 )
@@ -412,6 +414,7 @@ def test_a_reused_descriptor_is_not_closed(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="needs Linux's scheduler statistics")
 def test_threads_that_share_cores_wait_for_them(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
@@ -450,6 +453,7 @@ def shares(samples: StackSamples | None) -> dict[tuple[str, bool], float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=NIGHTLY)])
 def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(start: str, tmp_path: Path) -> None:
     found = shares(sampled(tmp_path, Slow(24, sleep_ms=80, burn_ms=20), multiprocessing_context=start))
@@ -457,15 +461,18 @@ def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(
     assert found[("burn", False)] > 2 * found.get(("burn", True), 0)
 
 
+@pytest.mark.slow
 def test_the_first_batch_of_a_worker_is_not_sampled(tmp_path: Path) -> None:
     assert sampled(tmp_path, Slow(4, sleep_ms=200)) is None
 
 
+@pytest.mark.slow
 def test_samples_of_workers_can_be_turned_off(tmp_path: Path) -> None:
     assert sampled(tmp_path, Slow(16, sleep_ms=60), samples=False) is None
     assert read_batches(tmp_path / "bundle" / "batches.0.csv")[0]
 
 
+@pytest.mark.slow
 def test_workers_that_stay_are_sampled_in_all_epochs(tmp_path: Path) -> None:
     with captured(tmp_path):
         train(DataLoader(Slow(4, sleep_ms=100), batch_size=2, num_workers=2, persistent_workers=True), epochs=4)

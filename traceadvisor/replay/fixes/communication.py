@@ -133,8 +133,7 @@ class HalvedMessages(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Take a share of the transfer from each; waiting for late ranks stays."""
-        spared_ns = self.transfer_ns * TRANSFER_SPARED[scenario]
-        return _shortened(graph, self.rows, spared_ns)
+        return _shortened(graph, self.rows, self.transfer_ns * TRANSFER_SPARED[scenario])
 
 
 _REACHED = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 1.0}
