@@ -261,7 +261,7 @@ class Facts:
     def _of_all_steps(self) -> Facts:
         facts = replace(self)
         vars(facts).update({name: vars(self)[name] for name in _OF_THE_RECORDING if name in vars(self)})
-        vars(facts)["steps"] = self.steps.with_all_typical()
+        vars(facts).update(steps=self.steps.with_all_typical(), timing=self.timing)
         return facts
 
     @cached_property
