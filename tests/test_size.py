@@ -2,7 +2,7 @@
 
 from tests.shared import CHECKOUT
 
-MOST_LINES, MOST_MODULES = 87_300, 602
+MOST_LINES, MOST_MODULES = 87_330, 602
 
 
 def test_the_package_stays_within_its_size() -> None:

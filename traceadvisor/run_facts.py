@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,6 +51,11 @@ class RunFacts:
         """Time in checkpoints, but for that which makes steps within an epoch slow."""
         within = (step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns for step in self.steps)
         return sum(step.checkpoint_ns or 0 for step, is_within in zip(self.steps, within, strict=True) if not is_within)
+
+    @property
+    def saving(self) -> Set[int]:
+        """Indices of the steps that save a checkpoint."""
+        return {step.index for step in self.steps if step.checkpoint_ns}
 
     @property
     def settings(self) -> RunSettings:

@@ -6,14 +6,18 @@ import importlib
 import io
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.recording.looping import TRAIN, VALID, Loop
-from traceadvisor.recording.loop.checkpoints import CheckpointHooks
+from traceadvisor.recording.loop import checkpoints
+from traceadvisor.recording.loop.checkpoints import SAVING, CheckpointHooks
 
 SAFETENSORS = """
 def save_file(tensors, path):
@@ -85,6 +89,31 @@ def test_a_library_imported_later_is_hooked_and_functions_within_one_another_cou
     module = importlib.import_module("safetensors.torch")
     assert module.save_model({}, "x") == "file"
     assert len(saved) == 1
+
+
+def test_a_framework_is_timed_until_its_checkpoint_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trainer:
+        def save_checkpoint(self, path: str) -> str:
+            torch.save({}, io.BytesIO())
+            time.sleep(0.05)  # it writes the file
+            return path
+
+    before, times = Trainer.save_checkpoint, list[int]()
+    monkeypatch.setitem(sys.modules, "a_framework", SimpleNamespace(Trainer=Trainer))
+    monkeypatch.setitem(checkpoints.SAVING, "a_framework", ("Trainer.save_checkpoint", "Other.save"))
+    hooks = CheckpointHooks(times.append)
+    assert Trainer().save_checkpoint("x") == "x"
+    hooks.remove()
+    assert Trainer.save_checkpoint is before
+    (time_ns,) = times
+    assert time_ns >= 50_000_000
+
+
+@pytest.mark.nightly("traceadvisor/recording/loop/checkpoints.py")
+def test_frameworks_save_by_the_methods_that_are_timed(lightning: None, transformers: None, accelerate: None) -> None:
+    for module in ("lightning.pytorch.trainer.trainer", "transformers.trainer", "accelerate.accelerator"):
+        for path in SAVING[module]:
+            assert callable(attrgetter(path)(importlib.import_module(module)))
 
 
 def _with_checkpoints() -> Loop:

@@ -155,6 +155,26 @@ def test_with_every_third_step_slow_step_times_vary_in_general(tmp_path: Path) -
     assert (outcome.label, outcome.remark) == ("steps far above the median", "steps vary throughout; no outliers")
 
 
+@pytest.mark.parametrize("every", [3, 4])
+def test_slow_steps_that_save_may_be_many(every: int, tmp_path: Path) -> None:
+    captured = _captured([300.0 if number % every == 0 else 100.0 for number in range(40)], tmp_path)
+    assert captured.clear(StepOutliers()).remark == "steps vary throughout; no outliers"
+    run = captured.facts().run
+    steps = (replace(step, checkpoint_ns=150_000 if step.duration_ns > 100_000 else 0) for step in run.steps)
+    found = captured.with_run(steps=tuple(steps)).finding(StepOutliers())
+    assert found.fix.summary == "Save checkpoints less often, or in the background"
+    assert evidence(found, "interval between slow steps") == f"{every} steps"
+
+
+def test_without_a_gpu_steps_that_save_at_any_distance_are_found(tmp_path: Path) -> None:
+    lengths = _at_random(3)
+    captured = _run(lengths, _on_cpu(*[100.0] * 4), tmp_path)
+    assert captured.clear(StepOutliers()).remark == "other programs delay steps at random like this"
+    run = captured.facts().run
+    steps = (replace(step, checkpoint_ns=50_000 if step.duration_ns > 150_000 else 0) for step in run.steps)
+    assert captured.with_run(steps=tuple(steps)).finding(StepOutliers()).fix.summary.startswith("Save checkpoints")
+
+
 def test_the_first_step_of_an_epoch_is_no_outlier(tmp_path: Path) -> None:
     captured = _captured([100.0] * 20 + [3000.0] + [100.0] * 20, tmp_path)
     run = captured.facts().run

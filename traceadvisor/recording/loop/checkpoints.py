@@ -6,7 +6,6 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from traceadvisor.recording.after_import import after_import
@@ -18,8 +17,13 @@ SAVING = {
     "torch": ("save",),
     "safetensors.torch": ("save_file", "save_model"),
     "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save", "save_state_dict"),
+    "lightning.pytorch.trainer.trainer": ("Trainer.save_checkpoint",),
+    "pytorch_lightning.trainer.trainer": ("Trainer.save_checkpoint",),
+    "transformers.trainer": ("Trainer._save_checkpoint",),
+    "accelerate.accelerator": ("Accelerator.save_state",),
 }
-"""Functions that save checkpoints, by the module that defines them or hands them on."""
+"""Functions that save checkpoints, by the module that defines them or hands them on. Those of frameworks also collect
+the state, write it to the disk and remove older files."""
 
 
 class CheckpointHooks:
@@ -32,8 +36,8 @@ class CheckpointHooks:
         self._wrapped: dict[Any, Any] = {}
         """Wrappers by the function that each calls."""
 
-        self._places: list[tuple[ModuleType, str, Any, Any]] = []
-        """Module, name, function and wrapper of each replaced attribute."""
+        self._places: list[tuple[Any, str, Any, Any]] = []
+        """Module or class, name, function and wrapper of each replaced attribute."""
 
         self._waiting = [after_import(name, functools.partial(self._wrap, name)) for name in SAVING]
         """Each ends the wait for the import of a module."""
@@ -42,21 +46,24 @@ class CheckpointHooks:
         """Restore the functions. Those that a script holds by itself keep working."""
         for stop in self._waiting:
             stop()
-        for module, name, function, wrapper in reversed(self._places):
-            if getattr(module, name, None) is wrapper:
-                setattr(module, name, function)
+        for owner, name, function, wrapper in reversed(self._places):
+            if getattr(owner, name, None) is wrapper:
+                setattr(owner, name, function)
         self._places.clear()
 
     def _wrap(self, module_name: str) -> None:
-        module = sys.modules[module_name]
-        for name in SAVING[module_name]:
-            function = getattr(module, name, None)
+        for path in SAVING[module_name]:
+            *outer, name = path.split(".")
+            owner: Any = sys.modules[module_name]
+            for one in outer:
+                owner = getattr(owner, one, None)
+            function = getattr(owner, name, None)
             if callable(function):
                 if function not in self._wrapped:
                     self._wrapped[function] = self._timed(function)
                 wrapper = self._wrapped[function]
-                setattr(module, name, wrapper)
-                self._places.append((module, name, function, wrapper))
+                setattr(owner, name, wrapper)
+                self._places.append((owner, name, function, wrapper))
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         inside, saved = self._inside, self._saved

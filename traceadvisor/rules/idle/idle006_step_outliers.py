@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated
 
 from msgspec import Meta
@@ -8,6 +8,7 @@ from msgspec import Meta
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
 from traceadvisor.rules.idle.step_outliers import (
+    SAVE_LESS_OFTEN,
     Outliers,
     SlowContent,
     are_updates,
@@ -37,11 +38,12 @@ class StepOutliers(Rule):
         all undisturbed steps of a captured run, otherwise, and if the CPU launched most of them ahead of the GPU,
         the recorded steps. Time by which the steps right after a slow one are shorter is taken off it: there the
         CPU only waited for the GPU. If every n-th step is slow, only these steps count, and the finding shows n.
-        For slow steps that were recorded, the finding shows the category that grew. It also shows operators, calls
-        and functions that only these steps contain. Without a GPU, slow steps at random without such contents do
-        not count: other programs delay them. Neither do the steps that update the parameters, if the others only
-        accumulate gradients. If no slow step was recorded, the finding names a line only if samples show that it
-        takes more time than all usual steps together.
+        More than a fifth of the steps count only if they save checkpoints. For slow steps that were recorded, the
+        finding shows the category that grew. It also shows operators, calls and functions that only these steps
+        contain. Without a GPU, slow steps at random without such contents or a checkpoint do not count: other
+        programs delay them. Neither do the steps that update the parameters, if the others only accumulate
+        gradients. If no slow step was recorded, the finding names a line only if samples show that it takes more
+        time than all usual steps together.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
         every hundred steps, adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
@@ -65,7 +67,8 @@ class StepOutliers(Rule):
     """Share of the training time that slow steps take beyond the median. A smaller share is rarely worth the search."""
 
     max_steps_share: float = 0.2
-    """Maximum share of slow steps; one slow step is always allowed. With more, step times vary in general."""
+    """Maximum share of slow steps; one slow step is always allowed. With more, step times vary in general, unless
+    these steps save checkpoints."""
 
     least_steps: int = 20
     """Minimum number of undisturbed steps to compare. With fewer, the rule compares the recorded steps."""
@@ -84,7 +87,7 @@ class StepOutliers(Rule):
                 return Skipped(
                     f"Fewer than {self.least_recorded_steps} steps between the first and the last: record more."
                 )
-        found = self._slow_steps(lengths)
+        found = self._slow_steps(lengths, facts.run.saving)
         share = found.excess_ns / max(training_ns, sum(lengths.values()) / len(lengths), 1.0)
         if share < self.min_share:
             return Clear("time in slow steps beyond the median", share, self.min_share, Unit.SHARE)
@@ -106,14 +109,17 @@ class StepOutliers(Rule):
         fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
         content = slow_content(facts, odd, fast) if odd else SlowContent()
         is_unfed = bool(facts.run.steps) and facts.settings.loader is None
-        is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
+        saves = found.mostly_in(facts.run.saving)
+        is_explained = saves or found.every or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         if not is_explained and not facts.observation.has_device:
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
             return Clear(label, 0.0, self.min_share, Unit.SHARE, remark)
         return facts.finding(
             claims=content.claims,
             fix=Fix(
-                "Check what only the slow steps do, and do it less often or in the background",
+                SAVE_LESS_OFTEN
+                if saves
+                else "Check what only the slow steps do, and do it less often or in the background",
                 not_replayed="we simulate only steps near the median",
             ),
             effort=Effort.REFACTOR,
@@ -130,15 +136,14 @@ class StepOutliers(Rule):
             locations=content.locations or line_of_slow_steps(facts, share),
             caveats=(
                 "Other programs on the machine slow down random steps.",
-                *((_ITERATIONS.format(found.every),) if found.every and is_unfed else ()),
-                *(() if odd else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
+                *((_ITERATIONS.format(found.every),) if found.every and is_unfed and not saves else ()),
+                *(() if odd or saves else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
             ),
         )
 
-    def _slow_steps(self, lengths: Mapping[int, float]) -> Outliers:
-        """Find steps that are slow at intervals, if they are, or else all slow steps."""
+    def _slow_steps(self, lengths: Mapping[int, float], saving: Set[int]) -> Outliers:
+        """Find steps that are slow at intervals, if they are, or else all slow steps; those that save may be many."""
         found = find_outliers(lengths, self.ratio)
         periodic = periodic_outliers(lengths, found.indices, self.ratio)
-        if periodic and periodic.every and periodic.every * self.max_steps_share >= 1:
-            return periodic
-        return found
+        few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
+        return periodic if periodic and (few or periodic.mostly_in(saving)) else found

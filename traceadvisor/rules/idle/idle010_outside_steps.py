@@ -4,6 +4,7 @@ from traceadvisor.analysis.sampled.shares import line_between_steps
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
 NOT_TIMED = "The whole run was not timed"
 RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
@@ -56,7 +57,7 @@ class OutsideSteps(Rule):
             fix=Fix(
                 "Validate less often, on part of the data, or with larger batches"
                 if validation_ns >= checkpoints_ns
-                else "Save checkpoints less often, or in the background",
+                else SAVE_LESS_OFTEN,
                 not_replayed="it lies outside the simulated steps",
             ),
             effort=Effort.LINE,

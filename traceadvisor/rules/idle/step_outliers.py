@@ -50,6 +50,8 @@ _SHORT_SHARE = 0.9
 _USUAL_AGAIN = 2
 """Successive steps of the usual length after which the CPU waits for the device in each step again."""
 
+SAVE_LESS_OFTEN = "Save checkpoints less often, or in the background"
+
 _TELLING = (Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
 
 
@@ -70,6 +72,10 @@ class Outliers:
 
     period: int | None = None
     """Steps from one slow step to the next, if :func:`periodic_outliers` found them."""
+
+    def mostly_in(self, indices: Set[int]) -> bool:
+        """Whether nearly all of the slow steps are among these."""
+        return len(indices & set(self.indices)) >= _LEAST_SLOW_SHARE * len(self.indices)
 
     @property
     def each_excess_ns(self) -> float:
