@@ -13,9 +13,9 @@ def lines_of_code(path: Path) -> int:
     text = path.read_text(encoding="utf-8")
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
-            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        match node:
+            case ast.Expr(ast.Constant(str())) | ast.Import() | ast.ImportFrom():
+                left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return sum(bool(line.strip()) and at not in left_out for at, line in enumerate(text.splitlines(), 1))
 
 

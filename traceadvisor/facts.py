@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -38,7 +38,7 @@ from traceadvisor.analysis.steps.breakdown import Partition, SharedTime, break_d
 from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.analysis.steps.inference_workload import has_training, inference_sign, is_served
-from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming, run_timing
+from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
@@ -53,32 +53,22 @@ from traceadvisor.model.findings import (
     FEWEST_STEPS,
     HOW_TO_GET,
     LEAST_OPERATIONS,
-    Clear,
-    Confidence,
-    Effort,
-    Estimate,
     Evidence,
-    Finding,
-    Fix,
     Hint,
     Input,
     Location,
-    Method,
     MissingInput,
     Option,
     Unit,
-    few_steps,
 )
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings
-from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
 from traceadvisor.model.workload import InferenceSign, Part, Workload
-from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
@@ -90,15 +80,6 @@ if TYPE_CHECKING:
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")
-
-SAME_TIME_SHARE = 0.02
-"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
-
-MOST_GROWTH = 3.0
-"""Growth of a part of a recorded step, relative to that of the whole step, at most; an assumption. The profiler makes
-Python and small operators longer, and large operators hardly."""
-
-NO_STEP = "no complete step was recorded"
 
 _OWN_WORK = (Category.KERNEL, Category.H2D_COPY, Category.OTHER_COPY)
 _GPU_WORK = (*_OWN_WORK, Category.COMMUNICATION)
@@ -573,119 +554,6 @@ class Facts:
         line = self.run.loader_line
         return (*((line.location,) if line else ()), *self.loader_locations)
 
-    # -- outcomes of rules -------------------------------------------------------------------------------------
-
-    def finding(  # noqa: PLR0913  # a finding has this many parts
-        self,
-        *,
-        fix: Fix,
-        effort: Effort | None = None,
-        evidence: Iterable[Evidence | None],
-        claims: SpanSet | None = None,
-        also_shortens: SpanSet | None = None,
-        most_ns: float | None = None,
-        most_share: float | None = None,
-        whole_ns: float | None = None,
-        saving: Estimate | None = None,
-        confidence: Confidence | None = None,
-        locations: tuple[Location, ...] = (),
-        caveats: tuple[str, ...] = (),
-    ) -> Finding:
-        """A finding, with the saving of its fix and its confidence.
-
-        Args:
-            fix: what to change.
-            effort: how much work the fix is; the fix tells it itself if the rule has several fixes.
-            evidence: figures; None, for a figure that was not measured, is left out.
-            claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
-            also_shortens: other time that the fix makes shorter: an upper limit includes all of it. None by default.
-            most_ns: upper limit of the saving per typical step; by default all of this time per step.
-            most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
-            whole_ns: the training time per step that this is a share of; by default the step.
-            saving: the saving, if the rule computes it.
-            confidence: the confidence in the cause, if the rule determines it; by default from the recording.
-            locations: places in the user's code.
-            caveats: sentences on when the finding may be wrong; those on its fix are the fix's.
-
-        Raises:
-            TypeError: neither the rule nor the fix tells the effort, or both do.
-        """
-        effort_of_fix = fix.effort or effort
-        if effort_of_fix is None or (effort and fix.effort):
-            raise TypeError("either the rule or its fix tells the effort")
-        claims = (claims or SpanSet.empty()) - self.unknown.spans
-        also_shortens = (also_shortens or SpanSet.empty()) - claims
-        rows = tuple(row for row in evidence if row is not None)
-        if most_share is not None:
-            saving = Estimate.bound(most_share * (whole_ns or self.step_ns or 0.0), fix.not_replayed or "")
-        if saving is None:
-            most_ns = self.per_step_ns(claims | also_shortens) if most_ns is None else most_ns
-            saving = self.saving(fix, most_ns, claims)
-            rows = (*rows, *self._reached(fix, saving, most_ns, rows))
-        return Finding(
-            claims=claims,
-            saving=saving,
-            confidence=confidence or self.confidence(),
-            effort=effort_of_fix,
-            evidence=rows,
-            fix=fix,
-            locations=_lines_first(tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations)))),
-            caveats=(*fix.caveats, *caveats, *self._few_steps),
-            of_run=most_share is not None,
-            whole_ns=whole_ns,
-            also_shortens=also_shortens,
-        )
-
-    def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:
-        """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
-        times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
-        longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
-        label = "time that the fix can remove"
-        if saving.method is Method.REPLAY and self.replay and self.step_ns and isinstance(fix.what_if, Edit):
-            removed_ns = self.replay.removed_ns(fix.what_if, self.trace.events.duration_ns)
-            most_ns = removed_ns * self.step_ns / max(self.replay.baseline_ns, 1.0)
-            label = "CPU, GPU and waiting time that the fix removes"
-        if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
-            yield Evidence(label, most_ns, Unit.NS_PER_STEP)
-
-    @property
-    def _few_steps(self) -> tuple[str, ...]:
-        """A caveat if one or two steps were recorded."""
-        if not self.has_few_steps:
-            return ()
-        if self.steps.source is StepSource.WINDOW:
-            return ("No steps are marked: this is an upper limit for the whole recording.",)
-        return (f"{few_steps(len(self.steps.kept))}: other steps may differ.",)
-
-    def clear(  # noqa: PLR0913  # as a Clear
-        self,
-        label: str,
-        value: float,
-        limit: float,
-        unit: Unit,
-        remark: str | None = None,
-        *,
-        fix: Fix,
-        judged_share: float | None = None,
-    ) -> Clear:
-        """A passed check, with the upper limit of what the popular fix would still save.
-
-        Args:
-            label: what was measured, as a noun phrase.
-            value: the figure. If it is 0, there is nothing to fix, and nothing is simulated.
-            limit: the limit of the figure.
-            unit: unit of both.
-            remark: another reason for passing, besides the limit.
-            fix: the popular fix of the rule.
-            judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
-        """
-        share, doubt = None, fix.not_replayed
-        if value > 0 and isinstance(fix.what_if, Edit):
-            doubt = self.doubt(fix.what_if)
-            if self.replay and not doubt:
-                share = max(self.replay.saving_share((fix.what_if,), Scenario.HIGH), 0.0)
-        return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
-
     @property
     def why_not_judged(self) -> str:
         """Why kernels could not be judged, as a clause without its stop."""
@@ -697,56 +565,6 @@ class Facts:
         """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
         return self.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
-    def bound(
-        self, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = EXPECTED_PART
-    ) -> Estimate:
-        """A saving of up to ``most_ns`` of the typical step.
-
-        If recorded steps are longer than undisturbed ones, nothing is scaled, as this time may be a part that recording
-        did not make longer: the limit is what fits in an undisturbed step. If they are shorter, it is scaled.
-
-        Args:
-            most_ns: the upper limit.
-            reason: why it is not simulated, as a clause without its stop.
-            claims: the time that ``most_ns`` is about; by default none of it is in the data loader.
-            expected_part: the part of the upper limit that is expected.
-        """
-        if self.distortion and self.distortion.ratio > 1:
-            most_ns = self._undisturbed_most_ns(most_ns, claims, self.distortion)
-            return Estimate.bound(most_ns, self.distortion.doubt or reason, expected_part)
-        return Estimate.bound(most_ns * self.stretch, reason, expected_part)
-
-    @property
-    def stretch(self) -> float:
-        """Factor by which the steps that savings refer to are longer than typical recorded ones; at least 1."""
-        return max((self.step_ns or 0.0) / max(self.typical.duration_ns if self.typical else 0.0, 1.0), 1.0)
-
-    def _undisturbed_most_ns(self, most_ns: float, claims: SpanSet | None, found: Distortion) -> float:
-        """The largest part of an undisturbed step that some time of a longer recorded step can be.
-
-        Time in the data loader was measured in both. The rest of the undisturbed step also has the other work, which
-        may have grown more than the step did, by a factor of up to :data:`MOST_GROWTH`.
-        """
-        waits_ns = self.per_step_ns(claims & self.claim(Category.DATA_WAIT)) if claims else 0.0
-        waits_ns = min(waits_ns, most_ns)
-        waits_share = min(waits_ns / found.recorded_loader_ns, 1.0) if found.recorded_loader_ns else 0.0
-        recorded_ns = found.recorded_step_ns - found.recorded_loader_ns
-        others_ns = max(recorded_ns - (most_ns - waits_ns), 0.0) / (MOST_GROWTH * found.ratio)
-        left_ns = max(found.undisturbed_rest_ns - others_ns, 0.0)
-        return waits_share * found.undisturbed_loader_ns + min(most_ns - waits_ns, left_ns)
-
-    def saving(self, fix: Fix, most_ns: float, claims: SpanSet | None = None) -> Estimate:
-        """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing.
-
-        Args:
-            fix: the fix.
-            most_ns: the upper limit.
-            claims: the time that the limit is about, as in :meth:`bound`.
-        """
-        if isinstance(fix.what_if, Edit):
-            return self.what_if(fix.what_if, most_ns, claims)
-        return self.bound(most_ns, fix.not_replayed, claims) if fix.not_replayed else Estimate.nothing()
-
     @cached_property
     def replay(self) -> Replay | None:
         """The simulation of the steps; None without typical steps, and for other frameworks' ways to launch work."""
@@ -756,39 +574,9 @@ class Facts:
 
         return replay(self.observation, self.steps, self.timing, self.run.worker_count, self.unknown.spans)
 
-    def what_if(self, edit: Edit, most_ns: float, claims: SpanSet | None = None) -> Estimate:
-        """The simulated saving of an edit; an upper limit if the simulation is not trusted.
-
-        Args:
-            edit: how the fix changes the steps.
-            most_ns: that limit, for the typical step.
-            claims: the time that the limit is about, as in :meth:`bound`.
-        """
-        doubt = self.doubt(edit)
-        if doubt or self.replay is None or self.step_ns is None:
-            return self.bound(most_ns, doubt or NO_STEP, claims, edit.expected_part)
-        from traceadvisor.replay.saving_range import saving_range  # noqa: PLC0415  # a breakdown does not need it
-
-        return saving_range(self.replay, edit, self.step_ns)
-
-    def doubt(self, edit: Edit) -> str | None:
-        """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
-        return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
-
-    def confidence(self) -> Confidence:
-        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording."""
-        if self.has_few_steps:
-            return Confidence.LOW
-        doubts = (
-            (self.steps.source not in (StepSource.MARKS, StepSource.SERVING))
-            + (self.step_count < FEWEST_STEPS)
-            + any(note.degrades for note in (*self.trace.health.notes, *self._missing_parts))
-            + (abs(self.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
-        )
-        return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
-
     @cached_property
-    def _missing_parts(self) -> tuple[HealthNote, ...]:
+    def missing_parts(self) -> tuple[HealthNote, ...]:
+        """Notes on what the recording lacks."""
         return tuple(missing_parts(self.observation, self.steps, self.unknown))
 
     def missing(self, needs: frozenset[Input]) -> str | None:
@@ -901,9 +689,3 @@ class Facts:
         """Wall-clock start and end of the recording, in nanoseconds; None without a recorded wall clock."""
         start = self.trace.wall_clock_start_ns
         return None if start is None else (start, start + recording_extent(self.trace)[1])
-
-
-def _lines_first(places: tuple[Location, ...]) -> tuple[Location, ...]:
-    """The places without functions of which another place has the line."""
-    known = {(place.file, place.function) for place in places if place.is_line}
-    return tuple(place for place in places if place.is_line or (place.file, place.function) not in known)

@@ -16,6 +16,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Confidence, Input
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow
+from traceadvisor.savings.outcomes import confidence_of
 
 
 def steps(lost: list[int], launches: int = 10) -> TraceBuilder:
@@ -41,7 +42,7 @@ def message(facts: Facts, code: str) -> str:
 def test_a_whole_recording_has_no_note(tmp_path: Path) -> None:
     facts = facts_of(steps([0, 0, 0, 0]), tmp_path)
     assert notes(facts) == {}
-    assert facts.confidence() is Confidence.HIGH
+    assert confidence_of(facts) is Confidence.HIGH
 
 
 def test_kernels_launched_but_not_recorded_at_all_rule_out_claims_about_the_device(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_kernels_launched_but_not_recorded_at_all_rule_out_claims_about_the_devi
     assert message(facts, "no-kernels").startswith("The CPU launched 40 kernels but the recording holds none of them")
     assert Category.KERNEL not in facts.partition
     assert facts.missing(frozenset({Input.DEVICE})) is not None
-    assert facts.confidence() is Confidence.MEDIUM
+    assert confidence_of(facts) is Confidence.MEDIUM
 
 
 def test_a_gpu_that_the_profiler_could_not_record_shows_in_its_memory(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_missing_kernels_are_reported_above_two_percent_of_all_launches(
 def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) -> None:
     facts = facts_of(steps([3, 3, 3, 3]), tmp_path)
     assert len(facts.steps.kept) == 4
-    assert facts.confidence() is Confidence.MEDIUM
+    assert confidence_of(facts) is Confidence.MEDIUM
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_few_steps_and_steps_without_marks_lower_the_confidence(
             builder.optimizer(end - 1 if end else 0, max(end, 1))
     facts = facts_of(builder, tmp_path)
     assert len(facts.steps.kept) == count
-    assert facts.confidence() is confidence
+    assert confidence_of(facts) is confidence
 
 
 def test_the_last_step_of_a_recording_that_stopped_there_is_no_loss(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ SUMMARY = "INFO:2026-11-20 09:59:05 47:47 Profiler.cpp:341] Record counts: Out-o
 def test_a_profiler_that_stopped_early_is_reported_with_the_remedy(log: str, line: str, tmp_path: Path) -> None:
     facts = facts_of(steps([0, 0, 0, 0]).member(log, ["a line", line]), tmp_path)
     assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in message(facts, "stopped-early")
-    assert facts.confidence() is Confidence.MEDIUM
+    assert confidence_of(facts) is Confidence.MEDIUM
 
 
 def _full(*, launches_recorded: bool) -> TraceBuilder:
@@ -156,7 +157,7 @@ def test_a_profiler_whose_buffers_were_full_is_noticed_without_its_log(
     assert message(facts, "stopped-early").startswith("After step 2 no GPU activity is recorded")
     assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in message(facts, "stopped-early")
     assert [step.index for step in facts.steps.kept] == [0, 1]
-    assert facts.confidence() is not Confidence.HIGH
+    assert confidence_of(facts) is not Confidence.HIGH
 
 
 def test_full_buffers_are_reported_once(tmp_path: Path) -> None:

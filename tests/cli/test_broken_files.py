@@ -25,6 +25,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.savings.outcomes import confidence_of
 
 STEPS = 8
 DAMAGED, DISTURBED = "Damaged input: ", "Caution: "
@@ -206,4 +207,4 @@ def test_each_broken_file_of_a_folder_has_a_note(tmp_path: Path) -> None:
 def _confidence(report: Report) -> Confidence:
     """The outcomes of the rules on the only recording."""
     (recording,) = report.recordings
-    return Facts(read_trace(Origin(recording.path, "", "", "")), 0, "").confidence()
+    return confidence_of(Facts(read_trace(Origin(recording.path, "", "", "")), 0, ""))

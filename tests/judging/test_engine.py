@@ -29,6 +29,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
+from traceadvisor.savings.outcomes import confidence_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Stub(Rule):
         return Finding(
             claims=self.spans,
             saving=Estimate.bound(2 * self.expected_ns, "nobody asked"),
-            confidence=facts.confidence(),
+            confidence=confidence_of(facts),
             effort=Effort.LINE,
             evidence=(),
             fix=Fix("Change it"),
@@ -199,7 +200,7 @@ def test_confidence_falls_without_marks_and_with_few_steps(tmp_path: Path) -> No
     for number, builder in enumerate((marked, few, none)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        levels.append(Facts(builder.trace(folder), None, "").confidence().value)
+        levels.append(confidence_of(Facts(builder.trace(folder), None, "")).value)
     assert levels == ["high", "low", "low"]
 
 

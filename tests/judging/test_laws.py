@@ -32,6 +32,7 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
+from traceadvisor.savings.outcomes import finding_of
 
 US = 1_000
 
@@ -57,7 +58,8 @@ class Greedy(Rule):
     of_run: bool = False
 
     def check(self, facts: Facts) -> Outcome:
-        found = facts.finding(
+        found = finding_of(
+            facts,
             claims=SpanSet.of((0, 10_000 * US)),
             fix=Fix("Change it", not_replayed="of a test"),
             effort=Effort.LINE,
@@ -78,7 +80,8 @@ class OnePart(Rule):
     saving: Estimate = field(default_factory=lambda: Estimate.bound(60 * US, "of a test"))
 
     def check(self, facts: Facts) -> Outcome:
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.claim(Category.DATA_WAIT),
             also_shortens=facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST),
             fix=Fix("Change it", not_replayed="of a test"),
@@ -162,7 +165,7 @@ class Named(Rule):
         rows = rows_named(facts.trace, Kind.KERNEL, lambda name: name in self.names)
         claims = events.spans(rows) if self.by_hand else facts.exposed(rows, Category.KERNEL)
         fix = Fix("Change it", not_replayed="of a test")
-        return facts.finding(claims=claims, fix=fix, effort=Effort.LINE, evidence=())
+        return finding_of(facts, claims=claims, fix=fix, effort=Effort.LINE, evidence=())
 
 
 def _two_streams(folder: Path) -> Facts:

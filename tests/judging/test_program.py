@@ -18,6 +18,7 @@ from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Finding, Fix, Found, Outcome, RuleMeta
 from traceadvisor.model.workload import Part
 from traceadvisor.rules.base import Rule
+from traceadvisor.savings.outcomes import finding_of
 
 
 def _lacking(facts: Facts) -> list[str]:
@@ -93,7 +94,7 @@ class Scaling(Rule):
     fix: Fix = TRAIN
 
     def check(self, facts: Facts) -> Outcome:
-        return facts.finding(fix=self.fix, effort=Effort.LINE, evidence=())
+        return finding_of(facts, fix=self.fix, effort=Effort.LINE, evidence=())
 
 
 def _found(fix: Fix, builder: TraceBuilder, folder: Path) -> Finding:

@@ -29,6 +29,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.base import Rule
+from traceadvisor.savings.outcomes import finding_of
 
 US = 1_000
 WALL_NS = 1_700_000_000_000_000_000
@@ -45,7 +46,7 @@ class Greedy(Rule):
     def check(self, facts: Facts) -> Outcome:
         claims = facts.partition[Category.COMMUNICATION]
         fix = Fix("Change it", not_replayed="of a test")
-        return facts.finding(claims=claims, fix=fix, effort=Effort.LINE, evidence=())
+        return finding_of(facts, claims=claims, fix=fix, effort=Effort.LINE, evidence=())
 
 
 def rank_builder(  # all that ranks differ in

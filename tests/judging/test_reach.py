@@ -22,6 +22,7 @@ from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
+from traceadvisor.savings.outcomes import finding_of
 
 SEEDS = range(60)
 
@@ -133,8 +134,8 @@ def test_a_share_of_more_than_the_run_takes_per_training_step_is_a_violation(
 ) -> None:
     """30 steps take 3600 us, so one takes 120, and may take a quarter more where the profiler was off."""
     facts = Captured(_loading_for_60_of_100_us(), tmp_path).with_steps([20.0] * 30, step_us=100).facts()
-    found = facts.finding(
-        fix=Fix("Wait less"), effort=Effort.LINE, evidence=(), most_share=0.5, whole_ns=1000 * whole_us
+    found = finding_of(
+        facts, fix=Fix("Wait less"), effort=Effort.LINE, evidence=(), most_share=0.5, whole_ns=1000 * whole_us
     )
     said = violations(facts, [replace(found, rule=OutsideSteps.meta)])
     assert [str(one).split(":")[0] for one in said] == known

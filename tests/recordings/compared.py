@@ -30,6 +30,7 @@ from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.kernels import FasterLoader
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
+from traceadvisor.savings.estimates import bound, simulated
 
 PAIRS = Path(__file__).parent / "pairs"
 
@@ -114,7 +115,7 @@ def public_pairs(shared: Path) -> list[Pair]:
     pairs = []
     for span, recording in (("first span", NO_WORKERS), ("second span", NO_WORKERS_LATER)):
         facts, step = facts_of(shared / recording), marked_step_ns(shared / recording)
-        saving = facts.what_if(LoaderWorkers(4), 0.0)
+        saving = simulated(facts, LoaderWorkers(4), 0.0)
         predicted = _predicted(step, *_shares(facts, saving))
         pairs.append(Pair("resnet50-workers", f"{change}, {span}", (step,), after, predicted, saving.method))
     return pairs
@@ -194,12 +195,12 @@ def _predicted(before_ns: float, low: float, expected: float, high: float) -> Ra
 
 
 def _workers(facts: Facts) -> Estimate:
-    return facts.what_if(LoaderWorkers(2, facts.run.cores), 0.0)
+    return simulated(facts, LoaderWorkers(2, facts.run.cores), 0.0)
 
 
 def _smaller_images(facts: Facts) -> Estimate:
     """A quarter of the pixels is a quarter of the work; in the low variant, only half the work depends on pixels."""
-    least, expected = (facts.what_if(FasterLoader(times), 0.0) for times in (1 / (0.5 + 0.5 / 4), 4.0))
+    least, expected = (simulated(facts, FasterLoader(times), 0.0) for times in (1 / (0.5 + 0.5 / 4), 4.0))
     return replace(expected, low_ns=least.expected_ns)
 
 
@@ -207,7 +208,7 @@ def _without(range_name: str) -> Callable[[Facts], Estimate]:
     def estimate(facts: Facts) -> Estimate:
         spans = facts.trace.events.spans(rows_named(facts.trace, Kind.ANNOTATION, range_name.__eq__))
         assert spans, f"no range {range_name!r} was recorded"
-        return facts.what_if(WithoutHostWork(spans), facts.per_step_ns(spans & facts.steps.kept_windows))
+        return simulated(facts, WithoutHostWork(spans), facts.per_step_ns(spans & facts.steps.kept_windows))
 
     return estimate
 
@@ -216,7 +217,7 @@ def _fused_optimizer(facts: Facts) -> Estimate:
     """Without a GPU there is nothing to simulate: up to all the time in the optimizer."""
     rows = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.step#")
     spent_ns = facts.per_step_ns(facts.trace.events.spans(rows) & facts.steps.kept_windows)
-    return facts.bound(spent_ns, "no device was recorded")
+    return bound(facts, spent_ns, "no device was recorded")
 
 
 def _persistent_workers(facts: Facts) -> Estimate:

@@ -21,6 +21,7 @@ from traceadvisor.replay.gate import Gate, gate
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.step_graph import chosen_steps
 from traceadvisor.replay.what_if import Scenario
+from traceadvisor.savings.estimates import simulated
 
 
 def _replay(facts: Facts) -> Replay:
@@ -112,7 +113,7 @@ def test_device_savings_become_an_upper_limit_with_the_reason(tmp_path: Path) ->
         start = 100 * number
         builder.step(number, start, start + 100).launch(start + 10, start + 12, kernel=(start + 13, start + 20))
     facts = facts_of(builder, tmp_path)
-    pinned, ready = facts.what_if(PinnedCopies(frozenset()), 5_000), facts.what_if(NoDataWait(), 5_000)
+    pinned, ready = simulated(facts, PinnedCopies(frozenset()), 5_000), simulated(facts, NoDataWait(), 5_000)
     assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
     assert pinned.reason is not None
     assert pinned.reason.startswith("not simulated: the CPU alone explains the step")

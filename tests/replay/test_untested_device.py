@@ -11,6 +11,8 @@ from tests.build import TraceBuilder
 from traceadvisor.model.findings import Certainty, Confidence, Method
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.saving_range import UNTESTED_DEVICE
+from traceadvisor.savings.estimates import simulated
+from traceadvisor.savings.outcomes import confidence_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ def test_a_device_that_sets_the_pace_only_once_the_fix_is_made_makes_it_less_sur
         builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, start + 40_000)
         builder.launch(start + 40_000, start + 40_010, kernel=(start + 40_020, start + 40_020 + kernel_ms * 1_000))
     facts = facts_of(builder, tmp_path)
-    saving = facts.what_if(NoDataWait(), 0)
+    saving = simulated(facts, NoDataWait(), 0)
     assert (saving.method, saving.reason) == (Method.REPLAY, reason)
     assert saving.certainty is certainty
-    assert facts.confidence() is Confidence.HIGH  # of the cause
+    assert confidence_of(facts) is Confidence.HIGH  # of the cause

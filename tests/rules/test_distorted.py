@@ -15,6 +15,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Certainty, Effort, Fix
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.savings.estimates import bound
+from traceadvisor.savings.outcomes import finding_of
 
 US = 1000
 
@@ -38,7 +40,7 @@ def _facts(folder: Path, undisturbed_us: float, loader_us: float = 10, recorded_
 
 def test_a_saving_is_at_most_what_fits_in_the_undisturbed_step_outside_its_loader(tmp_path: Path) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
-    saving = facts.bound(40 * US, "unknown")
+    saving = bound(facts, 40 * US, "unknown")
     # 15 us are outside the loader. The other 40 us of the recorded step took at least a twelfth of that.
     assert saving.high_ns == pytest.approx((15 - 40 / 12) * US)
     assert saving.certainty is Certainty.LIMIT
@@ -48,14 +50,16 @@ def test_a_saving_is_at_most_what_fits_in_the_undisturbed_step_outside_its_loade
 
 def test_a_small_part_of_a_recorded_step_is_not_scaled_down(tmp_path: Path) -> None:
     # It may be a part that recording did not make longer.
-    assert _facts(tmp_path, undisturbed_us=25).bound(5 * US, "unknown").high_ns == 5 * US
+    assert bound(_facts(tmp_path, undisturbed_us=25), 5 * US, "unknown").high_ns == 5 * US
 
 
 def test_time_in_the_loader_is_that_of_undisturbed_steps(tmp_path: Path) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
     waits = facts.claim(Category.DATA_WAIT)
-    assert facts.bound(facts.per_step_ns(waits), "unknown", waits).high_ns == 10 * US
-    found = facts.finding(claims=waits, fix=Fix("load faster", what_if=NoDataWait()), effort=Effort.LINE, evidence=())
+    assert bound(facts, facts.per_step_ns(waits), "unknown", waits).high_ns == 10 * US
+    found = finding_of(
+        facts, claims=waits, fix=Fix("load faster", what_if=NoDataWait()), effort=Effort.LINE, evidence=()
+    )
     assert found.saving.high_ns == 10 * US
     assert found.saving.certainty is Certainty.LIMIT
 
@@ -75,7 +79,7 @@ def test_limits_are_not_scaled_down_however_little_steps_are_distorted(
 ) -> None:
     facts = _facts(tmp_path, undisturbed_us)
     assert facts.is_distorted is distorted
-    assert facts.bound(40 * US, "unknown").high_ns == pytest.approx(limit_us * US)
+    assert bound(facts, 40 * US, "unknown").high_ns == pytest.approx(limit_us * US)
 
 
 @settings(max_examples=30, deadline=None)
@@ -97,5 +101,5 @@ def test_no_limit_is_below_the_undisturbed_time_whatever_recording_made_longer(
     ]
     facts = Captured(builder, tmp_path_factory.mktemp("facts")).with_run(steps=tuple(steps)).facts()
     waits = facts.claim(Category.DATA_WAIT)
-    assert facts.bound(recorded[1] * US, "unknown").high_ns >= claimed_us * US
-    assert facts.bound(recorded[0] * US, "unknown", waits).high_ns >= 0.99 * loader_us * US
+    assert bound(facts, recorded[1] * US, "unknown").high_ns >= claimed_us * US
+    assert bound(facts, recorded[0] * US, "unknown", waits).high_ns >= 0.99 * loader_us * US

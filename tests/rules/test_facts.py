@@ -18,6 +18,7 @@ from traceadvisor.model.findings import HOW_TO_GET
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Facts, Finding, Fix, Input, Method, MissingInput, Unit
+from traceadvisor.savings.outcomes import clear_of, finding_of
 
 WAITING = SpanSet.of((0, 40_000))
 """All of the waiting in two steps: 20 us a step."""
@@ -33,7 +34,7 @@ def _facts(folder: Path) -> Facts:
 
 def _finding(folder: Path, fix: Fix, **parts: Any) -> Finding:
     given: dict[str, Any] = {"evidence": (), "claims": WAITING} | parts
-    return _facts(folder).finding(fix=fix, effort=Effort.LINE, **given)
+    return finding_of(_facts(folder), fix=fix, effort=Effort.LINE, **given)
 
 
 def test_facts_are_freed_with_their_last_user(tmp_path: Path) -> None:
@@ -80,12 +81,14 @@ def test_without_claims_a_finding_accounts_for_no_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "told"), [(0.0, False), (0.01, True)])
 def test_with_nothing_to_fix_a_popular_fix_is_not_simulated(value: float, told: bool, tmp_path: Path) -> None:  # noqa: FBT001  # a case
-    clear = _facts(tmp_path).clear("wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
+    clear = clear_of(_facts(tmp_path), "wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
     assert (clear.not_replayed is not None) == told
 
 
 def test_a_popular_fix_that_cannot_be_simulated_says_why(tmp_path: Path) -> None:
-    clear = _facts(tmp_path).clear("wait", 0.01, 0.05, Unit.SHARE, fix=Fix("Load ahead", not_replayed="nobody asked"))
+    clear = clear_of(
+        _facts(tmp_path), "wait", 0.01, 0.05, Unit.SHARE, fix=Fix("Load ahead", not_replayed="nobody asked")
+    )
     assert clear == Clear("wait", 0.01, 0.05, Unit.SHARE, not_replayed="nobody asked")
 
 

@@ -26,6 +26,7 @@ from traceadvisor.rules.data.data005_storage_bound import StorageBound
 from traceadvisor.rules.data.data011_unbalanced_workers import UnbalancedWorkers
 from traceadvisor.rules.idle.idle001_host_sync import HostSync
 from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
+from traceadvisor.savings.estimates import simulated
 
 STEPS = range(6)
 
@@ -89,7 +90,7 @@ def test_a_cause_of_the_wait_keeps_its_simulated_saving(rule: Rule, sampled: dic
     what_if = row.finding.fix.what_if
     assert isinstance(what_if, LoaderWorkers if rule == WorkerCount() else NoDataWait)
     assert isinstance(what_if, Edit)
-    assert row.finding.saving == facts.what_if(what_if, 0)
+    assert row.finding.saving == simulated(facts, what_if, 0)
 
 
 def test_with_cores_for_only_some_workers_the_saving_is_what_these_workers_save(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone
 from traceadvisor.replay.step_graph import chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
+from traceadvisor.savings.estimates import bound, stretch
 
 NOISE_SHARE = 0.02
 """Share of the step by which a simulation may differ from the recording and still be trusted."""
@@ -210,7 +211,7 @@ def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -
     is_limit = finding.saving.method is Method.BOUND or (facts.rank_waits and rule.claims == {Category.COMMUNICATION})
     if rule.also_saves or finding.of_run or not is_limit:
         return finding
-    claimed_ns = facts.per_step_ns(finding.claims | finding.also_shortens) * facts.stretch
+    claimed_ns = facts.per_step_ns(finding.claims | finding.also_shortens) * stretch(facts)
     if finding.saving.high_ns <= claimed_ns + NOISE_SHARE * (facts.step_ns or 0.0):
         return finding
     return _limited(finding, claimed_ns, LONGER_THAN_CLAIM)
@@ -222,7 +223,7 @@ def _includes_all_that_it_shortens(finding: Finding, rule: Rule, facts: Facts) -
     if not finding.also_shortens or finding.of_run or saving.method is not Method.BOUND:
         return finding
     whole_ns = facts.per_step_ns(finding.claims | finding.also_shortens)
-    least = facts.bound(whole_ns, saving.reason or "", finding.claims)
+    least = bound(facts, whole_ns, saving.reason or "", finding.claims)
     if saving.high_ns >= least.high_ns * (1 - 1e-9):
         return finding
     return replace(finding, saving=replace(saving, high_ns=least.high_ns), caveats=(*finding.caveats, OTHER_PARTS))

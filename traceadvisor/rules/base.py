@@ -37,6 +37,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.workload import Part
+from traceadvisor.savings.outcomes import clear_of, finding_of
 
 __all__ = [
     "LEAST_JUDGED_SHARE",
@@ -67,6 +68,8 @@ __all__ = [
     "Skipped",
     "SnapshotRule",
     "Unit",
+    "clear_of",
+    "finding_of",
     "frozen",
 ]
 
@@ -118,7 +121,7 @@ class Rule(ABC):
     popular_fix: ClassVar[str | None] = None
     """The well-known fix, as a noun phrase. Reports say so if it would save less than 2% of the step.
 
-    If the rule is clear, it reports what this fix would save, with ``facts.clear(..., fix=...)``.
+    If the rule is clear, it reports what this fix would save, with ``clear_of(facts, ..., fix=...)``.
     """
 
     @abstractmethod

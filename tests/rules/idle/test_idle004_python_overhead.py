@@ -22,6 +22,7 @@ from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import WAIT_LESS, PythonOverhead
+from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
 FORWARD = ("torch/nn/modules/module.py(1751): _call_impl", "train.py(27): train", "train.py(80): main")
@@ -523,7 +524,7 @@ def test_a_function_is_not_named_beside_its_line(tmp_path: Path) -> None:
     whole = Location.of_function("train.py", 60, "update")
     line, other = Location("train.py", 65, "update"), Location.of_function("train.py", 10, "other")
     fix = Fix("do less", not_replayed="unknown")
-    found = facts.finding(fix=fix, effort=Effort.LINE, evidence=(), locations=(whole, line, other))
+    found = finding_of(facts, fix=fix, effort=Effort.LINE, evidence=(), locations=(whole, line, other))
     assert found.locations == (line, other)
 
 

@@ -4,7 +4,7 @@ from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
 
 
@@ -46,8 +46,9 @@ class DataLoaderWait(Rule):
         usual = usual_time(facts) if share >= self.min_share else None
         if share < self.min_share or usual:
             faster = Fix("Load batches faster", what_if=NoDataWait())
-            return facts.clear("data wait", share, self.min_share, Unit.SHARE, usual, fix=faster)
-        return facts.finding(
+            return clear_of(facts, "data wait", share, self.min_share, Unit.SHARE, remark=usual, fix=faster)
+        return finding_of(
+            facts,
             claims=wait,
             fix=_fix(facts),
             evidence=(

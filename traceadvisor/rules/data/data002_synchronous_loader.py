@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, core_caveats, cost_evidence, loading_limit
 
 
@@ -53,7 +53,8 @@ class SynchronousLoader(Rule):
             return Clear("data wait", share, self.min_share, Unit.SHARE, WITHOUT_WORKERS.get(limit.kind))
         then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=wait,
             fix=limit.proposal.fix,
             saving=limit.proposal.saving,

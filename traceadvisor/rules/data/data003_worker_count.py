@@ -4,7 +4,7 @@ from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     OTHER_NUMBERS,
     Limit,
@@ -99,7 +99,8 @@ def _finding(
     facts: Facts, then: Point, fix: Fix, *, claims: SpanSet | None = None, saving: Estimate | None = None
 ) -> Outcome:
     curve = facts.worker_curve
-    return facts.finding(
+    return finding_of(
+        facts,
         claims=claims,
         fix=fix,
         saving=saving,

@@ -4,7 +4,7 @@ from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     HEAVY_COLLATE_SHARE,
     Limit,
@@ -94,7 +94,8 @@ def _finding(facts: Facts, wait: SpanSet, *figures: Evidence | None) -> Outcome:
         summary += ", or move transforms and decoding to the GPU (torchvision v2, NVIDIA DALI, nvImageCodec)"
     if collate is not None and collate >= HEAVY_COLLATE_SHARE:
         summary = "Make collate_fn cheaper: it takes most of the CPU time of loading"
-    return facts.finding(
+    return finding_of(
+        facts,
         claims=wait,
         fix=Fix(summary, what_if=NoDataWait()),
         effort=Effort.REFACTOR,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, storage_share
 
 
@@ -46,7 +46,8 @@ class StorageBound(Rule):
             return Clear("loading processes", max(workers, 1), FEWEST_READERS, Unit.COUNT, remark)
         if io_share < self.min_io_share:
             return Clear("I/O wait per loading process", io_share, self.min_io_share, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=wait,
             fix=Fix("Read data faster: use local storage, fewer and larger files, or memory", what_if=NoDataWait()),
             effort=Effort.REFACTOR,

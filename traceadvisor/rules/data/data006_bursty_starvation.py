@@ -7,7 +7,7 @@ from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH
 from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
 from traceadvisor.rules.data.loading_limit import loader_fix, usually_fast
 
@@ -97,7 +97,8 @@ class BurstyStarvation(Rule):
             arguments = {"num_workers": loader.worker_count, "prefetch_factor": needed}
             summary = "Prefetch more batches, or smooth the data source"
             fix = loader_fix(facts, summary, arguments, not_replayed=unknown)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.claim(Category.DATA_WAIT),
             fix=fix,
             effort=Effort.SETTING,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
-from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
 
@@ -48,7 +48,8 @@ class WorkerRestart(Rule):
         if loader.persistent_workers or share < self.min_share:
             remark = "workers are kept between epochs" if loader.persistent_workers else None
             return Clear("share of training time in epoch starts", share, self.min_share, Unit.SHARE, remark)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=loader_fix(
                 facts,
                 "Keep the workers between epochs",

@@ -4,7 +4,7 @@ from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 MOST_SITES = 5
 
@@ -41,7 +41,8 @@ class CollateInMain(Rule):
         if share < self.min_share:
             return Clear("data wait in user functions", share, self.min_share, Unit.SHARE)
         costly = sites[:MOST_SITES]
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 "Run these functions in worker processes, and make the most expensive one cheaper",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import loader_fix
 
 
@@ -59,7 +59,8 @@ class CpuQuota(Rule):
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         wait_ns = facts.per_step_ns(wait)
         rest_ns = facts.per_step_ns(facts.steps.typical_windows) - wait_ns
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=wait,
             fix=_fix(facts, too_many_workers=too_many),
             evidence=(

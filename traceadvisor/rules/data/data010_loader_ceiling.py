@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import RAN_AHEAD, workers_keep_up
 
 SECOND_RUN = (
@@ -52,7 +52,8 @@ class LoaderCeiling(Rule):
             remark = "one worker can hide the loading" if loader.worker_count == 0 else None
             label = "batch rate of the data loader relative to the model"
             return Clear(label, ratio, 1.0, Unit.RATIO, remark, at_least=True)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.claim(Category.DATA_WAIT),
             fix=Fix(
                 "The data loader is slower than the model: fix loading first",

@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 WORKER = "pt_data_worker"
 """Name that torch gives to loader workers, in versions that name them."""
@@ -86,7 +86,8 @@ class UnbalancedWorkers(Rule):
 
 def _finding(facts: Facts, *figures: Evidence | None) -> Outcome:
     wait = facts.claim(Category.DATA_WAIT)
-    return facts.finding(
+    return finding_of(
+        facts,
         claims=wait,
         fix=Fix(
             "Distribute the data evenly: use shards of equal size, and split large files",

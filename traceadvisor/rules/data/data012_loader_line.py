@@ -7,8 +7,9 @@ from traceadvisor.model.location import Location
 from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import WAIT_LESS, cost_evidence, is_beside_others, received_only, usual_time
+from traceadvisor.savings.estimates import doubt_of
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -84,7 +85,8 @@ class LoaderLineCost(Rule):
         if line.share < self.min_line_share:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
         edit, summary = CheaperBatches(line.share, line.high), _summary(line)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=wait,
             fix=Fix(summary, what_if=edit, effort=Effort.REFACTOR if summary == WAIT_LESS else Effort.LINE),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line),
@@ -126,7 +128,7 @@ def _summary(line: LoaderLine) -> str:
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
     is_beside = not facts.observation.has_device or is_beside_others(facts)
-    return facts.run.worker_count == 0 and not is_beside and not facts.doubt(edit)
+    return facts.run.worker_count == 0 and not is_beside and not doubt_of(facts, edit)
 
 
 def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:

@@ -4,7 +4,7 @@ import re
 
 from traceadvisor.model.arrays import numbers_in
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 TO_LONGEST = """\
 from torch.nn.utils.rnn import pad_sequence
@@ -70,7 +70,8 @@ class PaddedBatches(Rule):
         if not facts.observation.has_device:
             most_ns = facts.per_step_ns(facts.steps.typical_windows - facts.claim(Category.OPTIMIZER))
         is_surplus = padding.surplus_share >= padding.padded_share / 2
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 "Pad each batch to its longest sample" if is_surplus else BY_LENGTH,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from traceadvisor.analysis.data.input_pipeline import slowest_stage
 from traceadvisor.analysis.recording_health import NO_INPUT
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 FIXES = (
     (
@@ -66,7 +66,8 @@ class InputPipeline(Rule):
         if share < self.min_share:
             return Clear("waiting for input", share, self.min_share, Unit.SHARE)
         stage = slowest_stage(facts.trace, facts.steps.typical_windows)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=wait,
             fix=_fix(stage[0] if stage else None),
             effort=Effort.LINE if stage else Effort.REFACTOR,

@@ -21,6 +21,7 @@ from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Category, Facts, Part, frozen
 from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
+from traceadvisor.savings.estimates import saving_of
 
 MIN_IO_SHARE = 0.5
 """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
@@ -259,7 +260,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
     is_crowded = loading.cores_are_full and is_beside_others(facts)
-    simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
+    simulated = saving_of(facts, fix, facts.per_step_ns(waits), waits)
     saving = simulated
     is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
     if curve.cost.source is not CostSource.LOADER_TIME and not is_free:

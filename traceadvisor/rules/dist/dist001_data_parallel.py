@@ -4,7 +4,7 @@ from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -33,7 +33,8 @@ class DataParallel(Rule):
         if not calls or devices == 1:
             return Clear("calls of DataParallel.forward on several GPUs", 0, 0, Unit.COUNT)
         idle = facts.claim(*IDLE_CATEGORIES)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=idle,
             fix=Fix(
                 "Use one process per GPU",

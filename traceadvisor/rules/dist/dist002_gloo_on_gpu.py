@@ -5,7 +5,7 @@ from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -38,7 +38,8 @@ class GlooOnGpu(Rule):
         share = facts.share(idle)
         if share < self.min_share:
             return Clear("GPU idle time during CPU collectives", share, self.min_share, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=idle,
             fix=Fix(
                 "Run collectives on the GPUs with NCCL",

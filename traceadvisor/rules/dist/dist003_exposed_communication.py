@@ -5,7 +5,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated, sends_32_bits, transfer_ns
 
 _ACCUMULATE = """\
@@ -66,7 +66,8 @@ class ExposedCommunication(Rule):
             return Skipped("All collectives of the typical steps began before these steps.")
         purpose, claimed = purposes_by_exposure(facts.collectives, facts.trace.events, exposed)[0]
         words = PURPOSE_WORDS[purpose]
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claimed,
             fix=_fix(facts, purpose),
             effort=Effort.REFACTOR,

@@ -10,7 +10,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import OverlappedGradients, unavoidable_ns
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import late_ranks
 
 _MEBIBYTE = 1 << 20
@@ -68,7 +68,8 @@ class PoorOverlap(Rule):
             label, remark = "gradient all-reduce that could move beside the backward pass", _remark(gradients)
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
         count = gradients.total_ns.size
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=tails,
             fix=Fix(
                 "Start the gradient all-reduce during the backward pass",

@@ -7,7 +7,7 @@ import numpy as np
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks
 
 _ALL_REDUCED_TOGETHER = """\
@@ -79,7 +79,8 @@ class SmallMessages(Rule):
         (purpose, kind), _ = Counter(zip(small.purposes, small.kinds, strict=True)).most_common(1)[0]
         any_other = _BY_KIND.get(kind, ("Combine small collectives into larger ones", None))
         summary, change = _REMEDIES.get(purpose, any_other)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 summary,

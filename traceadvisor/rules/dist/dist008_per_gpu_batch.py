@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -48,7 +48,8 @@ class PerGpuBatch(Rule):
         if share < self.min_idle_share:
             label, remark = "wait for kernel launches or other GPUs", "the GPU is busy despite the small batch"
             return Clear(label, share, self.min_idle_share, Unit.SHARE, remark)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=lost,
             fix=Fix(
                 "Use a larger batch per GPU, or fewer GPUs",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _WRAPPER = """\
@@ -58,7 +58,8 @@ class ShardedModules(Rule):
             return Clear("exposed communication of sharded modules", share, self.min_share, Unit.SHARE)
         gathers = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.ALL_GATHER,)))
         scatters = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.REDUCE_SCATTER,)))
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Gather the next module's parameters during compute, and gather them once per step",

@@ -11,7 +11,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import OverlappedExchange
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, transfer_ns
 
 _CHANGE = """\
@@ -66,7 +66,8 @@ class AllToAll(Rule):
         least_ns, room_ns = transfer_ns(mine), _room_ns(facts, mine)
         waiting_ns = int((mine.sending_ns - least_ns).sum())
         size_bytes, total_ns = mine.size_bytes, int(mine.sending_ns.sum())
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Overlap the all-to-all with compute that does not need it, or send 16-bit numbers"

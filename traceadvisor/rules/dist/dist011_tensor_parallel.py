@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _CHANGE = (
@@ -44,7 +44,8 @@ class TensorParallel(Rule):
         if share < self.min_share:
             return Clear("exposed tensor-parallel communication", share, self.min_share, Unit.SHARE)
         groups = {message.group_size for message in mine.messages if message and message.group_size}
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Use asynchronous tensor parallelism, or a smaller tensor-parallel group",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import not_validated
 
 _CHANGE = """\
@@ -43,7 +43,8 @@ class PipelineBubbles(Rule):
             return Clear("exposed communication between pipeline stages", share, self.min_share, Unit.SHARE)
         # A microbatch is received and its gradient sent, or the other way round.
         microbatches = max(round(len(mine) / facts.step_count / 2), 1)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Use more microbatches, or an interleaved schedule",

@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _CHANGE = """\
 model = torch.nn.parallel.DistributedDataParallel(
@@ -42,7 +42,8 @@ class BufferBroadcast(Rule):
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed broadcasts of buffers", share, self.min_share, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Do not broadcast buffers in every forward pass",

@@ -8,7 +8,7 @@ from traceadvisor.model.arrays import Mask
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.communication import FasterTransfers
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated
 
 _SIMULATED = frozenset({Purpose.GRADIENTS, Purpose.BUFFERS, Purpose.EXCHANGE})
@@ -73,7 +73,8 @@ class LowBandwidth(Rule):
         if exposed_share < self.min_exposed_share:
             return Clear("exposed time of large messages", exposed_share, self.min_exposed_share, Unit.SHARE)
         purpose = mine.purposes[0]
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=_fix(facts, mine, link),
             effort=Effort.SETTING,

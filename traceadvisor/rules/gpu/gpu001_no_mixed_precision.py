@@ -7,7 +7,7 @@ from traceadvisor.hardware.devices import Precision, has_tensor_cores, most_spee
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
@@ -87,8 +87,9 @@ class NoMixedPrecision(Rule):
         if share < self.min_share:
             judged = work.judged_share(work.by_kernel.is_typed)
             label = "upper limit of the saving by 16-bit matrix operations"
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
-        return facts.finding(
+            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+        return finding_of(
+            facts,
             claims=eligible,
             fix=fix,
             effort=Effort.LINE,

@@ -8,7 +8,19 @@ from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import (
+    Category,
+    Facts,
+    Input,
+    Option,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    clear_of,
+    finding_of,
+    frozen,
+)
 from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
@@ -84,12 +96,13 @@ class Tf32Off(Rule):
                 reason = "Neither kernel names nor settings show whether TF32 was used"
                 return Skipped(facts.unknown_without(reason, Option.CAPTURE))
             judged = work.judged_share(kernels.is_typed & ~unknown)
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         in_products, in_convolutions = (
             _time(facts, plain & kernels.is_kind(kind)).total_ns / max(claims.total_ns, 1) for kind in CHANGES
         )
         bound_ns = rate_bound_ns(work, work.row, plain, Precision.TF32, facts.per_step_ns(claims))
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=fix,
             effort=Effort.SETTING,

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from traceadvisor.analysis.arithmetic.misalignment import Alignment
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 MOST_SIZES = 3
 
@@ -52,7 +52,8 @@ class MisalignedShapes(Rule):
         work = facts.device_work
         sizes = list(found.sizes_by_time())[:MOST_SIZES]
         of_products = work.time_ns(rows) / max(work.time_ns(work.kernels_where(found.is_product)), 1)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 f"Round these sizes up to multiples of {self.multiple}, ideally 64",

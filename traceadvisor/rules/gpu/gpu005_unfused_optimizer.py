@@ -8,7 +8,7 @@ from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
 from traceadvisor.replay.fixes.launches import FusedOptimizer
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.gpu.optimizer_on_cpu import (
     NO_OPTIMIZER,
     best_setting,
@@ -87,9 +87,10 @@ class UnfusedOptimizer(Rule):
         fix = fused_fix("Update all parameters with a few kernels", optimizer, setting)
         fix = replace(fix, what_if=FusedOptimizer())
         if share < self.min_share:
-            return facts.clear("time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
         device_ns = facts.device_work.time_ns(kernels) / facts.step_count
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.exposed(kernels, Category.KERNEL) | (host & facts.claim(Category.IDLE_LAUNCH)),
             fix=fix,
             effort=Effort.SETTING,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.optimizer import work_on_parameters
 from traceadvisor.model.arrays import without
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
 
 
@@ -52,9 +52,10 @@ class ElementwiseChains(Rule):
         )
         if share < self.min_share:
             label, judged = "time in runs of elementwise kernels", work.judged_share(work.by_kernel.is_known)
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         excess_ns = float((trace.events.duration_ns[runs.rows] * (1 - runs.least_share)).sum()) / facts.step_count
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=fix,
             effort=Effort.LINE,

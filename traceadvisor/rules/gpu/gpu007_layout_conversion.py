@@ -5,7 +5,7 @@ import re
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 
 CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORECASE)
 """Kernels of cuDNN, and of MIOpen around its channels-last convolutions."""
@@ -55,11 +55,12 @@ class LayoutConversion(Rule):
         judged = work.judged_share(work.by_kernel.is_known)
         if of_kernels < self.min_kernel_share:
             label, limit = "share of kernel time in layout conversions", self.min_kernel_share
-            return facts.clear(label, of_kernels, limit, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, of_kernels, limit, Unit.SHARE, fix=fix, judged_share=judged)
         if share < self.min_share:
             label, limit = "time in layout conversions", self.min_share
-            return facts.clear(label, share, limit, Unit.SHARE, fix=fix, judged_share=judged)
-        return facts.finding(
+            return clear_of(facts, label, share, limit, Unit.SHARE, fix=fix, judged_share=judged)
+        return finding_of(
+            facts,
             claims=claims,
             fix=fix,
             effort=Effort.LINE,

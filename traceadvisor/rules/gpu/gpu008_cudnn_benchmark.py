@@ -8,7 +8,19 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import (
+    Category,
+    Facts,
+    Input,
+    Option,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    clear_of,
+    finding_of,
+    frozen,
+)
 
 BEST_IN_FLOAT32 = 0.8
 """Share of the GPU's limit that good float32 algorithms reach. In a ResNet-50 on a V100 without autotuning, half of the
@@ -63,7 +75,7 @@ class CudnnBenchmark(Rule):
         half = work.time_ns(work.kernels_where(is_convolution)) * MOST_SPARED / step_ns
         if half < self.min_share:
             judged, label = work.judged_share(work.by_kernel.is_known), "half of the time in convolutions"
-            return facts.clear(label, half, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+            return clear_of(facts, label, half, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
         if missing := facts.missing(frozenset({Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})):
             return Skipped(missing)
         convolutions = work.calls.is_kind(Kind.CONVOLUTION) & work.is_kept
@@ -72,7 +84,7 @@ class CudnnBenchmark(Rule):
         if share < self.min_share:
             shaped = np.append(np.isfinite(work.calls.least_flops), False)[work.by_kernel.call]
             judged = work.judged_share(work.by_kernel.is_known & (~is_convolution | shaped))
-            return facts.clear(BEYOND, share, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+            return clear_of(facts, BEYOND, share, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
         return self._untuned(facts, convolutions, most_ns, share)
 
     def _untuned(self, facts: Facts, convolutions: Mask, most_ns: float, share: float) -> Outcome:
@@ -86,7 +98,8 @@ class CudnnBenchmark(Rule):
         if not _same_in_every_step(facts, convolutions):
             return Clear(BEYOND, share, 1.0, Unit.SHARE, "convolution shapes change between steps")
         claims = facts.exposed(facts.device_work.kernels_of(convolutions), Category.KERNEL)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=FIX,
             effort=Effort.SETTING,

@@ -11,7 +11,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 _OF_PARAMETERS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSGD|fused_adam|fused_sgd", re.IGNORECASE)
 """Kernels of foreach and fused optimizers, of torch and of apex."""
@@ -69,7 +69,8 @@ class LowOccupancy(Rule):
             return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
         unused_ns = float((durations_ns[rows] * (1 - blocks[few])).sum())
         mean_blocks = float(np.average(blocks[few], weights=np.maximum(durations_ns[rows], 1)))
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 "Give each kernel more work: use a larger batch if memory allows it",

@@ -6,7 +6,7 @@ from traceadvisor.analysis.arithmetic.matrix_work import KINDS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.model.arrays import either
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -59,7 +59,8 @@ class LowMfu(Rule):
         reach = np.array([REACH[kind][Case.HIGH] for kind in KINDS])[work.calls.kind]
         beyond_ns = np.where(work.is_kept, np.fmax(work.calls.device_ns - limits.least_ns / reach, 0.0), 0.0)
         worst = facts.trace.names[facts.trace.events.name_id[work.calls.rows[np.argmax(beyond_ns)]]]
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.exposed(work.kernels_of(work.is_kept), Category.KERNEL),
             fix=Fix(
                 "Give each matmul more work: larger batches, packed sequences, merged layers",

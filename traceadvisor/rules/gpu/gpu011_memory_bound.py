@@ -7,7 +7,18 @@ from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
 from traceadvisor.analysis.operators.optimizer import work_on_parameters
 from traceadvisor.model.arrays import Mask, common, either, without
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import LEAST_JUDGED_SHARE, Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import (
+    LEAST_JUDGED_SHARE,
+    Category,
+    Facts,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    finding_of,
+    frozen,
+)
 
 MOST_SPARED = 0.5
 """Largest share of the time of pointwise operations, normalisation and reductions that fusion is assumed to save. One
@@ -82,7 +93,8 @@ class MemoryBound(Rule):
             remark = "most of these kernels update parameters, and compiling the model does not fuse them"
             return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         busy = sampled.mean_memory_utilization_share if sampled else None
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=fused,
             fix=Fix(
                 "Fuse pointwise operations and move less data",

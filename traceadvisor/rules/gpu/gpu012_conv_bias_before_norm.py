@@ -7,7 +7,7 @@ from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.needless_biases import needless_biases
 
 MOST_PLACES = 5
@@ -49,7 +49,8 @@ class ConvBiasBeforeNorm(Rule):
             label, judged = "kernel time of biases before a batch norm", _judged_share(facts)
             return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
         convolutions = found.convolutions[facts.steps.typical_marks.contains(events.start_ns[found.convolutions])]
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix("Remove the bias from these convolutions", CHANGE, what_if=SparedWork(rows)),
             effort=Effort.LINE,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 TENSOR_CORE_TYPES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8, Precision.INT8)
 
@@ -58,7 +58,8 @@ class ComputeBound(Rule):
         if rate.peak_share < self.min_utilisation:
             return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE, NOT_BOUND)
         half = facts.share(facts.exposed(products, Category.KERNEL)) / 2
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix("Compute less or use a faster GPU: settings can save little more"),
             effort=Effort.REFACTOR,
             evidence=(

@@ -8,7 +8,19 @@ from traceadvisor.model.arrays import either
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import (
+    Category,
+    Facts,
+    Input,
+    Option,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    clear_of,
+    finding_of,
+    frozen,
+)
 
 
 @frozen
@@ -56,9 +68,10 @@ class ZeroGradMemset(Rule):
         )
         if share < self.min_share:
             label = "time in zero_grad memsets and additions to the zeros"
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix)
         busy = facts.exposed(rows, Category.KERNEL, Category.OTHER_COPY)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=busy | (host & facts.claim(Category.IDLE_LAUNCH)),
             fix=fix,
             effort=Effort.LINE,

@@ -10,7 +10,7 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _MATRIX = re.compile(
     r"aten::(?:(?:ba)?addmm|addmv|[bm]?m[mv]|_?convolution(?:_backward)?|linear|matmul|einsum|lstm|gru"
@@ -61,7 +61,8 @@ class DoublePrecision(Rule):
             return Clear("time in float64 matrix operations", share, self.min_share, Unit.SHARE)
         names = dict.fromkeys(facts.trace.names[name] for name in facts.trace.events.name_id[rows].tolist())
         most_ns = facts.per_step_ns(claims) * _most_saved_share(facts)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             most_ns=most_ns,
             fix=FIX,

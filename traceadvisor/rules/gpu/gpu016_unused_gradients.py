@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.location import Role
-from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 NO_GRADIENTS = "model.requires_grad_(False)  # model: the {name}, which no optimizer updates"
 DETACH = "loss = criterion(model(x.detach()), y)  # x: the output of the {name}, which this loss does not train"
@@ -50,7 +50,8 @@ class UnusedGradients(Rule):
         if found.is_cleared:
             summary = f"Detach the output of the {name} where its gradients are thrown away"
         step_ns, has_device = facts.step_ns or 0.0, facts.observation.has_device
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix(
                 summary,
                 (DETACH if found.is_cleared else NO_GRADIENTS).format(name=name),

@@ -13,7 +13,7 @@ from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
 """Argument with the number of rows of the table; the gradient of the output and the indices come first."""
@@ -84,7 +84,8 @@ class DenseEmbeddingGradients(Rule):
         if not tables or share < self.min_share:
             return Clear("time for rows that no batch uses", share if tables else 0.0, self.min_share, Unit.SHARE)
         largest = max(tables, key=lambda table: table.rows * table.width)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 "Compute sparse gradients for the embedding tables, and update them with a sparse optimizer",

@@ -6,7 +6,7 @@ from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _TAKES_A_PART = re.compile(rf"{BACKWARD_PREFIX}: (?:Index|IndexSelect|Select|Slice|Gather)Backward0$")
 
@@ -56,7 +56,8 @@ class IndexingInLoops(Rule):
             return Clear("time in gradients of indexing", share, self.min_share, Unit.SHARE)
         if count < self.fewest:
             return Clear("backward passes of indexing", count, self.fewest, Unit.PER_STEP)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 "Take all parts of the tensor at once: each index has a gradient as large as the whole tensor",

@@ -11,8 +11,9 @@ from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Facts, Outcome, Part
+from traceadvisor.rules.base import Facts, Outcome, Part, finding_of
 from traceadvisor.rules.torch_api import Version, has_api, version_of
+from traceadvisor.savings.estimates import saving_of
 
 FUSED_ON_CPU: Version = (2, 4)
 """First torch version whose fused optimizers run on CPUs: https://github.com/pytorch/pytorch/pull/123074 (Adam, AdamW),
@@ -42,12 +43,13 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     doubt = "how long the fused update takes on this CPU is unknown"
     fix = fused_fix("Update all parameters with one operator", optimizer, "fused")
     fix = replace(fix, not_replayed=doubt)
-    saving = facts.saving(fix, facts.per_step_ns(own), own)
+    saving = saving_of(facts, fix, facts.per_step_ns(own), own)
     sampled = share_of_steps(facts.run.stack_samples, in_optimizer)
     sampled = sampled and sampled.times(facts.timing.rest_share)
     if sampled and facts.step_ns:
         saving = Estimate.bound(sampled.high * facts.step_ns, doubt)
-    return facts.finding(
+    return finding_of(
+        facts,
         claims=own,
         fix=fix,
         saving=saving,

@@ -4,7 +4,7 @@ from traceadvisor.hardware.devices import host_link, link_bytes_per_s
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, CopyRate, are_told_apart, pageable_copies
 
 
@@ -58,9 +58,10 @@ class PageableCopy(Rule):
         if share < self.min_share:
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory"
-            return facts.clear(label, share, self.min_share, Unit.SHARE, remark, fix=fix)
+            return clear_of(facts, label, share, self.min_share, Unit.SHARE, remark=remark, fix=fix)
         rate = CopyRate.of(events, pageable)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=fix,
             effort=Effort.LINE,

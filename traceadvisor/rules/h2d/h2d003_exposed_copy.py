@@ -5,7 +5,7 @@ import numpy as np
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.h2d.pinned_copies import pageable_copies
 
 COPY_AHEAD = """\
@@ -51,7 +51,7 @@ class ExposedCopy(Rule):
             what_if=OverlappedCopies(),
         )
         if share < self.min_share:
-            return facts.clear("exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
         reaches_in = windows.measure_until(events.end_ns[rows]) > windows.measure_until(events.start_ns[rows])
         mine = (events.kind[rows] == Kind.COPY_H2D) & reaches_in  # a copy may start before the first window
@@ -59,7 +59,8 @@ class ExposedCopy(Rule):
         largest = calls[[np.argmax(events.duration_ns[copies])]]
         total_ns, moved = facts.device_work.time_ns(copies), events.byte_count[copies]
         moved_bytes = float(moved.sum()) / facts.step_count if (moved != NONE).all() else None
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=fix,
             effort=Effort.REFACTOR,

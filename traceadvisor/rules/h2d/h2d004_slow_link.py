@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from traceadvisor.hardware.devices import host_link, link_bytes_per_s
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate
 
 
@@ -56,7 +56,8 @@ class SlowLink(Rule):
         if rate_share >= self.min_rate_share:
             label = "rate of large copies, share of the link rate"
             return Clear(label, rate_share, self.min_rate_share, Unit.SHARE, at_least=True)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=exposed,
             fix=Fix(
                 "Find out why the link is slow: check the lanes of the slot, shared switches and the socket",

@@ -6,7 +6,7 @@ from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, clear_of, finding_of, frozen
 
 
 @frozen
@@ -50,8 +50,11 @@ class ManySmallCopies(Rule):
             what_if=SparedWork(_all_but_the_first(facts, work)),
         )
         if share < self.min_share:
-            return facts.clear("GPU time in small copies and their calls", share, self.min_share, Unit.SHARE, fix=fix)
-        return facts.finding(
+            return clear_of(
+                facts, "GPU time in small copies and their calls", share, self.min_share, Unit.SHARE, fix=fix
+            )
+        return finding_of(
+            facts,
             claims=claims,
             fix=fix,
             effort=Effort.LINE,

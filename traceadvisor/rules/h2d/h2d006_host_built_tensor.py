@@ -4,7 +4,7 @@ import numpy as np
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.host_work import BuiltOnDevice
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.h2d.host_built import host_built
 
 MOST_PLACES = 5
@@ -49,7 +49,8 @@ class HostBuiltTensor(Rule):
         idle = host & facts.claim(Category.IDLE_LAUNCH, Category.IDLE_SYNC)
         operators = found.operators(facts)
         creator = next((name for name in operators if name in _CREATORS), "aten::zeros").removeprefix("aten::")
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.exposed(copies, Category.H2D_COPY) | idle,
             fix=Fix(
                 "Create tensors on the GPU, and constant tensors only once",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -34,7 +34,8 @@ class ThermalThrottle(Rule):
             return Clear("samples with thermal slowdown", device.thermal_share, self.min_share, Unit.SHARE)
         kernels = facts.claim(Category.KERNEL)
         lost = 1 - min(device.mean_sm_clock_share, 1.0) if device.mean_sm_clock_share is not None else 0.0
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=kernels,
             fix=Fix(
                 "Check the GPU's cooling, or lower its power limit until the clock is steady",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 NOT_REPLAYED = "how much of the kernel time depends on the clock is unknown"
 
@@ -55,7 +55,8 @@ class PowerCap(Rule):
             return Clear("power limit, share of the default", share, self.full_share, Unit.SHARE, remark, at_least=True)
         default, highest = (device.default_power_limit_watts, device.max_power_limit_watts) if device else (None, None)
         kernels = facts.claim(Category.KERNEL)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=kernels,
             fix=_supply_fix() if is_braking else _limit_fix(device),
             evidence=(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -46,7 +46,8 @@ class SharedDevice(Rule):
         least = self.min_memory_share if others else self.min_idle_memory_share
         if share < least:
             return Clear("GPU memory of other processes", share, least, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=kernels if others else SpanSet.empty(),
             fix=Fix(
                 "End the other processes, or use another GPU",

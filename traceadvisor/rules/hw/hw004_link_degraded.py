@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.hardware.devices import link_bytes_per_s
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -41,7 +41,8 @@ class LinkDegraded(Rule):
             remark = "an idle GPU lowers its link" if is_idle else None
             return Clear("link rate, share of the maximum", now / best, 1.0, Unit.SHARE, remark, at_least=True)
         copies = facts.claim(Category.H2D_COPY, Category.OTHER_COPY)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=copies,
             fix=Fix(
                 "Check the slot: seating, riser, BIOS settings, lanes shared with another card",

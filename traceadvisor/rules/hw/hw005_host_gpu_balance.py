@@ -9,7 +9,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, 
 from traceadvisor.replay.fixes.kernels import FasterDevice, FasterHost, FasterLoader
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 SECOND_RUN = (
     "Run the data loader without the model, and the model on one repeated batch. The slower of the two is the part to "
@@ -61,7 +61,8 @@ class HostGpuBalance(Rule):
         if most_ns < self.min_gain_share * step_ns:
             label = "largest saving by one faster part"
             return Clear(label, most_ns / step_ns, self.min_gain_share, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix(_comparison(largest, gains_ns)),
             effort=Effort.REFACTOR,
             evidence=(

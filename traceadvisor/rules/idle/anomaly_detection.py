@@ -12,10 +12,10 @@ from traceadvisor.analysis.sampled.shares import (
     script_part_of_tracebacks,
     share_of_steps,
 )
-from traceadvisor.facts import MOST_GROWTH
 from traceadvisor.model.findings import Estimate, Fix, Method
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts
+from traceadvisor.savings.estimates import MOST_GROWTH, saving_of
 
 WAITING_HOST = (Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
 """The GPU waits for the CPU."""
@@ -43,7 +43,7 @@ def anomaly_detection(facts: Facts) -> tuple[SpanSet, SpanSet]:
 
 def anomaly_saving(facts: Facts, fix: Fix, claims: SpanSet, also: SpanSet) -> Estimate:
     """Up to all of this time. Without a GPU, a range: at least what cannot be the profiler's, or what samples show."""
-    most = facts.saving(fix, facts.per_step_ns(claims | also), claims)
+    most = saving_of(facts, fix, facts.per_step_ns(claims | also), claims)
     if facts.device_index is not None or not most.high_ns:
         return most
     reason = fix.not_replayed or ""

@@ -6,7 +6,18 @@ from traceadvisor.model.findings import Clear, Effort, Fix, Location, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import (
+    Category,
+    Facts,
+    Input,
+    Option,
+    Outcome,
+    Rule,
+    RuleMeta,
+    clear_of,
+    finding_of,
+    frozen,
+)
 from traceadvisor.rules.idle.host_syncs import SyncSite, sync_sites
 
 MOST_SITES = 5
@@ -58,14 +69,15 @@ class HostSync(Rule):
         share, edit = facts.share(_drained(sites)), _deferred(sites)
         if share < self.min_share:
             label = "GPU idle time after waits, without waits for CPU-to-GPU copies"
-            outcome = facts.clear(label, share, self.min_share, Unit.SHARE, fix=Fix(FIX, what_if=edit))
+            outcome = clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=Fix(FIX, what_if=edit))
             if not self._saves_enough(facts, outcome, edit):
                 return outcome
             sites = _sites(facts, idle | (facts.gaps.spans(facts.gaps.after_block) & facts.claim(Category.IDLE_HOST)))
             edit = _deferred(sites)
         drained, shown = _drained(sites), [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in shown if site.location))
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=drained,
             fix=Fix(FIX, what_if=edit),
             effort=Effort.LINE,

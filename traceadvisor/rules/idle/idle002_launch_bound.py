@@ -8,7 +8,7 @@ from traceadvisor.analysis.operators.containers import container_rows, long_call
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 
 COMPILE = 'model = torch.compile(model, mode="reduce-overhead")'
 COMPILED = Fix(
@@ -85,9 +85,10 @@ class LaunchBound(Rule):
         share = facts.share(idle)
         fix = self._fix(facts, idle)
         if share < self.min_share:
-            return facts.clear("GPU idle time during kernel launches", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "GPU idle time during kernel launches", share, self.min_share, Unit.SHARE, fix=fix)
         long_share = _part_of(idle, long_call_time(facts.observation))
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=idle,
             fix=LONG_CALLS if long_share > self.few_long_calls else fix,
             effort=Effort.REFACTOR,

@@ -4,7 +4,7 @@ import numpy as np
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.launches import CloserKernels
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -41,7 +41,8 @@ class KernelGaps(Rule):
             return Clear("short gaps between queued kernels", share, self.min_share, Unit.SHARE)
         kernels_ns = facts.trace.events.duration_ns[facts.device_work.kernels]
         median_ns = float(np.median(kernels_ns)) if kernels_ns.size else None  # every kernel may begin before a window
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=gaps,
             fix=Fix(
                 "Run fewer, larger kernels: fuse elementwise operators, or use CUDA graphs",

@@ -19,7 +19,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, 
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -138,7 +138,8 @@ class PythonOverhead(Rule):
         if is_usual and sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=lost,
             fix=Fix(
                 WAIT_LESS if is_waiting else LESS_OFTEN,

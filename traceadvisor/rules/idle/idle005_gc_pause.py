@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.small_operators import lines_of
 
 NOT_RECORDED = "Garbage collection was not recorded"
@@ -54,7 +54,8 @@ class GcPause(Rule):
             return Clear("time in garbage collection", share, self.min_share, Unit.SHARE)
         sites = call_sites(facts.trace, facts.tree, facts.observation.thread, claims)[:1]
         shown_share = None if longest_ns is None else captured_share
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=IN_THE_LOOP if sites else BY_ITSELF,
             effort=Effort.LINE,

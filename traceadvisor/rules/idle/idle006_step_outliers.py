@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import (
     SAVE_LESS_OFTEN,
     Outliers,
@@ -114,7 +114,8 @@ class StepOutliers(Rule):
         if not is_explained and not facts.observation.has_device:
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
             return Clear(label, 0.0, self.min_share, Unit.SHARE, remark)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=content.claims,
             fix=Fix(
                 SAVE_LESS_OFTEN

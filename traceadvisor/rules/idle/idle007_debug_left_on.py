@@ -7,7 +7,7 @@ from traceadvisor.analysis.operators.debugging import blocking_launch_share, che
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, MissingInput, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.anomaly_detection import WAITING, WAITING_HOST, anomaly_detection, anomaly_saving
 
 SCHEDULED = "profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=50, warmup=5, active=5, repeat=1))"
@@ -90,7 +90,8 @@ class DebugLeftOn(Rule):
         saving = anomaly_saving(facts, fix, claims, also)
         is_longer = saving.high_ns > facts.per_step_ns(claims | also)
         most = Evidence("the most of the step that this may take", saving.high_ns, Unit.NS_PER_STEP)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             also_shortens=also,
             fix=fix,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -47,7 +47,8 @@ class Recompilation(Rule):
         remedy, change = "disable the algorithm search", "torch.backends.cudnn.benchmark = False"
         if compiling.size:
             remedy, change = "compile for all shapes at once", "model = torch.compile(model, dynamic=True)"
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=Fix(
                 f"Use few input shapes, or {remedy}",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.text.ranges import between
 
 PREPARING = (
@@ -64,7 +64,8 @@ class LowGpuBusy(Rule):
             )
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=facts.steps.typical_windows - busy,
             fix=Fix(
                 self._pointer(cores, facts.share(facts.claim(Category.DATA_WAIT))),

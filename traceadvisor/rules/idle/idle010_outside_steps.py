@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.sampled.shares import line_between_steps
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run_time import RunPart
-from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
 NOT_TIMED = "The whole run was not timed"
@@ -53,7 +53,8 @@ class OutsideSteps(Rule):
             return Skipped(RAN_AHEAD)
         loader = facts.settings.loader
         line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix(
                 "Validate less often, on part of the data, or with larger batches"
                 if validation_ns >= checkpoints_ns

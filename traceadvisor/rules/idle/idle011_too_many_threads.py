@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -54,7 +54,8 @@ class TooManyThreads(Rule):
             return Clear("CPU time in use", busy, self.min_busy_share, Unit.SHARE, "the threads do not wait for cores")
         inside = facts.claim(*self.claims)
         fitting = max(int(granted / ranks), 1)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=inside,
             fix=Fix(
                 "Use as many threads as there are cores",

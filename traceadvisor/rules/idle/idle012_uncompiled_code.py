@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.data.input_pipeline import outermost_functions
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 MOST_PLACES = 3
 
@@ -37,7 +37,8 @@ class UncompiledCode(Rule):
             return Clear("other CPU work while nothing computes", share, self.min_share, Unit.SHARE)
         functions = outermost_functions(facts.trace, facts.observation.thread, lost, facts.steps.typical)[:MOST_PLACES]
         is_named = facts.trace.python_calls.start_ns.size > 0
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=lost,
             fix=Fix(
                 "Do this work less often, in another thread, or inside the compiled function",

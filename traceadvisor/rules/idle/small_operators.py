@@ -16,7 +16,7 @@ from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Category, Facts, Outcome, Part, frozen
+from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
 
 BETWEEN = Fix(
     "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "
@@ -92,7 +92,8 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
     rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
     most_ns, expected_ns = (1 - KEPT_REST * (1 - most_share / outside)) * rest_ns, facts.share(claims) * step_ns / 2
-    return facts.finding(
+    return finding_of(
+        facts,
         claims=claims,
         fix=BETWEEN,
         saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, BETWEEN.not_replayed),

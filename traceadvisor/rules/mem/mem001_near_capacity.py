@@ -9,7 +9,7 @@ from traceadvisor.analysis.memory.device_memory import (
     freed_by_half_the_batch,
 )
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of its workspaces, but may be slower."
 
@@ -59,7 +59,8 @@ class NearCapacity(Rule):
         if needed <= self.max_share:
             remark = "PyTorch reserves more than it uses: see MEM005"
             return Clear("GPU memory needed at the peak", needed, self.max_share, Unit.SHARE, remark)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix(
                 "Free memory: use mixed precision, gradient checkpointing, or gradient accumulation",
                 needs=frozenset({Part.BACKWARD}),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.memory.device_memory import largest_batch
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -49,7 +49,8 @@ class RoomForBatch(Rule):
             return Clear("GPU idle time between launches", share, self.min_idle_share, Unit.SHARE, "the GPU is busy")
         forecast = largest_batch(memory, facts.allocations, batch, self.target_share)
         then = min(2 * batch, forecast.samples)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=idle,
             fix=Fix(
                 "Raise the batch size in small steps until throughput stops growing",

@@ -5,7 +5,7 @@ import numpy as np
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run import StepState
 from traceadvisor.model.telemetry import ProcessColumn
-from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
@@ -80,7 +80,8 @@ class MemoryCreep(Rule):
             return Clear("memory growth", rise_bytes, self.min_bytes_per_step, Unit.BYTES_PER_STEP)
         capacity = device.memory_bytes
         left = None if capacity is None else max(capacity - growth.last_bytes, 0) / rise_bytes
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=FIX,
             effort=Effort.LINE,
             evidence=(
@@ -101,7 +102,8 @@ class MemoryCreep(Rule):
         share = 0.0 if quarters is None else (quarters[-1] - quarters[0]) / device.memory_bytes
         if quarters is None or share < self.min_capacity_share:
             return Clear("steady memory growth over the run", share, self.min_capacity_share, Unit.SHARE)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=FIX,
             effort=Effort.LINE,
             evidence=(
@@ -131,7 +133,8 @@ class MemoryCreep(Rule):
         if quarters is None or share < self.min_host_growth_share:
             return Clear("steady memory growth over the run", share, self.min_host_growth_share, Unit.SHARE)
         steps = sum(step.state is StepState.PLAIN for step in facts.run.steps) * (PARTS - 1) / PARTS
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=FIX,
             effort=Effort.LINE,
             evidence=(

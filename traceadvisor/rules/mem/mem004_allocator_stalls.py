@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import FEWEST_STEPS, Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.host_work import CachedMemory
-from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 MOST_LOCATIONS = 3
 
@@ -43,7 +43,8 @@ class AllocatorStalls(Rule):
         events, rows = facts.trace.events, facts.observation.allocator_calls
         rows = rows[facts.steps.kept_marks.contains(events.start_ns[rows])]
         calls = events.spans(rows)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=idle,
             fix=Fix(
                 "Let PyTorch keep its memory: no empty_cache() in the loop, and expandable segments",

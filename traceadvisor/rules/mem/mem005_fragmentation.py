@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The current and the former name of the environment variable."""
@@ -46,7 +46,8 @@ class Fragmentation(Rule):
             return Clear("reserved but unused GPU memory", unused_share, self.min_unused_share, Unit.SHARE)
         environment = facts.settings.environment
         is_set = any(EXPANDABLE in environment.get(name, "") for name in ALLOCATOR_SETTINGS)
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix("Reduce the number of shapes: bucket lengths, or run the longest batch first")
             if is_set
             else Fix(

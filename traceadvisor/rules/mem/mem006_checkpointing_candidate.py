@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.analysis.memory.device_memory import RECOMPUTED_SHARE, freed_by_half_the_activations
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 
 @frozen
@@ -47,7 +47,8 @@ class CheckpointingCandidate(Rule):
             return Clear("activations at the peak", share, self.min_activations_share, Unit.SHARE)
         freed = freed_by_half_the_activations(allocations)
         longer_ns = RECOMPUTED_SHARE * facts.per_step_ns(facts.claim(Category.KERNEL))
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix(
                 "Recompute the activations of the largest blocks instead of keeping them",
                 needs=frozenset({Part.BACKWARD}),

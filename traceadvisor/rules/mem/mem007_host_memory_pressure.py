@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
-from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 DEFAULT_PREFETCH = 2
 """Batches that a worker prefetches by default."""
@@ -47,7 +47,8 @@ class HostMemoryPressure(Rule):
         ahead = workers * (loader.prefetch_factor or DEFAULT_PREFETCH) if loader and workers else None
         group_label = "cgroup memory in use at the peak, share of its limit"
         processes_label = "memory of training processes, shared pages counted repeatedly"
-        return facts.finding(
+        return finding_of(
+            facts,
             fix=Fix("Use less CPU memory: fewer workers, a smaller prefetch_factor, or arrays for Python objects"),
             effort=Effort.SETTING,
             evidence=(

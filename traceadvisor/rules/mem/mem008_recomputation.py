@@ -9,7 +9,7 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, U
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.spared_work import WithoutRecomputation
 from traceadvisor.replay.what_if import Edit
-from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 KEEP = "x = block(x)  # instead of torch.utils.checkpoint.checkpoint(block, x)"
 FEWER = """\
@@ -74,7 +74,8 @@ class Recomputation(Rule):
         longest = np.argsort(-events.duration_ns[found.operators], kind="stable")
         in_steps = facts.steps.typical_marks.contains(found.starts_ns)
         edit: Edit = WithoutRecomputation(rows, found.spans) if rows.size else WithoutHostWork(found.spans)
-        return facts.finding(
+        return finding_of(
+            facts,
             claims=claims,
             fix=_fix(edit, fits),
             effort=Effort.LINE,

@@ -1,0 +1,166 @@
+"""What rules return: findings with the savings of their fixes, and passed checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import (
+    FEWEST_STEPS,
+    Clear,
+    Confidence,
+    Effort,
+    Estimate,
+    Evidence,
+    Finding,
+    Fix,
+    Location,
+    Method,
+    Unit,
+    few_steps,
+)
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import StepSource
+from traceadvisor.replay.what_if import Edit, Scenario
+from traceadvisor.savings.estimates import doubt_of, saving_of
+
+SAME_TIME_SHARE = 0.02
+"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
+
+
+def finding_of(  # noqa: PLR0913  # a finding has this many parts
+    facts: Facts,
+    *,
+    fix: Fix,
+    effort: Effort | None = None,
+    evidence: Iterable[Evidence | None],
+    claims: SpanSet | None = None,
+    also_shortens: SpanSet | None = None,
+    most_ns: float | None = None,
+    most_share: float | None = None,
+    whole_ns: float | None = None,
+    saving: Estimate | None = None,
+    confidence: Confidence | None = None,
+    locations: tuple[Location, ...] = (),
+    caveats: tuple[str, ...] = (),
+) -> Finding:
+    """A finding, with the saving of its fix and its confidence.
+
+    Args:
+        facts: of the recording.
+        fix: what to change.
+        effort: how much work the fix is; the fix tells it itself if the rule has several fixes.
+        evidence: figures; None, for a figure that was not measured, is left out.
+        claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
+        also_shortens: other time that the fix makes shorter: an upper limit includes all of it. None by default.
+        most_ns: upper limit of the saving per typical step; by default all of this time per step.
+        most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
+        whole_ns: the training time per step that this is a share of; by default the step.
+        saving: the saving, if the rule computes it.
+        confidence: the confidence in the cause, if the rule determines it; by default from the recording.
+        locations: places in the user's code.
+        caveats: sentences on when the finding may be wrong; those on its fix are the fix's.
+
+    Raises:
+        TypeError: neither the rule nor the fix tells the effort, or both do.
+    """
+    effort_of_fix = fix.effort or effort
+    if effort_of_fix is None or (effort and fix.effort):
+        raise TypeError("either the rule or its fix tells the effort")
+    claims = (claims or SpanSet.empty()) - facts.unknown.spans
+    also_shortens = (also_shortens or SpanSet.empty()) - claims
+    rows = tuple(row for row in evidence if row is not None)
+    if most_share is not None:
+        saving = Estimate.bound(most_share * (whole_ns or facts.step_ns or 0.0), fix.not_replayed or "")
+    if saving is None:
+        most_ns = facts.per_step_ns(claims | also_shortens) if most_ns is None else most_ns
+        saving = saving_of(facts, fix, most_ns, claims)
+        rows = (*rows, *_reached(facts, fix, saving, most_ns, rows))
+    return Finding(
+        claims=claims,
+        saving=saving,
+        confidence=confidence or confidence_of(facts),
+        effort=effort_of_fix,
+        evidence=rows,
+        fix=fix,
+        locations=_lines_first(tuple(dict.fromkeys(map(facts.run.exact_lines.exact, locations)))),
+        caveats=(*fix.caveats, *caveats, *_few_steps(facts)),
+        of_run=most_share is not None,
+        whole_ns=whole_ns,
+        also_shortens=also_shortens,
+    )
+
+
+def clear_of(  # noqa: PLR0913  # as a Clear
+    facts: Facts,
+    label: str,
+    value: float,
+    limit: float,
+    unit: Unit,
+    *,
+    remark: str | None = None,
+    fix: Fix,
+    judged_share: float | None = None,
+) -> Clear:
+    """A passed check, with the upper limit of what the popular fix would still save.
+
+    Args:
+        facts: of the recording.
+        label: what was measured, as a noun phrase.
+        value: the figure. If it is 0, there is nothing to fix, and nothing is simulated.
+        limit: the limit of the figure.
+        unit: unit of both.
+        remark: another reason for passing, besides the limit.
+        fix: the popular fix of the rule.
+        judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
+    """
+    share, doubt = None, fix.not_replayed
+    if value > 0 and isinstance(fix.what_if, Edit):
+        doubt = doubt_of(facts, fix.what_if)
+        if facts.replay and not doubt:
+            share = max(facts.replay.saving_share((fix.what_if,), Scenario.HIGH), 0.0)
+    return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
+
+
+def confidence_of(facts: Facts) -> Confidence:
+    """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording."""
+    if facts.has_few_steps:
+        return Confidence.LOW
+    doubts = (
+        (facts.steps.source not in (StepSource.MARKS, StepSource.SERVING))
+        + (facts.step_count < FEWEST_STEPS)
+        + any(note.degrades for note in (*facts.trace.health.notes, *facts.missing_parts))
+        + (abs(facts.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
+    )
+    return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
+
+
+def _reached(
+    facts: Facts, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]
+) -> Iterator[Evidence]:
+    """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
+    times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
+    longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
+    label = "time that the fix can remove"
+    if saving.method is Method.REPLAY and facts.replay and facts.step_ns and isinstance(fix.what_if, Edit):
+        removed_ns = facts.replay.removed_ns(fix.what_if, facts.trace.events.duration_ns)
+        most_ns = removed_ns * facts.step_ns / max(facts.replay.baseline_ns, 1.0)
+        label = "CPU, GPU and waiting time that the fix removes"
+    if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+        yield Evidence(label, most_ns, Unit.NS_PER_STEP)
+
+
+def _few_steps(facts: Facts) -> tuple[str, ...]:
+    """A caveat if one or two steps were recorded."""
+    if not facts.has_few_steps:
+        return ()
+    if facts.steps.source is StepSource.WINDOW:
+        return ("No steps are marked: this is an upper limit for the whole recording.",)
+    return (f"{few_steps(len(facts.steps.kept))}: other steps may differ.",)
+
+
+def _lines_first(places: tuple[Location, ...]) -> tuple[Location, ...]:
+    """The places without functions of which another place has the line."""
+    known = {(place.file, place.function) for place in places if place.is_line}
+    return tuple(place for place in places if place.is_line or (place.file, place.function) not in known)
