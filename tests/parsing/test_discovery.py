@@ -13,7 +13,7 @@ from tests.shared import CHECKOUT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import SourceKind
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing import discovery
+from traceadvisor.parsing import beginning
 from traceadvisor.parsing.discovery import find_recordings
 
 
@@ -255,6 +255,6 @@ def test_1500_nested_folders_cost_only_what_lies_in_them(name: str, tmp_path: Pa
 def test_event_files_of_tensorboard_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("worker0.1.pt.trace.json", "events.out.tfevents.1.host"):
         (tmp_path / name).write_text("{}")
-    monkeypatch.setattr(discovery, "open_bytes", lambda path: pytest.fail(f"{path} is opened"))
-    (origin,) = discovery.find_recordings([tmp_path]).origins
+    monkeypatch.setattr(beginning, "open_bytes", lambda path: pytest.fail(f"{path} is opened"))
+    (origin,) = find_recordings([tmp_path]).origins
     assert origin.path.name == "worker0.1.pt.trace.json"

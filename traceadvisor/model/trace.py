@@ -30,7 +30,8 @@ class Origin:
     """Name of the run: the folder in a TensorBoard log dir, else empty."""
 
     worker: str
-    """The recording process: first part of the file name (``worker0``, ``host_1234``, ``rank-0``)."""
+    """The recording process: first part of the file name (``worker0``, ``host_1234``, ``rank-0``), or the rank that the
+    recordings state (``rank3``) where several ranks have one name."""
 
     span: str
     """The time stamp in the file name, which tells the worker's recordings apart; else empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.beginning import first_bytes, stated_rank
 from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
 from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.system.folders import entries_below
@@ -30,7 +31,6 @@ _PROFILES = "plugins", "profile"
 """Folders between a run and its profiles by XLA, which have a folder each."""
 
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
-_SNIFFED_BYTES = 1 << 16
 _FIRST_BYTES = 512
 _MOST_KINDS = 5
 """Kinds of files that a note names."""
@@ -66,13 +66,10 @@ def captures_in(folder: Path) -> list[Path]:
 
 
 def newest_of_workers(folder: Path) -> list[Path]:
-    """The newest recording of each worker directly in a folder, by the names of the files; sorted by worker."""
-    found = [_origin(path, run="") for path in folder.iterdir() if _TRACE_NAME.match(path.name)]
+    """The newest recording of each worker directly in a folder, chosen by name; sorted by worker."""
+    found = _ranks_apart([_origin(path, run="") for path in folder.iterdir() if _TRACE_NAME.match(path.name)])
     in_time = sorted(found, key=lambda one: (one.worker, len(one.span), one.span))
     return list({one.worker: one.path for one in in_time}.values())
-
-
-_OF_A_JOB = re.compile(rb'"distributedInfo"\s*:\s*\{')
 
 
 def rank_in_job(origin: Origin) -> tuple[int, int]:
@@ -82,14 +79,8 @@ def rank_in_job(origin: Origin) -> tuple[int, int]:
     """
     if origin.rank is not None:
         return origin.rank, 0
-    begin = _first_bytes(origin.path, _SNIFFED_BYTES) or b""
-    job = _OF_A_JOB.search(begin)
-    found = [re.search(rb'"%s"\s*:\s*(\d{1,9})' % name, begin[job.end() :]) for name in _RANK] if job else []
-    rank, size = (int(one[1]) if one else None for one in found) if found else (None, None)
-    return (0, 1) if rank is None or not size else (rank, size)
-
-
-_RANK = (b"rank", b"world_size")
+    stated = stated_rank(origin.path)
+    return (0, 1) if stated.rank is None or not stated.world_size else (stated.rank, stated.world_size)
 
 
 def capture_of(command: Sequence[str], folder: Path) -> Path | None:
@@ -137,7 +128,7 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
         raise refused[0]
     origins, of_jobs = joined(origins)
     notes += of_jobs
-    unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
+    unique = {(origin.path.resolve(), origin.rank): origin for origin in _ranks_apart(origins)}
     if not origins:
         kind = SourceKind.SNAPSHOT
     elif any(origin.bundle for origin in origins):
@@ -173,7 +164,7 @@ def _snapshots_in(root: Path) -> list[Path]:
 
 def is_snapshot(path: Path, key: bytes = b"") -> bool:
     """Whether a file is a pickle, and one that begins with a key."""
-    begin = _first_bytes(path, _FIRST_BYTES) if path.is_file() else None
+    begin = first_bytes(path, _FIRST_BYTES) if path.is_file() else None
     return begin is not None and is_pickle(begin) and key in begin
 
 
@@ -259,6 +250,23 @@ def _origin(path: Path, *, run: str) -> Origin:
     return Origin(path, run, timed["worker"] if timed else stem, timed["span"] if timed else "")
 
 
+def _ranks_apart(origins: Sequence[Origin]) -> list[Origin]:
+    """The same recordings, each rank as a worker of its own where one name stands for several ranks.
+
+    Only recordings with the name of another one are opened: a worker with a single one hides no rank.
+    """
+    named: defaultdict[tuple[str, str], list[Origin]] = defaultdict(list)
+    for one in origins:
+        if one.bundle is None and one.rank is None and not one.path.name.endswith(XPLANE):
+            named[one.run, one.worker].append(one)
+    ranks: dict[Path, int | None] = {}
+    for alike in named.values():
+        stated = {one.path: stated_rank(one.path).rank for one in alike} if len(alike) > 1 else {}
+        if len(set(stated.values()) - {None}) > 1:
+            ranks |= stated
+    return [one if (rank := ranks.get(one.path)) is None else replace(one, worker=f"rank{rank}") for one in origins]
+
+
 def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
     """Yield the origins in order, each numbered among its worker's recordings in the run."""
     cycles: dict[tuple[str, str], int] = {}
@@ -291,7 +299,7 @@ def _kind(path: Path) -> str:
         return "TensorBoard event files"
     if is_remote(path) and not _JSON_NAME.match(path.name):
         return f"files named *{path.suffix}" if path.suffix else "files without a suffix"
-    begin = _first_bytes(path, _FIRST_BYTES)
+    begin = first_bytes(path, _FIRST_BYTES)
     if begin is None:
         return "empty or unreadable files"
     if begin.lstrip()[:1] in (b"{", b"["):
@@ -303,21 +311,11 @@ def begins_like_a_trace(path: Path) -> bool:
     """Whether a file begins as recordings do, packed or not."""
     if "tfevents" in path.name or (is_remote(path) and not _JSON_NAME.match(path.name)):
         return False  # there may be thousands, and each look at a remote file is a request
-    start = _first_bytes(path, _FIRST_BYTES)
+    start = first_bytes(path, _FIRST_BYTES)
     if start is None or start.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"["):
         return False
-    begin = _first_bytes(path, _SNIFFED_BYTES) or b""
+    begin = first_bytes(path) or b""
     return b'"traceEvents"' in begin or b'"deviceProperties"' in begin or (b'"ph"' in begin and b'"ts"' in begin)
-
-
-def _first_bytes(path: Path, count: int) -> bytes | None:
-    """Return the first bytes of a file's content, unpacked; None if it is empty or cannot be read."""
-    buffer = bytearray(count)
-    try:
-        with open_bytes(path) as stream:
-            return bytes(buffer[: stream.readinto(memoryview(buffer))]) or None
-    except InputError:
-        return None
 
 
 def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> InputError:

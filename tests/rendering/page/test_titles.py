@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from tests.build_report import one_recording
 from traceadvisor.model.report import Recording
+from traceadvisor.model.trace import Distributed
 from traceadvisor.rendering.content.report.titles import LONGEST_TITLE, titles
 
 
@@ -22,6 +23,13 @@ def test_runs_of_one_recording_have_the_name_of_the_run() -> None:
 
 def test_ranks_of_one_run_are_named_by_their_rank() -> None:
     assert given(("run", "rank0", "cycle0"), ("run", "rank1", "cycle0")) == ["rank 0", "rank 1"]
+
+
+def test_a_rank_that_the_recording_states_stands_for_that_of_its_name() -> None:
+    named = recordings(("run", "rank0", ""), ("run", "rank1", ""), ("run", "rank2", ""))
+    groups = (Distributed(8, 16, "nccl"), Distributed(None, 16, "nccl"), None)
+    stated = [replace(one, distributed=group) for one, group in zip(named, groups, strict=True)]
+    assert list(titles(stated).values()) == ["rank 8", "rank 1", "rank 2"]
 
 
 def test_recordings_of_one_worker_are_named_by_their_time() -> None:

@@ -44,8 +44,10 @@ def _parts(recording: Recording) -> tuple[str, str, str, str]:
     """Rank or worker, date, time of day, and device, each in words."""
     device = _DEVICE.search(recording.id)
     day, _, clock = _time(recording.span).partition(" ")
-    rank = _RANK.match(recording.worker)
-    return f"rank {rank[1]}" if rank else recording.worker, day, clock, f"GPU {device[1]}" if device else ""
+    named = _RANK.match(recording.worker)
+    stated = recording.distributed.rank if recording.distributed else None
+    rank = named and (named[1] if stated is None else stated)
+    return recording.worker if rank is None else f"rank {rank}", day, clock, f"GPU {device[1]}" if device else ""
 
 
 def _time(span: str) -> str:
