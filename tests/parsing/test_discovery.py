@@ -198,8 +198,8 @@ def test_an_unreadable_capture_does_not_hide_its_neighbours(tmp_path: Path) -> N
 
 
 def test_a_trace_of_any_name_is_found_beside_one_of_the_usual_name(tmp_path: Path) -> None:
-    for name in ("w0.1.pt.trace.json", "step_12.json", "profile.txt"):
-        TraceBuilder().step(0, 0, 10).write(tmp_path / name)
+    for start_us, name in enumerate(("w0.1.pt.trace.json", "step_12.json", "profile.txt")):
+        TraceBuilder().step(0, start_us, 10).write(tmp_path / name)
     found = find_recordings([tmp_path])
     assert sorted(origin.path.name for origin in found.origins) == ["profile.txt", "step_12.json", "w0.1.pt.trace.json"]
     assert found.notes == ()

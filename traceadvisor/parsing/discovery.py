@@ -18,6 +18,7 @@ from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.beginning import first_bytes, stated_rank
 from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
+from traceadvisor.parsing.repeats import TORCH_NAME, without_repeats
 from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.system.folders import entries_below
 from traceadvisor.system.remote import failed_attempts, is_remote
@@ -25,7 +26,6 @@ from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import cleaned_words
 from traceadvisor.text.secrets import beginning
 
-_TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
 _PROFILES = "plugins", "profile"
 """Folders between a run and its profiles by XLA, which have a folder each."""
@@ -67,7 +67,7 @@ def captures_in(folder: Path) -> list[Path]:
 
 def newest_of_workers(folder: Path) -> list[Path]:
     """The newest recording of each worker directly in a folder, chosen by name; sorted by worker."""
-    found = _ranks_apart([_origin(path, run="") for path in folder.iterdir() if _TRACE_NAME.match(path.name)])
+    found = _ranks_apart([_origin(path, run="") for path in folder.iterdir() if TORCH_NAME.match(path.name)])
     in_time = sorted(found, key=lambda one: (one.worker, len(one.span), one.span))
     return list({one.worker: one.path for one in in_time}.values())
 
@@ -128,14 +128,17 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
         raise refused[0]
     origins, of_jobs = joined(origins)
     notes += of_jobs
-    unique = {(origin.path.resolve(), origin.rank): origin for origin in _ranks_apart(origins)}
+    unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
+    origins, repeated = without_repeats(tuple(unique.values()), limits)
+    notes += repeated
     if not origins:
         kind = SourceKind.SNAPSHOT
     elif any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE
     else:
         kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
-    numbered, known = tuple(_numbered(unique.values())), tuple({path.resolve(): path for path in snapshots}.values())
+    numbered = tuple(_numbered(_ranks_apart(origins)))
+    known = tuple({path.resolve(): path for path in snapshots}.values())
     return FoundRecordings(Source(tuple(paths), kind), numbered, tuple(refused), known, tuple(notes))
 
 
@@ -200,7 +203,7 @@ def _in_folder(
     profiles = {path for path in files if path.name.endswith(XPLANE)}
     again = {path.with_name(f"{path.name.removesuffix(XPLANE)}.trace.json.gz") for path in profiles}
     files = [path for path in files if path not in again]  # excerpts of the profiles, for a viewer
-    chosen = [path for path in files if _TRACE_NAME.match(path.name) or path in profiles or begins_like_a_trace(path)]
+    chosen = [path for path in files if TORCH_NAME.match(path.name) or path in profiles or begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         if snapshots:
             return [], [], []
@@ -244,7 +247,7 @@ def _origin(path: Path, *, run: str) -> Origin:
         folder = path.absolute().parent
         span = folder.name if folder.parent.parts[-2:] == _PROFILES else ""
         return Origin(path, run, path.name.removesuffix(XPLANE), span)
-    named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
+    named = TORCH_NAME.match(path.name) or _JSON_NAME.match(path.name)
     stem = named["stem"] if named else path.name
     timed = _SPAN.match(stem)
     return Origin(path, run, timed["worker"] if timed else stem, timed["span"] if timed else "")
