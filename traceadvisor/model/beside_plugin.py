@@ -46,7 +46,12 @@ class Cause(Enum):
     COLLECTIVES = 7
     OLD_CATEGORIES = 8
     OLD_KERNEL_NAMES = 9
-    UNKNOWN = 10
+    STEPS_NOT_COUNTED = 10
+    """Our means leave out steps, such as the first after the profiler started."""
+
+    HOST_COLLECTIVES = 11
+    BETWEEN_STEPS = 12
+    UNKNOWN = 13
 
 
 @frozen

@@ -35,6 +35,9 @@ _CAUSES = {
     Cause.COLLECTIVES: "The plugin counts collectives on the GPU as kernels.",
     Cause.OLD_CATEGORIES: "The plugin looks for names of categories from before torch 1.12.",
     Cause.OLD_KERNEL_NAMES: "The plugin knows kernels by names from 2021, and counts the whole file.",
+    Cause.STEPS_NOT_COUNTED: "The means here leave out steps such as one in which the profiler had just started.",
+    Cause.HOST_COLLECTIVES: "The plugin counts all time of collectives. Here the training thread does nothing else.",
+    Cause.BETWEEN_STEPS: "The plugin takes the share of the time from first to last step, also between steps.",
     Cause.UNKNOWN: "The cause is not known. Please report it.",
 }
 
@@ -52,7 +55,11 @@ def beside_plugin_document(beside: BesidePlugin) -> Document:
         window_title="Beside torch-tb-profiler · TraceAdvisor",
         marker="traceadvisor.beside-plugin/1",
         headline=f"{headline}; it could not read {number_of(failed, 'recording')}." if failed else f"{headline}.",
-        top=(Prose("Both sides are means over all steps that were kept. The report itself is about typical steps."),),
+        top=(
+            Prose(
+                "Means of the plugin are over all steps, those here over kept ones. Findings are about typical steps."
+            ),
+        ),
         sections=tuple(
             Section(one_line(clean(one.id)), tuple(_blocks(one)), f"recording-{number}")
             for number, one in enumerate(beside.recordings, 1)
