@@ -175,6 +175,14 @@ def test_without_recordings_the_tab_is_inactive_until_one_is_written(tmp_path: P
         assert listing(server)["traceadvisor"]["enabled"] is True
 
 
+def test_the_tab_works_beside_the_plugin_that_it_follows(tmp_path: Path) -> None:
+    recorded(tmp_path / "log" / "run" / "worker0.1.pt.trace.json")
+    with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as server:
+        assert listing(server)["traceadvisor"]["enabled"]
+        wait_until(lambda: bool(listing(server)["pytorch_profiler"]["enabled"]))
+        assert server.reported(run=server.runs()["run"]["id"])["state"] == "done"
+
+
 def test_reports_end_with_tensorboard(tmp_path: Path) -> None:
     trace = recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
     os.truncate(trace, 8 << 30)  # takes long to read

@@ -102,6 +102,14 @@ def test_a_plain_installation_brings_no_torch_and_none_of_the_extras(metadata: M
     assert names == {"click", "isal", "jinja2", "msgspec", "numpy", "pandas", "rich", "weasyprint"}
 
 
+def test_only_one_extra_brings_the_old_plugin_to_users(metadata: Message) -> None:
+    lines = [line.split("; extra == ") for line in metadata.get_all("Requires-Dist", []) if "extra ==" in line]
+    brought = {(name.partition(">")[0], extra.strip("'\"")) for name, extra in lines}
+    assert {name for name, extra in brought if extra == "tensorboard"} == {"tensorboard"}
+    holders = {extra for name, extra in brought if name == "torch-tb-profiler"}
+    assert holders == {"old-plugin", "benchmarks", "dev"}
+
+
 def test_the_citation_is_of_this_version_and_licence(metadata: Message) -> None:
     citation = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= citation.keys(), "the format requires these"

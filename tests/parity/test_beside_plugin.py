@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.build import TraceBuilder
 from tests.children import run
 from tests.shared import CHECKOUT, FORMATS, LATER_RECORDINGS, LOGS, SAMPLES
 from traceadvisor import api
+from traceadvisor.errors import UsageError
 from traceadvisor.integrations.beside_plugin import beside_plugin
 from traceadvisor.model.beside_plugin import Cause, Quantity
 
@@ -97,6 +100,16 @@ def test_a_recording_that_the_plugin_cannot_read_is_named(shared_traces: Path) -
     (beside,) = beside_plugin(api.load(path)).recordings
     assert beside.failure is not None
     assert beside.failure.startswith("TypeError")
+
+
+def test_without_the_plugin_the_error_names_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("traceadvisor.integrations.beside_plugin.version", missing)
+    report = api.load(CHECKOUT / "sample_traces" / "left-on")
+    with pytest.raises(UsageError, match=re.escape("pip install 'traceadvisor[old-plugin]'")):
+        beside_plugin(report)
 
 
 @NIGHTLY

@@ -37,7 +37,7 @@ def beside_plugin(report: Report) -> BesidePlugin:
         installed = version("torch-tb-profiler")
     except PackageNotFoundError as error:
         raise UsageError(
-            "--beside-plugin needs torch-tb-profiler. Install it: pip install 'traceadvisor[tensorboard]'."
+            "--beside-plugin needs torch-tb-profiler. Install it: pip install 'traceadvisor[old-plugin]'."
         ) from error
     from traceadvisor.integrations.old_plugin import read_with_plugin  # noqa: PLC0415  # needs the plugin
 
