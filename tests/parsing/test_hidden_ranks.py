@@ -40,6 +40,14 @@ def test_spans_of_each_hidden_rank_are_numbered_in_order_of_time(tmp_path: Path)
     assert _found(tmp_path) == [("rank0", "1", 0), ("rank0", "2", 1), ("rank1", "0", 0), ("rank1", "3", 1)]
 
 
+def test_a_name_with_another_minute_is_no_other_worker(tmp_path: Path) -> None:
+    for minute, span, rank in ((58, 1, 0), (58, 2, 1), (59, 3, 2), (7, 4, 0), (7, 5, 2), (8, 6, 1)):
+        _record(tmp_path / f"r0-2026-3-4-5-{minute}.{span}.pt.trace.json", rank, 3)
+    _record(tmp_path / "other.7.pt.trace.json", 0)
+    ranks = [(f"rank{rank}", span, cycle) for rank, cycle, span in ((0, 0, "1"), (0, 1, "4"), (1, 0, "2"), (1, 1, "6"))]
+    assert _found(tmp_path) == [("other", "7", 0), *ranks, ("rank2", "3", 0), ("rank2", "5", 1)]
+
+
 def test_a_rank_counts_without_the_size_of_its_job(tmp_path: Path) -> None:
     for rank in (0, 3):
         builder = TraceBuilder().step(0, 0, 10).op("aten::mm", 0, 5).member("distributedInfo", {"rank": rank})

@@ -32,6 +32,7 @@ _PROFILES = "plugins", "profile"
 
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
 _FIRST_BYTES = 512
+_NUMBER = re.compile(r"\d+")
 _MOST_KINDS = 5
 """Kinds of files that a note names."""
 
@@ -256,18 +257,22 @@ def _origin(path: Path, *, run: str) -> Origin:
 def _ranks_apart(origins: Sequence[Origin]) -> list[Origin]:
     """The same recordings, each rank as a worker of its own where one name stands for several ranks.
 
-    Only recordings with the name of another one are opened: a worker with a single one hides no rank.
+    Names of the same run that differ from such a name in numbers only are no ranks either: torchtune's end with the
+    minute. No other recordings are opened than those with the name of another one, and these.
     """
-    named: defaultdict[tuple[str, str], list[Origin]] = defaultdict(list)
+    named: defaultdict[tuple[str, str], dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for one in origins:
         if one.bundle is None and one.rank is None and not one.path.name.endswith(XPLANE):
-            named[one.run, one.worker].append(one)
+            named[one.run, _NUMBER.sub("0", one.worker)][one.worker].append(one.path)
     ranks: dict[Path, int | None] = {}
     for alike in named.values():
-        stated = {one.path: stated_rank(one.path).rank for one in alike} if len(alike) > 1 else {}
-        if len(set(stated.values()) - {None}) > 1:
-            ranks |= stated
+        if any(len({stated_rank(path).rank for path in paths} - {None}) > 1 for paths in _repeated(alike.values())):
+            ranks |= {path: stated_rank(path).rank for paths in alike.values() for path in paths}
     return [one if (rank := ranks.get(one.path)) is None else replace(one, worker=f"rank{rank}") for one in origins]
+
+
+def _repeated(groups: Iterable[list[Path]]) -> Iterator[list[Path]]:
+    return (paths for paths in groups if len(paths) > 1)
 
 
 def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
