@@ -268,15 +268,79 @@ class Recording:
         clipped = [self.clipped(e) for e in named if e.thread == named[0].thread]
         if marks := [mark for mark in clipped if mark.end > mark.start]:
             return "marks", marks
-        steps = self.named("Optimizer.step#")
-        usual = Counter(e.name for e in steps).most_common(1)
-        ends = sorted({e.end for e in steps if e.name == usual[0][0]})
+        steps = self.outermost_optimizer_calls()
+        ends = sorted(set(self.iteration_ends(steps)))
         if len(steps) == 1 and self.closures_begin_in(steps[0]):
             return "optimizer", [Mark(1, steps[0].start, steps[0].end)]
         if len(ends) > 1:
             return "optimizer", [Mark(i, *pair) for i, pair in enumerate(pairwise(ends), 1)]
         first, last = min(e.start for e in self.events), max(e.end for e in self.events)
         return "window", [Mark(0, first, last)]
+
+    def outermost_optimizer_calls(self) -> list[Event]:
+        """Those that begin in no earlier one of their thread."""
+        found: list[Event] = []
+        latest: dict[str, int] = {}
+        for call in sorted(self.named("Optimizer.step#"), key=lambda e: (e.start, -e.end)):
+            if call.start >= latest.get(call.thread, 0):
+                found.append(call)
+            latest[call.thread] = max(latest.get(call.thread, 0), call.end)
+        return found
+
+    def iteration_ends(self, calls: list[Event]) -> list[int]:
+        """When the loop comes round: behind the last update of a batch, or of what the updates repeat."""
+        forward = self.forward_starts()
+        graphs = [e for e in self.events if "GraphLaunch" in e.name]
+        own = [e for e in graphs for call in calls if e.thread == call.thread and call.start <= e.start < call.end]
+        between = [start for _, start in forward] + [e.start for e in graphs if e not in own]
+        updates: list[list[Event]] = []
+        for call in calls:
+            if updates and forward and not any(updates[-1][-1].end <= start < call.end for start in between):
+                updates[-1].append(call)
+            else:
+                updates.append([call])
+        ends = [max(call.end for call in update) for update in updates]
+        threads = {thread for thread, _ in forward} or {call.thread for call in calls}
+        fetches = [e.start for e in self.named("enumerate(") if e.thread in threads]
+        nodes = [e for e in self.operators if e.name.startswith(BACKWARD)]
+        stretches = list(pairwise([0, *ends]))
+        fed = [any(after <= start < end for start in fetches) for after, end in stretches]
+        if sum(fed) >= max(2, len(ends) / 8):
+            begins = [place for place, new in enumerate(fed) if new]
+            return self.ends_of_batches(ends, fed, [after - at for at, after in pairwise([*begins, len(ends)])])
+        held = [sorted(e.name for e in nodes if after <= e.start < end) for after, end in stretches]
+        return self.ends_of_rounds(ends, held)
+
+    @staticmethod
+    def ends_of_batches(ends: list[int], fed: list[bool], sizes: list[int]) -> list[int]:
+        """Of the last batch only if it has as many updates as most."""
+        usual = Counter(sizes).most_common(1)[0][0]
+        found = [before for before, new in zip(ends, fed[1:], strict=False) if new]
+        return found + ends[-1:] * (sizes[-1] >= usual)
+
+    @staticmethod
+    def ends_of_rounds(ends: list[int], held: list[list[str]]) -> list[int]:
+        """Two to four updates that differ by their backward nodes take turns."""
+        count = len(ends)
+        for keys in (held, [sorted(set(names)) for names in held]):
+            for period in range(1, count // 2 + 1):
+                odd = [one != other for one, other in zip(keys, keys[period:], strict=False)]
+                runs = any(not any(odd[at : at + period]) for at in range(len(odd) - period + 1))
+                if sum(odd) <= (0.25 if period == 1 else 0.3) * len(odd) and runs:
+                    if period > 1 and not any(odd) and all(keys[:period].count(key) == 1 for key in keys[:period]):
+                        return ends[period - 1 :: period]
+                    break
+        return ends
+
+    def forward_starts(self) -> list[tuple[str, int]]:
+        """Thread and start of the operators that made backward nodes: the last ones with the numbers of these."""
+        nodes = [e for e in self.operators if e.name.startswith(BACKWARD)]
+        numbers, last = {e.sequence for e in nodes} - {None}, {}
+        for operator in sorted(self.operators, key=lambda e: e.start):
+            inside = any(e.thread == operator.thread and e.start <= operator.start < e.end for e in nodes)
+            if operator.sequence in numbers and operator not in nodes and not inside:
+                last[operator.thread, operator.sequence] = (operator.thread, operator.start)
+        return list(last.values())
 
     def clipped(self, mark: Event) -> Mark:
         limits = [e.end for e in self.events if e.category == "Trace" and e.name.startswith("PyTorch Profiler")]

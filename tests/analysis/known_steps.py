@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import assert_never
 
@@ -41,7 +42,10 @@ class Truth:
 def mark_steps(layout: Layout, random: Random) -> Truth:
     """Add the marks to the host's side, and say what follows for the steps."""
     dropped: tuple[int, ...] = ()
-    match layout.traits.source:
+    source = layout.traits.source
+    if source is StepSource.OPTIMIZER and not _optimizers_tell(layout):
+        source = StepSource.MARKS
+    match source:
         case StepSource.WINDOW:
             whole = Section(Kind.STEP, 0, layout.now, 0, layout.now)
             steps: tuple[TrueStep, ...] = (_true_step(layout, 0, whole, kept=True),)
@@ -56,9 +60,24 @@ def mark_steps(layout: Layout, random: Random) -> Truth:
         case StepSource.SERVING | StepSource.COMPILED:
             raise AssertionError("no such recording is made")
         case _:
-            assert_never(layout.traits.source)
+            assert_never(source)
     layout.host.add(Role.ANNOTATION, TRAINING, 0, layout.now)
-    return Truth(layout.traits.source, steps, dropped)
+    return Truth(source, steps, dropped)
+
+
+def _optimizers_tell(layout: Layout) -> bool:
+    """Whether each optimizer step is an iteration: batches and backward passes are in all of them or in none.
+
+    Backward passes of different length may be those of two optimizers in turn.
+    """
+    ends = [layout.steps[0].mark_start, *(section.mark_end for section in layout.steps)]
+
+    def counts(role: Role) -> list[int]:
+        begun = [event.start for event in layout.host.events if event.role is role and event.thread == TRAINING]
+        return [sum(after <= start < end for start in begun) for after, end in pairwise([0, *ends])]
+
+    nodes, batches = counts(Role.BACKWARD), [min(count, 1) for count in counts(Role.LOADER)]
+    return len(set(nodes[1:])) == 1 and (all(batches[1:]) or sum(batches) < 2)
 
 
 def _steps(layout: Layout, first: int, *later: tuple[int, int]) -> tuple[TrueStep, ...]:
@@ -178,5 +197,6 @@ def _mark(layout: Layout, first: int, random: Random) -> tuple[int, ...]:
 def _mark_by_optimizer(layout: Layout, random: Random) -> None:
     """A step goes from the end of one ``Optimizer.step`` to the end of the next."""
     thread = MARKING if layout.traits.marked_elsewhere else TRAINING
-    for end in (layout.steps[0].mark_start, *(section.mark_end for section in layout.steps)):
-        layout.host.add(Role.OPTIMIZER, thread, random.randint(max(0, end - 20), end), end)
+    ends = [0, layout.steps[0].mark_start, *(section.mark_end for section in layout.steps)]
+    for before, end in pairwise(ends):
+        layout.host.add(Role.OPTIMIZER, thread, random.randint(max(min(before + 1, end), end - 20), end), end)

@@ -22,7 +22,7 @@ class StepSource(Enum):
     """In an inference recording: the marks of a serving engine, one per iteration, or calls of a generating model."""
 
     OPTIMIZER = "optimizer"
-    """Without marks: from the end of one ``Optimizer.step#`` to the end of the next."""
+    """Without marks: from the end of the last ``Optimizer.step#`` of one iteration to that of the next."""
 
     COMPILED = "compiled"
     """In a profile of JAX or TensorFlow without marks: from one call of the compiled step to the next."""

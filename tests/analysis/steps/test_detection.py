@@ -65,6 +65,68 @@ def test_optimizer_steps_that_end_together_make_no_step_between_them(tmp_path: P
     assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 10, 40)])
 
 
+def _update(builder: TraceBuilder, at: int, *, passes: int = 1, name: str = "SGD.step") -> TraceBuilder:
+    """A forward pass, backward passes and an optimizer step, within ten microseconds."""
+    builder.op("aten::mm", at, at + 1, sequence=at)
+    for number in range(passes):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at + 2 + number, at + 3 + number, sequence=at)
+    return builder.optimizer(at + 8, at + 9, name=name)
+
+
+def test_optimizer_steps_without_a_forward_pass_between_them_are_one_step(tmp_path: Path) -> None:
+    builder = _update(_update(_update(TraceBuilder(), 0), 20), 40)
+    for end in (11, 32, 50):
+        builder.optimizer(end - 1, end)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 11, 32), (2, 32, 50)])
+
+
+def test_an_optimizer_that_steps_twice_as_often_as_another_does_so_in_each_step(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(6):
+        _update(builder, 20 * number, name="SGD.step" if number % 3 < 2 else "Adam.step")
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 49, 109)])
+
+
+def test_optimizers_of_one_class_that_step_in_turn_differ_by_their_backward_passes(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(6):
+        _update(builder, 20 * number, passes=1 + number % 2)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 29, 69), (2, 69, 109)])
+
+
+def test_a_step_has_all_updates_until_the_next_batch(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(7):
+        _update(builder, 20 * number)
+    for number in (0, 2, 3, 5):
+        builder.loader(20 * number, 20 * number + 1)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 29, 49), (2, 49, 89), (3, 89, 129)])
+
+
+def test_a_last_batch_with_fewer_updates_makes_no_step(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(5):
+        _update(builder, 20 * number)
+        if number % 2 == 0:
+            builder.loader(20 * number, 20 * number + 1)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 29, 69)])
+
+
+def test_batches_of_a_validation_make_no_step(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        _update(builder, 20 * number)
+    builder.loader(51, 52).loader(53, 54)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 9, 29), (2, 29, 49), (3, 49, 69)])
+
+
+def test_launches_of_a_graph_between_optimizer_steps_separate_them(tmp_path: Path) -> None:
+    builder = _update(_update(TraceBuilder(), 0), 20)
+    for at in (40, 60):
+        builder.runtime("cudaGraphLaunch", at, at + 1).optimizer(at + 8, at + 9)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 9, 29), (2, 29, 49), (3, 49, 69)])
+
+
 def test_with_one_optimizer_step_the_whole_recording_is_one_step(tmp_path: Path) -> None:
     builder = TraceBuilder().op("a", 0, 1).optimizer(40, 50).kernel(60, 90)
     assert marks_us(builder, tmp_path) == (StepSource.WINDOW, [(0, 0, 90)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
 
 _MOST_INT32 = 1 << 30
@@ -255,6 +255,15 @@ def overlapping(
 def are_outermost(starts_ns: Int64, ends_ns: Int64) -> Mask:
     """Return whether each span, in order of start, begins after the end of all before it."""
     return np.append(starts_ns[:1] >= 0, starts_ns[1:] >= np.maximum.accumulate(ends_ns)[:-1])
+
+
+def outermost_rows(events: EventTable, rows: Int64) -> Int64:
+    """Return the rows, ascending, of the events that lie in no other one of their thread."""
+    found = [rows[:0]]
+    for mine in positions_by(events.thread[rows]).values():
+        own = rows[mine][np.lexsort((-events.end_ns[rows[mine]], events.start_ns[rows[mine]]))]
+        found.append(own[are_outermost(events.start_ns[own], events.end_ns[own])])
+    return np.sort(np.concatenate(found))
 
 
 def is_crossed(starts_ns: Int64, ends_ns: Int64, instants_ns: Int64) -> Mask:

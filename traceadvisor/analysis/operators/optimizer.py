@@ -11,11 +11,11 @@ import re
 import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
-from traceadvisor.analysis.operators.innermost import are_outermost
+from traceadvisor.analysis.operators.innermost import are_outermost, outermost_rows
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named, rows_with_prefix
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, either
+from traceadvisor.model.arrays import Int64, among, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
@@ -34,6 +34,9 @@ class OptimizerSteps:
     rows: Int64
     """Rows of the event table, ascending."""
 
+    outermost: Int64
+    """Those that no other one calls, as an optimizer that wraps another one does; ascending."""
+
     closures: SpanSet
     """Time of the closures that they run."""
 
@@ -41,7 +44,7 @@ class OptimizerSteps:
     """Time in the calls without their closures."""
 
     has_closure: bool
-    """Whether most of the calls run a closure."""
+    """Whether most of the outermost calls run a closure."""
 
 
 @once
@@ -53,23 +56,25 @@ def optimizer_steps(trace: Trace) -> OptimizerSteps:
     calls were recorded, the calls of functions named ``closure`` count as a whole.
     """
     events, rows = trace.events, rows_with_prefix(trace, Kind.ANNOTATION, STEP_PREFIX)
-    steps = events.spans(rows)
+    steps, outermost = events.spans(rows), outermost_rows(events, rows)
     backward = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
     around = rows[~_inside_backward(trace, rows, backward)]
     outer = events.spans(around)
     nested = backward[outer.contains(events.start_ns[backward])]
     if not nested.size:
-        return OptimizerSteps(rows, SpanSet.empty(), steps, has_closure=False)
+        return OptimizerSteps(rows, outermost, SpanSet.empty(), steps, has_closure=False)
     forward = _linked(trace, nested, around)
     begins_ns = events.start_ns[around[are_outermost(events.start_ns[around], events.end_ns[around])]]
     closures = SpanSet.of(*_extents(trace, begins_ns, forward, nested)) | _closure_calls(trace, around, nested)
     within = closures & outer
-    holding = np.searchsorted(events.start_ns[nested], events.start_ns[around], side="left") < np.searchsorted(
-        events.start_ns[nested], events.end_ns[around], side="left"
+    callers = around[among(around, outermost)]
+    holding = np.searchsorted(events.start_ns[nested], events.start_ns[callers], side="left") < np.searchsorted(
+        events.start_ns[nested], events.end_ns[callers], side="left"
     )
     inner = rows[_inside_backward(trace, rows, backward)]
     own = (steps - within) | events.spans(inner)
-    return OptimizerSteps(rows, within - events.spans(inner), own, has_closure=2 * int(holding.sum()) > around.size)
+    has_closure = 2 * int(holding.sum()) > callers.size
+    return OptimizerSteps(rows, outermost, within - events.spans(inner), own, has_closure=has_closure)
 
 
 def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launches:

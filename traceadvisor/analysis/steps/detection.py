@@ -12,6 +12,7 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, r
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.compiled_calls import compiled_calls
 from traceadvisor.analysis.steps.inference_workload import inference_sign, is_prefill, iteration_spans, serving_rows
+from traceadvisor.analysis.steps.optimizer_rounds import iteration_ends
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
@@ -95,18 +96,18 @@ def serving_kinds(trace: Trace, starts_ns: Sequence[int]) -> list[bool | None]:
 
 
 def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
-    """Return marks from one optimizer step's end to the next; the most frequent of several optimizers counts.
+    """Return marks from the end of one iteration to that of the next, found from the optimizer steps in them.
 
     A single optimizer step that runs the training passes in a closure is a whole step.
     """
     events, steps = trace.events, optimizer_steps(trace)
-    if steps.rows.size == 1 and steps.has_closure:  # so it takes time
-        row = int(steps.rows[0])
+    rows = steps.outermost
+    if rows.size == 1 and steps.has_closure:  # so it takes time
+        row = int(rows[0])
         return (Mark(1, int(events.start_ns[row]), int(events.end_ns[row])),)
-    if steps.rows.size < 2:
+    if rows.size < 2:
         return ()
-    most_frequent = np.bincount(events.name_id[steps.rows]).argmax()
-    ends = np.unique(events.end_ns[steps.rows[events.name_id[steps.rows] == most_frequent]]).tolist()
+    ends = np.unique(iteration_ends(trace, rows)).tolist()
     return tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(ends), 1))
 
 
