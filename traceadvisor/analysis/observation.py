@@ -158,8 +158,11 @@ class Loader:
 
     @property
     def in_training_process(self) -> bool:
-        """Whether every iterator loads in the training process itself (``num_workers=0``)."""
-        return all(kind.startswith("_SingleProcess") for kind in self.kinds)
+        """Whether every iterator loads in the training process itself (``num_workers=0``).
+
+        Libraries name their iterators after torch's: ``_StatefulSingleProcessDataLoaderIter`` of torchdata.
+        """
+        return all("SingleProcess" in kind for kind in self.kinds)
 
 
 def _find_loader(trace: Trace, thread: int) -> Loader | None:

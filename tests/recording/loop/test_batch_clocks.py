@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data._utils import fetch, worker
-from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import Schedule
@@ -298,6 +298,38 @@ def test_a_worker_that_dies_is_reported_as_ever(tmp_path: Path) -> None:
 
     with captured(tmp_path), pytest.raises(RuntimeError, match="exited unexpectedly"):
         train(DataLoader(Deadly(), num_workers=1))
+
+
+class OwnIterator(_BaseDataLoaderIter):
+    """Makes batches itself, as the iterator of torchdata's ``StatefulDataLoader`` does without workers."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self._dataset_fetcher = fetch._MapDatasetFetcher(
+            self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+
+    def _next_data(self) -> Any:
+        data = self._dataset_fetcher.fetch(self._next_index())  # type: ignore[no-untyped-call]
+        assert not self._pin_memory
+        return data
+
+
+class OwnLoader(DataLoader[Any]):
+    def _get_iterator(self) -> Any:
+        return OwnIterator(self)
+
+
+def test_batches_of_an_iterator_of_another_library_are_timed_too(tmp_path: Path) -> None:
+    before, loader = dict(vars(OwnIterator)), OwnLoader(Slow(sleep_ms=2))
+    with captured(tmp_path):
+        train(loader)
+        train(DataLoader(Slow()))
+        train(loader)
+    batches, notes = read_batches(tmp_path / "bundle" / "batches.0.csv")
+    assert (len(batches), notes) == (24, ())
+    assert least_ms(batches, "fetch_ns") >= 2
+    assert dict(vars(OwnIterator)) == before
 
 
 def test_torch_is_as_before_after_a_capture(tmp_path: Path) -> None:

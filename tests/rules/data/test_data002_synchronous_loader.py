@@ -129,6 +129,16 @@ def test_a_loader_name_truncated_by_an_old_profiler_is_recognised(tmp_path: Path
     assert finding(SynchronousLoader(), builder.op("aten::mm", 50, 100), tmp_path).claims.total_ns == 50_000
 
 
+def test_an_iterator_of_torchdata_without_workers_loads_in_the_training_process(tmp_path: Path) -> None:
+    claims = finding(SynchronousLoader(), _step(40, "_StatefulSingleProcessDataLoaderIter"), tmp_path).claims
+    assert claims == finding(SynchronousLoader(), _step(40, SINGLE), tmp_path).claims
+
+
+def test_an_iterator_of_torchdata_with_workers_does_not(tmp_path: Path) -> None:
+    outcome = clear(SynchronousLoader(), _step(40, "_StatefulMultiProcessingDataLoaderIter"), tmp_path)
+    assert outcome.remark == "the loader uses worker processes"
+
+
 def test_short_loading_is_clear(tmp_path: Path) -> None:
     assert clear(SynchronousLoader(), _step(3, SINGLE), tmp_path).remark is None
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 from torch.utils.data._utils import fetch, worker
-from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
 from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.recording.loop import worker_clocks
@@ -78,11 +78,11 @@ class BatchClocks:
     def fetch_begins(self, iterator: object) -> None:
         """The training thread asks for a batch."""
         self._fetching, self._ended = iterator, None
-        self._is_in_process = isinstance(iterator, _SingleProcessDataLoaderIter)
+        self._is_in_process = _makes_batches(iterator)
         now_ns = clocks.perf_counter_ns()
         if self._is_in_process and (self._all_left > 0 or now_ns - self._begun_ns >= SHORT_NS):
             self._begun_ns = now_ns
-            self._watch()
+            self._watch(_owner(iterator))
 
     def fetch_ended(self, loader: KnownLoader, *, got_batch: bool) -> None:
         """It has the batch, or there is none."""
@@ -116,13 +116,14 @@ class BatchClocks:
             setattr(worker, _LOOP, self._own_loop)
         self._clock = BatchClock(0)
 
-    def _watch(self) -> None:
-        """Time the next batch that the training thread makes itself."""
-        if not self._clock or self._moments:
+    def _watch(self, kind: type) -> None:
+        """Time the next batch that the training thread makes itself, with an iterator of this class."""
+        if not self._clock or (kind, "_dataset_fetcher") in self._moments:
             return
+        self._unwatch()
         for owner, name, read in (
-            (_SingleProcessDataLoaderIter, "_dataset_fetcher", self._begins),
-            (_SingleProcessDataLoaderIter, "_pin_memory", self._ends),
+            (kind, "_dataset_fetcher", self._begins),
+            (kind, "_pin_memory", self._ends),
             (fetch._BaseDatasetFetcher, "collate_fn", self._collating),
         ):
             if name not in owner.__dict__:
@@ -167,3 +168,13 @@ class BatchClocks:
         log.add((by, self._wall_ns + figures.start_ns, *figures[3:-1]))
         if figures.samples:
             self._samples.setdefault(loader, LoaderSamples()).add(figures.samples)
+
+
+def _makes_batches(iterator: object) -> bool:
+    """Whether an iterator makes its batches itself, as torch's and those of torchdata do without workers."""
+    return isinstance(iterator, _BaseDataLoaderIter) and getattr(iterator, "_num_workers", None) == 0
+
+
+def _owner(iterator: object) -> type:
+    """The class to hook for an iterator: torch's own for all its subclasses."""
+    return _SingleProcessDataLoaderIter if isinstance(iterator, _SingleProcessDataLoaderIter) else type(iterator)
