@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import PIPE
-from tests.recording.running import WORDS, capture, manifest, steps, traces
+from tests.children import PIPE, run
+from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, steps, traces
 from tests.warm import warm_started
 from traceadvisor.model.run import StepState
 
@@ -95,6 +95,17 @@ def test_a_signal_ends_a_script_while_a_kernel_never_ends(tmp_path: Path, wait: 
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=40) == -signal.SIGTERM
     assert len(steps(tmp_path / "bundle")) >= 10
+
+
+@pytest.mark.parametrize("device", ["", "cuda = FakeCuda(); "], ids=["cpu", "device"])
+def test_a_recording_that_is_open_when_the_interpreter_ends_is_kept(tmp_path: Path, device: str) -> None:
+    """The capture of a command ends with its interpreter. From Python 3.12 on, no thread starts then."""
+    command = (*CAPTURE, *train(tmp_path, f"{device}train(10)"))
+    assert run(*command[:-1], "--", *PYTHON, "train.py", cwd=tmp_path).returncode == 0
+    (ending,) = manifest(tmp_path / "bundle").endings
+    assert ending.steps == 10
+    assert ending.recorded_steps
+    assert traces(tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("before", [6, 12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from traceadvisor.model.run import TrainingDevice
+from traceadvisor.recording.devices import wait_for_streams
 from traceadvisor.recording.settings import SettingsSeen
 
 
@@ -122,3 +124,18 @@ def test_cuda_is_not_initialised_to_ask(cuda: _Cuda) -> None:
     cuda.initialized = True
     seen.stepped(_optimizer(0))
     assert len(seen.settings().devices) == 2
+
+
+@pytest.mark.parametrize("answers", [(False, True), (False, False)])
+def test_a_device_is_asked_while_python_starts_no_thread(
+    cuda: _Cuda, monkeypatch: pytest.MonkeyPatch, answers: tuple[bool, ...]
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    left = iter(answers)
+    stream = SimpleNamespace(query=lambda: next(left, False))
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr("torch.cuda.current_stream", lambda: stream)
+    monkeypatch.setattr("threading.Thread.start", refused)
+    assert wait_for_streams(0.1) is answers[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -60,7 +61,8 @@ def wait_for_devices() -> None:
 def wait_for_streams(patience_s: float) -> bool:
     """Wait a limited time for what this thread launched; whether it is done.
 
-    The question is asked in a thread of its own: after the time, nothing waits for a device that never answers.
+    The question is asked in a thread of its own: after the time, nothing waits for a device that never answers. While
+    the interpreter ends, Python 3.12 and later start no thread: then it is asked here.
 
     Raises:
         Exception: the error of a kernel.
@@ -68,23 +70,34 @@ def wait_for_streams(patience_s: float) -> bool:
     if is_capturing():
         return False
     streams = [module.current_stream() for module in _modules() if hasattr(module, "current_stream")]
-    errors: list[Exception] = []
-    over = threading.Event()
+    if not streams:
+        return True
+    due_s = clocks.monotonic() + patience_s
+    outcomes: list[bool | Exception] = []
 
     def ask() -> None:
         try:
-            while not over.is_set() and not all(stream.query() for stream in streams):
-                clocks.sleep(POLL_S)
+            outcomes.append(_are_done(streams, due_s))
         except Exception as error:  # noqa: BLE001  # raised by the caller
-            errors.append(error)
+            outcomes.append(error)
 
     thread = threading.Thread(target=ask, name="traceadvisor-device", daemon=True)
-    thread.start()
-    thread.join(patience_s)
-    over.set()
-    if errors:
-        raise errors[0]
-    return not thread.is_alive()
+    try:
+        thread.start()
+    except RuntimeError:
+        ask()
+    else:
+        thread.join(patience_s)
+    outcome = outcomes[0] if outcomes else False
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _are_done(streams: Sequence[Any], due_s: float) -> bool:
+    while not (is_done := all(stream.query() for stream in streams)) and clocks.monotonic() < due_s:
+        clocks.sleep(POLL_S)
+    return is_done
 
 
 def _modules() -> list[Any]:
