@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -118,6 +119,10 @@ def warm(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Do
         return Done(arguments, code, _text(stdout), _text(stderr))
 
 
+_LEAKS = re.compile(r"^nanobind: leaked .*?^See https://nanobind[^\n]*\n?", re.MULTILINE | re.DOTALL)
+"""What Triton's library writes at the end, because the server's copies of its modules outlive it."""
+
+
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read().decode(errors="replace")
+    return _LEAKS.sub("", file.read().decode(errors="replace"))
