@@ -44,23 +44,6 @@ def test_clocks_that_a_script_replaces_are_not_those_of_its_capture(tmp_path: Pa
     assert all(step.duration_ns for step in steps(tmp_path / "bundle"))
 
 
-@pytest.mark.nightly("traceadvisor/recording")
-@pytest.mark.parametrize(("first", "notes"), [(0, {"own-profile"}), (16, set())])
-def test_a_profile_function_of_a_script_stays(first: int, notes: set[str], tmp_path: Path) -> None:
-    """The recording begins at step 13."""
-    begin, loop = TRAIN.split("    model(batch)")
-    own = f"import itertools\nnumbers = itertools.count()\ndef mine(*_):\n    pass\n{begin}"
-    own += (
-        f"    if next(numbers) == {first}: sys.setprofile(mine)\n    model(batch){loop}print(sys.getprofile() is mine)"
-    )
-    (tmp_path / "script.py").write_text(own)
-    done = run(*CAPTURE, "-o", "bundle", "script.py", "30", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "trained 30\nTrue\n")
-    found = manifest(tmp_path / "bundle")
-    assert found.endings[0].recorded_steps == 8
-    assert {note.code for note in found.notes} == notes
-
-
 def test_a_package_that_cannot_be_imported_is_an_error_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("1 / 0")

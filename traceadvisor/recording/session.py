@@ -38,6 +38,7 @@ from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
 from traceadvisor.recording.devices import PATIENCE_AFTER_FAILURE_S, PATIENCE_S
 from traceadvisor.recording.job_store import SamePhases, agreed
+from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
@@ -152,6 +153,7 @@ class CaptureSession:
     def start(self) -> None:
         """Start to sample the machine, and to follow the training loop once torch is imported."""
         self._started = (clocks.time_ns(), clocks.perf_counter_ns())
+        own_profiles.watch()
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._telemetry.start(ranks=self._launch.world_size)

@@ -21,6 +21,7 @@ from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.after_import import BACKWARD, own_imports
 from traceadvisor.recording.capture import Ended
 from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
+from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.script.termination import TerminationGuard
@@ -35,6 +36,7 @@ def follow(given: Plan | str | None) -> None:
     plan = plan_of({VARIABLE: given}) if isinstance(given, str) else given
     if plan is None:
         return
+    own_profiles.watch()
     import torch  # noqa: PLC0415  # only in a process that imports torch
 
     optimizer, autograd = torch.optim.Optimizer, torch.autograd

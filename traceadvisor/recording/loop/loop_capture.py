@@ -29,6 +29,7 @@ from traceadvisor.recording.loop.hooks import Hooks
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
+from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
@@ -61,8 +62,8 @@ _LACKS_STACKS = Note(
 
 _IS_PROFILED = Note(
     "own-profile",
-    "The script has a profile function of its own, such as that of cProfile, so operators were recorded without Python "
-    "stacks. Samples still show the lines.",
+    "The script sets a profile function of its own, as cProfile and other profilers do, so operators were recorded "
+    "without Python stacks. Samples still show the lines.",
     degrades=False,
 )
 
@@ -139,6 +140,8 @@ class LoopCapture:
             exported=self._exported,
         )
         self._checkpoints = CheckpointHooks(self.listener.saved)
+        own_profiles.watch()
+        own_profiles.changes = self._profile_function_changes
 
     def _with_stacks_that_are_text(self, options: CaptureOptions) -> CaptureOptions:
         if options.stacks is False or paths_of_code_are_text():
@@ -168,6 +171,7 @@ class LoopCapture:
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """The script ended: save what was recorded. A device that does not finish in time is not waited for."""
         self.recorder.patience_s = patience_s
+        own_profiles.changes = None
         self._hooks.remove()
         self._checkpoints.remove()
         self._clocks.remove()
@@ -196,7 +200,20 @@ class LoopCapture:
         """
         if self.recorder.making or not self.listener.active:
             return
-        self._in_training_thread(self._make_room if is_torchs else self._give_way)
+        if not self._in_training_thread(self._make_room if is_torchs else self._give_way):
+            self.recorder.abandon()
+            self.window.give_way(
+                "capture-failed",
+                "Recording ended early: another thread started a profiler, and the training thread did not answer.",
+            )
+
+    def _profile_function_changes(self) -> None:
+        """The script is about to set a profile function, in any thread: torch would remove it when it stops."""
+        may_answer = self._is_main or threading.get_ident() == self._thread
+        if not (self.recorder.has_stacks and self.listener.active and may_answer):
+            return
+        if not self._in_training_thread(partial(self._make_room_for, "the script set a profile function")):
+            own_profiles.changes = None  # one long wait is enough
 
     def _give_way(self) -> None:
         self._interrupt(
@@ -207,7 +224,10 @@ class LoopCapture:
         )
 
     def _make_room(self) -> None:
-        self._interrupt(lambda: self.window.interrupt("a compiler measured kernels with the profiler"))
+        self._make_room_for("a compiler measured kernels with the profiler")
+
+    def _make_room_for(self, why: str) -> None:
+        self._interrupt(lambda: self.window.interrupt(why))
 
     def _interrupt(self, end: Callable[[], None]) -> None:
         if not self.listener.active:
@@ -221,27 +241,22 @@ class LoopCapture:
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._failed(error)
 
-    def _in_training_thread(self, act: Callable[[], None]) -> None:
-        """Call a function there: torch stops a profiler only where it was started.
+    def _in_training_thread(self, act: Callable[[], None]) -> bool:
+        """Call a function there that ends the recording; whether it did in time.
 
-        If the training thread does not answer, another thread that starts a profiler ends the recording. To stop it
-        after that would end the process.
+        torch stops a profiler only where it was started. If the training thread does not answer, another thread that
+        starts a profiler ends the recording. To stop it after that would end the process.
         """
         if threading.get_ident() == self._thread or not self.recorder.recording:
             act()
-            return
+            return True
         call = MainThreadCall(act)
         self._calls.append(call)
         if self._is_main:
             call.ask()
             if not _within(ROOM_PATIENCE_S / 30, lambda: not self.recorder.recording):
                 wake_main_thread()
-        if not _within(ROOM_PATIENCE_S, lambda: not self.recorder.recording):
-            self.recorder.abandon()
-            self.window.give_way(
-                "capture-failed",
-                "Recording ended early: another thread started a profiler, and the training thread did not answer.",
-            )
+        return _within(ROOM_PATIENCE_S, lambda: not self.recorder.recording)
 
     @property
     def _is_main(self) -> bool:

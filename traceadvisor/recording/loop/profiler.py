@@ -32,6 +32,8 @@ from traceadvisor.recording.devices import devices_in_use, is_capturing, wait_fo
 from traceadvisor.recording.growing_file import removed_on_error
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
+from traceadvisor.recording.loop.own_profiles import HiddenTracer, own_profiles
+from traceadvisor.recording.loop.tool_ids import ToolOfTorch
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.system import clocks
 from traceadvisor.system.garbage import no_collections
@@ -93,6 +95,7 @@ class TorchRecorder:
         self._mark: record_function | None = None
         self._memory = KnownMemory()
         self._forks = ForksWithoutProfiler()
+        self._hidden, self._tool = HiddenTracer(), ToolOfTorch()
         self._devices: frozenset[str] = frozenset()
         """Those that the profiler records, or that no profiler has to."""
         self.lacks_stacks = False
@@ -109,6 +112,8 @@ class TorchRecorder:
 
         self.making = False
         """Whether this object is making or starting a profiler."""
+        self.has_stacks = False
+        """Whether the profiler that runs or is prepared records Python stacks."""
 
     @property
     def recording(self) -> bool:
@@ -170,25 +175,28 @@ class TorchRecorder:
     def _making(self) -> Iterator[None]:
         self.making = True
         try:
-            yield
+            with own_profiles.torch_starts_or_stops(), self._tool.torch_starts_or_stops():
+                yield
         finally:
             self.making = False
 
     def _prepare(self) -> None:
         self._devices = frozenset(devices_in_use())
         self.lacks_stacks = self._options.stacks is None and has_compiled()
-        self.is_profiled = self._options.stacks is not False and sys.getprofile() is not None  # torch would remove it
+        self.is_profiled = self._options.stacks is not False and own_profiles.are_in_use
+        has_stacks = self._options.stacks is not False and not (self.lacks_stacks or self.is_profiled)
         profiler = _KinetoProfile(
             activities=activities(self._devices),
             record_shapes=self._options.shapes,
             profile_memory=self._options.memory,
-            with_stack=self._options.stacks is not False and not (self.lacks_stacks or self.is_profiled),
+            with_stack=has_stacks,
         )
         with _quiet():
             profiler.prepare_trace()
         if not _first:
             _first.append(self._devices)
         self._profiler = profiler  # only now: one that is not ready ends the process when it is started
+        self.has_stacks = has_stacks
         if self._options.memory:
             self._memory.start()
 
@@ -197,6 +205,8 @@ class TorchRecorder:
         self._forks.install()
         with no_collections():  # they let other threads run on, and torch fails where those leave frames that it reads
             profiler.start_trace()
+        if self.has_stacks:
+            self._hidden.install()
         self._started, self._thread = True, threading.get_ident()
         self._bounds.start(self.overdue)
 
@@ -243,16 +253,20 @@ class TorchRecorder:
                     if keep:
                         self._wait()
                 finally:
-                    _stop_without_waiting(profiler)
+                    self._hidden.remove()
+                    with own_profiles.torch_starts_or_stops(), self._tool.torch_starts_or_stops():
+                        _stop_without_waiting(profiler)
         finally:
             self._clean_up()
         return profiler
 
     def _clean_up(self) -> None:
-        self._profiler, self._started = None, False
+        self._profiler, self._started, self.has_stacks = None, False, False
         self._bounds.stop()
         self._memory.stop()
         self._forks.remove()
+        self._hidden.remove()
+        self._tool.forget()
 
     def _wait(self) -> None:
         """Wait until what was launched is recorded."""

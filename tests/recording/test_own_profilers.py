@@ -1,0 +1,145 @@
+"""Profilers of Python code that a script starts give what they give without a capture."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.recording.running import capture, manifest, noticed, traces
+
+SCHEDULE = ("--skip-first", "2", "--wait", "2", "--warmup", "2")
+"""The recording begins at step 7."""
+
+TRAIN = """
+import cProfile, sys, threading, torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+calls = 0
+
+def work(function=None):
+    pass
+
+def mine(frame, event, _):
+    global calls
+    calls += event == "call" and frame.f_code is work.__code__
+
+def counted(profile):
+    profile.create_stats()
+    return sum(row[0] for (_, _, name), row in profile.stats.items() if name == "work")
+
+def train(steps):
+    for batch in torch.utils.data.DataLoader(torch.ones(steps, 4)):
+        model(batch).sum().backward()
+        work()
+        optimizer.step()
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+"""
+
+CPROFILE = """
+train({before})
+profile = cProfile.Profile()
+profile.enable()
+train({within})
+profile.disable()
+train(40)
+print(counted(profile), sys.getprofile())
+"""
+
+SETPROFILE = """
+train({before})
+found = sys.getprofile()
+sys.setprofile(mine)
+train({within})
+print(calls, sys.getprofile() is mine)
+sys.setprofile(found)
+train(40)
+print(calls, sys.getprofile())
+"""
+
+TOGGLED = """
+profile = cProfile.Profile()
+for batch in torch.utils.data.DataLoader(torch.ones(60, 4)):
+    with profile:
+        model(batch).sum().backward()
+    profile.enable()
+    work()
+    profile.disable()
+    optimizer.step()
+print(counted(profile))
+"""
+
+THREAD = """
+begin, end = threading.Event(), threading.Event()
+def profiled():
+    begin.wait()
+    sys.setprofile(mine)
+    work()
+    end.wait()
+    work()
+    print(calls, sys.getprofile() is mine)
+thread = threading.Thread(target=profiled)
+thread.start()
+train(10)
+begin.set()
+train(40)
+end.set()
+thread.join()
+"""
+
+BEFORE_IN_THREAD = THREAD.replace("train(10)\n", "").replace("begin.set()", "begin.set()\nthread.join(0.1)")
+
+JOINED = """
+def profiled():
+    sys.setprofile(mine)
+    work()
+    print(calls)
+train(10)
+in_thread(profiled)
+train(40)
+"""
+
+SCRIPTS = {
+    "cprofile-before": (CPROFILE.format(before=0, within=30), "30 None\n"),
+    "cprofile-in-warm-up": (CPROFILE.format(before=5, within=30), "30 None\n"),
+    "cprofile-within": (CPROFILE.format(before=10, within=30), "30 None\n"),
+    "cprofile-each-step": (TOGGLED, "60\n"),
+    "function-before": (SETPROFILE.format(before=0, within=10), "10 True\n10 None\n"),
+    "function-in-warm-up": (SETPROFILE.format(before=5, within=30), "30 True\n30 None\n"),
+    "function-within": (SETPROFILE.format(before=10, within=30), "30 True\n30 None\n"),
+    "thread-before": (BEFORE_IN_THREAD, "2 True\n"),
+    "thread-within": (THREAD, "2 True\n"),
+    "joined-thread-within": (JOINED, "1\n"),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_profile_of_the_script_is_whole(name: str, tmp_path: Path) -> None:
+    script, output = SCRIPTS[name]
+    (tmp_path / "script.py").write_text(TRAIN + script)
+    done = capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, noticed(done.stderr)) == (0, output, "")
+    assert traces(tmp_path / "bundle")
+    codes = {note.code for note in manifest(tmp_path / "bundle").notes}
+    sets_function = "cprofile" not in name or sys.version_info < (3, 12)
+    assert ("own-profile" in codes) == sets_function
+    assert ("window-cut" in codes) == (sets_function and "within" in name)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no sys.monitoring")
+def test_a_script_finds_the_ids_of_tools_free_while_stacks_are_recorded(tmp_path: Path) -> None:
+    """torch takes that of profilers on Python 3.12.0 to 3.12.4."""
+    seen = "train(10)\nids = [sys.monitoring.get_tool(one) for one in range(3)]\ntrain(40)\n"
+    ended = "ids += [sys.monitoring.get_tool(one) for one in range(6)]\nprint(set(ids))"
+    (tmp_path / "script.py").write_text(TRAIN + seen + ended)
+    done = capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "{None}\n")
+    (trace,) = traces(tmp_path / "bundle")
+    assert b'"python_function"' in gzip.decompress(trace.read_bytes())
