@@ -175,9 +175,13 @@ class TraceBuilder:
         """``Optimizer.step#SGD.step``."""
         return self.annotation(f"Optimizer.step#{name}", start, end, thread=thread)
 
-    def python(self, frame: str, start: Us, end: Us, *, thread: int = MAIN) -> Self:
-        """A call of a Python function, ``"train.py(12): main"``."""
-        return self._timed("python_function", frame, (start, end), thread, {"Python id": len(self.events)})
+    def python(self, frame: str, start: Us, end: Us, *, called: str | None = None, thread: int = MAIN) -> Self:
+        """A call of a Python function, ``"train.py(12): main"``; ``called``: file and line of the call, as torch 2.15
+        writes it, ``"train.py:30"``."""
+        args: dict[str, Any] = {"Python id": len(self.events)}
+        if called is not None:
+            args["CallFrom"] = called
+        return self._timed("python_function", frame, (start, end), thread, args)
 
     def thread_name(self, name: str, *, thread: int = MAIN) -> Self:
         """The name of a thread, a metadata event."""

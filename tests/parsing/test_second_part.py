@@ -15,6 +15,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.errors import InputError
+from traceadvisor.model.events import NONE
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.json.chunks import CHUNK_BYTES
@@ -41,6 +42,7 @@ def recording() -> TraceBuilder:
         builder.memory(at + 40, 512, total_allocated=512 * number, thread=50 + half)
         name, sent = f"ncclKernel{number % 3 + half}", (1 << number % 4, "Float")
         builder.collective(at + 45, at + 50, kernel=(at + 50, at + 60), name=name, stream=7 + half, message=sent)
+        builder.python(f"b.py({half}): g", at + 70, at + 80, called=f"a.py:{number}")
         builder.event(ph="s", id=number, args=PADDING)
     return builder
 
@@ -120,6 +122,24 @@ def test_both_ways_give_the_same_trace(  # the cases
     assert alike(trace, read(path, details=details))
     assert {"aten::mm0", "aten::mm1", "ncclKernel0", "ncclKernel3"} <= set(trace.names)
     assert ends[-1]
+
+
+@pytest.mark.parametrize("with_lines", [0, 1])
+def test_lines_of_calls_in_one_part_only_stay_with_their_calls(
+    with_lines: int, tmp_path: Path, ends: list[bool]
+) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        half = 2 * number // STEPS
+        line = f"a.py:{number}" if half == with_lines else None
+        builder.python("a.py(3): f", number, number + 1, called=line).event(ph="s", id=number, args=PADDING)
+    path = builder.write(tmp_path / "a.json")
+    trace = read_in_two(path)
+    assert alike(trace, read(path))
+    assert ends[-1]
+    shown = [trace.texts[call] for call in trace.python_calls.call_from.tolist() if call != NONE]
+    halves = [[f"a.py:{number}" for number in range(STEPS) if 2 * number // STEPS == half] for half in (0, 1)]
+    assert shown == halves[with_lines]
 
 
 def test_another_process_reads_the_second_part(content: bytes, tmp_path: Path, ends: list[bool]) -> None:

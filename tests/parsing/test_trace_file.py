@@ -10,6 +10,7 @@ import pytest
 
 from tests.build import Framing, Generation, TraceBuilder
 from traceadvisor.errors import InputError
+from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Device, Distributed, Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
 
@@ -172,6 +173,18 @@ def test_python_calls_are_kept_apart(tmp_path: Path) -> None:
     assert len(trace.events) == 4
     assert trace.python_calls.end_ns.tolist() == [100_000]
     assert trace.health.events_read == 5
+
+
+def test_a_python_call_has_the_line_that_calls_it(tmp_path: Path) -> None:
+    builder = TraceBuilder().python("b.py(3): f", 50, 60, called="a.py:8").python("c.py(1): g", 20, 90)
+    trace = builder.python("a.py(3): main", 0, 100, called="a.py:30").trace(tmp_path)
+    lines = [None if call == NONE else trace.texts[call] for call in trace.python_calls.call_from.tolist()]
+    assert lines == ["a.py:30", None, "a.py:8"]
+
+
+def test_without_lines_of_calls_their_column_takes_no_memory(tmp_path: Path) -> None:
+    calls = TraceBuilder().python("a.py(3): main", 0, 100).python("b.py(3): f", 50, 60).trace(tmp_path).python_calls
+    assert (calls.call_from.tolist(), calls.call_from.strides, calls.has_lines) == ([NONE, NONE], (0,), False)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])

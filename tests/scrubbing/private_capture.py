@@ -35,7 +35,8 @@ def private_trace(names: Iterable[str] = ()) -> TraceBuilder:
         at = 1000 * number
         builder.step(number, at, at + 1000).op("aten::mm", at + 10, at + 400, stack=frames, types=["float", "zq/type"])
         builder.launch(at + 20, at + 30, kernel=(at + 40, at + 300), name="gemm_kernel").loader(at + 400, at + 500)
-        builder.python(f"{HOME}/train.py(41): step", at, at + 900).python("zqmodule/net.py(7): forward", at, at + 800)
+        builder.python(f"{HOME}/train.py(41): step", at, at + 900, called=f"{HOME}/train.py:77")
+        builder.python("zqmodule/net.py(7): forward", at, at + 800, called=f"{HOME}/train.py:43")
         builder.python("/scratch/torchinductor_zqada/ab/cab.py(9): call", at, at + 700)
         builder.annotation(f"load {HOME}/data from https://zqserver/x", at, at + 50)
         builder.annotation("mail zqada@zqmail.org 10.11.12.13", at, at + 40)

@@ -96,8 +96,17 @@ class PythonCalls:
     thread: Int32
     """Row of :attr:`Trace.threads`."""
 
+    call_from: Int32
+    """Row of :attr:`Trace.texts`: file and line of the call, in the frame around it (``train.py:12``). NONE where not
+    recorded: torch writes it since 2.15."""
+
     def __post_init__(self) -> None:
-        read_only(self.start_ns, self.end_ns, self.name_id, self.thread)
+        read_only(self.start_ns, self.end_ns, self.name_id, self.thread, self.call_from)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether any call has its line."""
+        return bool((self.call_from != NONE).any())
 
 
 @frozen(eq=False)
@@ -183,7 +192,7 @@ class Trace:
     """Distinct event names."""
 
     texts: tuple[str, ...]
-    """Distinct call stacks, type lists, shape lists and value lists."""
+    """Distinct call stacks, lines of calls, type lists, shape lists and value lists."""
 
     threads: tuple[Thread, ...]
     streams: tuple[str, ...]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
-from traceadvisor.analysis.operators.source_files import FRAME, is_library
+from traceadvisor.analysis.operators.source_files import FRAME, LINE, is_library
 from traceadvisor.text.cleaning import clean
 
 MOST_NUMBERED = 100_000
@@ -119,6 +119,9 @@ class Texts:
         self.stack = _Kept(self._stack)
         """Frames, separated by semicolons."""
 
+        self.line = _Kept(self._line)
+        """File and line of a call: ``train.py:12``."""
+
     def learn(self, *hosts: str | None) -> None:
         """Remember hosts, with and without their domain; they are replaced in all texts."""
         self._learn(self.host, *(part for host in hosts if host for part in (host, host.partition(".")[0])))
@@ -179,6 +182,10 @@ class Texts:
         if frame := FRAME.match(name):
             return f"{self.file(frame['file'])}({frame['line']}): {self._plain(frame['function'])}"
         return self._plain(name)
+
+    def _line(self, place: str) -> str:
+        file, _, line = place.rpartition(":")
+        return f"{self.file(file)}:{line}" if LINE.fullmatch(line) else ""
 
     def _stack(self, stack: str) -> str:
         return ";".join(self.name(frame) for frame in stack.split(";"))

@@ -200,7 +200,9 @@ _THREAD = re.compile(
 _DEEPEST = 4
 _UNKNOWN = "other"
 
-_TEXTS = frozenset({"call_stack", "message_type", "collective", "group", "stream", "byte_count", "task_type"})
+_TEXTS = frozenset(
+    {"call_stack", "call_from", "message_type", "collective", "group", "stream", "byte_count", "task_type"}
+)
 _RAWS = frozenset({"concrete_inputs", "input_types", "input_dims", "input_strides", "group_ranks"})
 SCRUBBED_ARGUMENTS = _TEXTS | _RAWS
 """Arguments of events that may hold text; all others are numbers."""
@@ -215,6 +217,7 @@ class _EventScrubber:
         self._texts, self._longest = texts, longest_text
         self._text_arguments: dict[str, Callable[[str], str]] = {
             "call_stack": lambda text: texts.stack(text[:longest_text]),
+            "call_from": lambda text: texts.line(text[:longest_text]),
             "message_type": lambda text: text if _is_type(text) else _UNKNOWN,
             "collective": lambda text: texts.name(text[:longest_text]),
             "group": lambda text: texts.name(text[:longest_text]),

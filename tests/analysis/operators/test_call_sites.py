@@ -43,6 +43,22 @@ def test_what_a_framework_calls_is_left_out_up_to_the_next_user_function(tmp_pat
     }
 
 
+def test_with_the_line_of_each_call_each_line_is_a_site(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(80): main", 0, 100, called="train.py:120")
+    builder.python("train.py(12): save", 10, 90, called="train.py:84")
+    for start, line in ((20, 14), (40, 15), (50, 14)):
+        builder.python("torch/serialization.py(9): save", start, start + 10, called=f"train.py:{line}")
+        builder.python("torch/storage.py(7): write", start, start + 5, called="torch/serialization.py:99")
+    sites = _sites(builder, tmp_path, (0, 100))
+    assert _spent(sites) == {
+        "torch/serialization.py(9): save, called by save (train.py:14)": [(20, 30), (50, 60)],
+        "torch/serialization.py(9): save, called by save (train.py:15)": [(40, 50)],
+        "in save (train.py:12)": [(10, 20), (30, 40), (60, 90)],
+        "in main (train.py:80)": [(0, 10), (90, 100)],
+    }
+    assert [site.locations[0].is_line for site in sites] == [site.callee is not None for site in sites]
+
+
 def test_calls_that_follow_at_once_are_apart(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).python("train.py(12): log", 0, 40).python("train.py(20): save", 40, 100)
     assert _spent(_sites(builder, tmp_path, (0, 100))) == {

@@ -13,7 +13,7 @@ from tests.build import AUTOGRAD, Generation, TraceBuilder
 from traceadvisor.analysis.operators.call_sites import locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.events import Kind
-from traceadvisor.model.location import Location, PlaceKind
+from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.trace import Trace
 
 TORCH = [
@@ -59,6 +59,51 @@ def test_an_operator_without_a_stack_uses_the_one_around_it(tmp_path: Path) -> N
     trace = builder.trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
     assert _location(trace, int(call)) == Location("model.py", 41, "forward")
+
+
+def _in_frames(called: str | None) -> TraceBuilder:
+    """A launch in a function of C that line 30 of ``main`` calls, through a library."""
+    builder = TraceBuilder().python("train.py(12): main", 0, 90, called="train.py:80")
+    builder.python("torch/nn/functional.py(5): relu", 10, 60, called=called)
+    return builder.python("<built-in method relu>", 15, 50, called="torch/nn/functional.py:9").launch(20, 30)
+
+
+def test_the_line_of_the_call_in_the_users_function_is_exact(tmp_path: Path) -> None:
+    trace = _in_frames("train.py:30").trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    owner = Frame("relu", "torch/nn/functional.py", 5)
+    assert _location(trace, int(call)) == Location("train.py", 30, "main", kind=PlaceKind.EXACT, owner=owner)
+
+
+@pytest.mark.parametrize("called", [None, "", "train.py", "train.py:", "train.py:x", "train.py:0", "train.py:\u0663"])
+def test_a_line_that_makes_no_sense_leaves_the_function(called: str | None, tmp_path: Path) -> None:
+    trace = _in_frames(called).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert _location(trace, int(call)) == RUNNING
+
+
+def test_the_line_of_a_call_in_another_file_is_not_the_users(tmp_path: Path) -> None:
+    trace = _in_frames("other.py:30").trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert _location(trace, int(call)) == RUNNING
+
+
+def test_what_a_function_does_itself_has_no_line_even_between_calls(tmp_path: Path) -> None:
+    builder = TraceBuilder().python("train.py(12): main", 0, 90, called="train.py:80")
+    builder.python("<built-in method relu>", 10, 20, called="train.py:30").launch(25, 28)  # an operator such as a + b
+    trace = builder.python("<built-in method relu>", 40, 50, called="train.py:31").trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert _location(trace, int(call)) == RUNNING
+
+
+def test_each_level_of_a_recursion_has_its_own_line(tmp_path: Path) -> None:
+    builder = TraceBuilder().python("train.py(12): visit", 0, 90, called="train.py:80")
+    builder.python("<built-in method relu>", 1, 9, called="train.py:13").launch(2, 3)
+    builder.python("train.py(12): visit", 10, 80, called="train.py:15")
+    builder.python("<built-in method relu>", 20, 30, called="train.py:13").launch(21, 22)
+    trace = builder.python("train.py(12): visit", 40, 60, called="train.py:15").launch(45, 46).trace(tmp_path)
+    found = locations_of(trace, operator_tree(trace.events), trace.events.rows(Kind.RUNTIME))
+    assert [(one.line, one.is_line) for one in found if one] == [(13, True), (13, True), (12, False)]
 
 
 def test_python_calls_of_another_thread_say_nothing(tmp_path: Path) -> None:

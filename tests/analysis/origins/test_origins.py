@@ -177,6 +177,28 @@ def test_python_calls_alone_have_origins(tmp_path: Path) -> None:
     assert found.total_ns == 100_000
 
 
+def test_each_line_of_a_function_has_its_own_time(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(3): main", 0, 100, called="train.py:50")
+    for start, line in ((10, 4), (30, 5), (50, 4)):
+        builder.python("<built-in function sleep>", start, start + 20, called=f"train.py:{line}")
+    found = stacks(origins_of(builder.op("a", 0, 10), tmp_path, Category.OTHER_HOST))
+    assert found == {
+        "train.py:4, in sleep": (40, 1),
+        "train.py:5, in sleep": (20, 1),
+        "train.py:3 (function main)": (30, 1),
+    }
+
+
+def test_the_outermost_and_the_innermost_frame_have_lines_of_their_own(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(1): <module>", 0, 200)
+    builder.python("train.py(30): step", 1, 20, called="train.py:60").python(
+        "model.py(5): forward", 1, 20, called="train.py:33"
+    )
+    builder.python(CONV, 2, 19, called="model.py:8").op("aten::conv2d", 3, 18).launch(4, 5, kernel=(5, 100))
+    (row,) = stacks(origins_of(builder, tmp_path, Category.KERNEL))
+    assert row == "train.py:33 > model.py:8, in torch/nn/modules/conv.py:440 (forward)"
+
+
 # -- Python stacks ----------------------------------------------------------------------------------------------------
 
 

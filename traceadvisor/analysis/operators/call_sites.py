@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.source_files import FRAME, is_library
+from traceadvisor.analysis.operators.source_files import FRAME, at_line, is_library
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
@@ -58,6 +58,9 @@ class _Site:
 
     function: int = NONE
     callee: int = NONE
+    line: int = NONE
+    """Row of :attr:`Trace.texts`: the line of the call; NONE if not recorded."""
+
     is_left_out: bool = False
 
 
@@ -80,11 +83,15 @@ def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: re.Pa
     """Use the innermost call of a user function, and the call that it makes."""
     segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
     locations: dict[int, Location | None] = {}
+    lines: dict[tuple[int, int], Location] = {}
     for site, start, end in _segments(trace, thread, spans, locations, without):
         location = locations.get(site.function)
         if location and not site.is_left_out:
             callee = None if site.callee == NONE else _NOT_SHOWN.sub("", trace.names[site.callee])
-            segments.setdefault((location, callee), []).append((start, end))
+            key = site.function, site.line
+            if key not in lines:
+                lines[key] = location if site.line == NONE else at_line(location, trace.texts[site.line])
+            segments.setdefault((lines[key], callee), []).append((start, end))
     return [
         CallSite((location,), callee, inside)
         for (location, callee), pieces in segments.items()
@@ -106,8 +113,8 @@ def _segments(
     open_: list[tuple[int, _Site]] = []
     left_out: dict[int, bool] = {}
     since = 0
-    columns = (calls.start_ns, calls.end_ns, calls.name_id)
-    for start, end, name in zip(*(column[chosen].tolist() for column in columns), strict=True):
+    columns = (calls.start_ns, calls.end_ns, calls.name_id, calls.call_from)
+    for start, end, name, line in zip(*(column[chosen].tolist() for column in columns), strict=True):
         while open_ and open_[-1][0] <= start:
             until, site = open_.pop()
             yield site, since, until
@@ -121,8 +128,8 @@ def _segments(
         if locations[name]:
             open_.append((end, _Site(name)))
         else:
-            callee = name if outer.callee == NONE else outer.callee
-            open_.append((end, _Site(outer.function, callee, outer.is_left_out or left_out[name])))
+            called = (name, line) if outer.callee == NONE else (outer.callee, outer.line)
+            open_.append((end, _Site(outer.function, *called, is_left_out=outer.is_left_out or left_out[name])))
     while open_:
         until, site = open_.pop()
         yield site, since, until

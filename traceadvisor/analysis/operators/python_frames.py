@@ -83,6 +83,12 @@ class FrameTable:
     around: Int64
     """The module around it."""
 
+    outer_line: Int64
+    """Row of :attr:`Trace.texts`: the line of the call in the outermost frame; NONE if not recorded."""
+
+    inner_line: Int64
+    """The same in the innermost frame."""
+
     @property
     def known(self) -> Mask:
         """Whether a frame runs."""
@@ -115,6 +121,7 @@ class PythonFrames:
         chosen = np.arange(calls.start_ns.size) if wanted is None else np.flatnonzero(wanted)
         self._trace, self._marks = trace, marks
         self._name = calls.name_id[chosen]
+        self._call_from = calls.call_from[chosen] if calls.has_lines else None
         self._start_ns, self._end_ns = calls.start_ns[chosen], calls.end_ns[chosen]
         self._thread = calls.thread[chosen]
         self.calls = ThreadCalls(self._start_ns, self._end_ns, self._thread)
@@ -143,19 +150,42 @@ class PythonFrames:
         innermost[of_capture] = file[of_capture]
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
         names = np.append(self._name, np.int32(NONE)).astype(np.int64)
+        outer = np.where(outer == NONE, inner, outer)
         columns = (
-            names[np.where(outer == NONE, inner, outer)],
+            names[outer],
             names[inner],
             self._canonical[names[owner]],
             names[module],
             names[self._module_around[module]],
+            self._lines_in(outer),
+            self._lines_in(inner),
         )
         padded = [np.append(column, NONE) for column in columns]
         number, example = numbered(*padded)
         table = FrameTable(*(column[example] for column in padded))
-        for name in ("_users", "_outer_users", "_modules", "_module_around"):  # they are large
+        for name in ("_users", "_outer_users", "_modules", "_module_around", "_around"):  # they are large
             vars(self).pop(name, None)
         return table, number.astype(np.int32)
+
+    def _lines_in(self, frames: Int64) -> Int64:
+        """Return the line of the call that each call is or runs inside, in a frame around it; NONE if unknown.
+
+        ``frames``: for each call the nearest of them, itself or around it; NONE without one.
+        """
+        if self._call_from is None:
+            return np.full(frames.size, NONE, dtype=np.int64)
+        around = self._around
+        is_frame = np.zeros(frames.size + 1, dtype=np.bool_)
+        is_frame[frames] = True
+        is_frame[NONE] = False
+        inside = nearest_around(around, is_frame[around])
+        found = np.append(around, NONE)[inside] == frames
+        lines: Int64 = np.append(self._call_from, NONE)[np.where(found, inside, NONE)].astype(np.int64)
+        return lines
+
+    @cached_property
+    def _around(self) -> Int64:
+        return self.calls.around()
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:
@@ -175,7 +205,7 @@ class PythonFrames:
         """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
         is_file = np.zeros(self._name.size, dtype=np.bool_)
         is_file[self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file))] = True
-        return nearest_around(self.calls.around(), is_file)[calls]
+        return nearest_around(self._around, is_file)[calls]
 
     @cached_property
     def _users(self) -> _Chosen:

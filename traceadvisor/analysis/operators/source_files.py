@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
+
+from traceadvisor.model.location import Location, PlaceKind
 
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.+)$")
 """``file.py(line): function``."""
+
+LINE = re.compile(r"\d{1,9}", re.ASCII)
+"""The line in ``file.py:line``."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -60,6 +66,14 @@ symtable this trace turtle wave
 """)
 """Modules that torch does not import: a file of that name in the working folder is the user's. A file named like a
 module that torch needs would be imported instead of it, and torch would fail."""
+
+
+def at_line(location: Location, called: str) -> Location:
+    """Return a place with the line of a call in it, such as ``train.py:12``; unchanged if that is in another file."""
+    file, _, line = called.rpartition(":")
+    if file != location.file or not LINE.fullmatch(line) or not int(line):
+        return location
+    return replace(location, line=int(line), kind=PlaceKind.EXACT)
 
 
 def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:

@@ -7,13 +7,14 @@ backward pass runs has the stack of its forward operator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
 
 import numpy as np
 
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
+from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.python_frames import (
     MODULE_PREFIX,
     FrameTable,
@@ -22,7 +23,7 @@ from traceadvisor.analysis.operators.python_frames import (
     frame_of,
     module_class,
 )
-from traceadvisor.analysis.operators.source_files import is_library, is_of_capture
+from traceadvisor.analysis.operators.source_files import at_line, is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.frozen import frozen
@@ -52,6 +53,34 @@ class StackKeys:
 
     is_backward: Mask
     """Whether the stack is that of the forward operator."""
+
+    outer_line: Int64
+    """Row of :attr:`Trace.texts`: the line of the call in the outermost frame; NONE if not recorded."""
+
+    inner_line: Int64
+    """The same in the innermost frame."""
+
+    @property
+    def lines(self) -> tuple[Int64, ...]:
+        """The columns that tell stacks apart, without modules."""
+        return self.outer, self.inner, self.owner, self.outer_line, self.inner_line, self.is_backward.astype(np.int64)
+
+    def lines_at(self, place: int) -> StackLines:
+        """Return one stack, without modules."""
+        *numbers, is_backward = (int(column[place]) for column in self.lines)
+        return StackLines(*numbers, is_backward=bool(is_backward))
+
+
+@frozen
+class StackLines:
+    """One stack as numbers, without modules; see :class:`StackKeys`."""
+
+    outer: int
+    inner: int
+    owner: int
+    outer_line: int = NONE
+    inner_line: int = NONE
+    is_backward: bool = field(default=False, kw_only=True)
 
 
 @frozen
@@ -124,18 +153,25 @@ class Stacks:
             return self._from_calls(threads, instants_ns, operators, of_waiting=of_waiting)
         return self._from_operators(threads, instants_ns, operators, of_waiting=of_waiting)
 
-    def stack(self, outer: int, inner: int, owner: int, *, is_backward: bool) -> Stack:
+    def stack(self, of: StackLines) -> Stack:
         """Return a stack from its numbers."""
         if not self.has_calls:
-            stack = self._from_text(inner) if inner != NONE else Stack(None, None, None)
+            stack = self._from_text(of.inner) if of.inner != NONE else Stack(None, None, None)
         else:
-            names = self._trace.names
-            called = frame_of(names[owner]) if owner != NONE else None
-            inside = replace(_location(names[inner]), is_backward=is_backward) if inner != NONE else None
-            around = self._lines.started(_location(names[outer])) if outer != NONE else None
-            inside = inside and self._lines.within(inside, called)
-            stack = Stack(inside if outer == inner else around, inside, called)
-        return _backward(stack) if is_backward else stack
+            called = frame_of(self._trace.names[of.owner]) if of.owner != NONE else None
+            around, inside = self._location(of.outer, of.outer_line), self._location(of.inner, of.inner_line)
+            inside = inside and self._lines.within(replace(inside, is_backward=of.is_backward), called)
+            is_one = (of.outer, of.outer_line) == (of.inner, of.inner_line)
+            stack = Stack(inside if is_one else around and self._lines.started(around), inside, called)
+        return _backward(stack) if of.is_backward else stack
+
+    def _location(self, name: int, call: int) -> Location | None:
+        """Return the place of a user's Python call: its first line, unless the line that runs is recorded."""
+        if name == NONE:
+            return None
+        frame = frame_of(self._trace.names[name])
+        place = Location.of_function(frame.file or "", frame.line or 0, frame.function)
+        return place if call == NONE else at_line(place, self._trace.texts[call])
 
     def module(self, module: int, around: int, *, is_backward: bool) -> str | None:
         """Return ``Conv2d in Bottleneck``; None outside modules."""
@@ -153,13 +189,13 @@ class Stacks:
         """
         threads, instants = self._trace.events.thread[rows].astype(np.int64), self._trace.events.start_ns[rows]
         keys = self.at(threads, instants, self._tree.enclosing(threads, instants), of_waiting=False)
-        numbers = list(zip(keys.inner.tolist(), keys.owner.tolist(), keys.is_backward.tolist(), strict=True))
-        known: dict[tuple[int, int, bool], Location | None] = {}
-        for inner, owner, is_backward in dict.fromkeys(numbers):
-            stack = self.stack(inner, inner, owner, is_backward=is_backward)
+        number, example = numbered(*keys.lines)
+        known: list[Location | None] = []
+        for one in example.tolist():
+            stack = self.stack(keys.lines_at(one))
             place = replace(stack.inner, owner=stack.owner) if stack.inner else None
-            known[inner, owner, is_backward] = place and self._lines.exact(place)
-        return [known[each] for each in numbers]
+            known.append(place and self._lines.exact(place))
+        return [known[each] for each in number.tolist()]
 
     # -- Python calls --------------------------------------------------------------------------------------------
 
@@ -229,6 +265,8 @@ class Stacks:
         chosen = {
             "outer": of_user,
             "inner": of_user,
+            "outer_line": of_user,
+            "inner_line": of_user,
             "owner": known & ~ran_inside,
             "module": of_module,
             "around": of_module,
@@ -284,7 +322,7 @@ class Stacks:
         key = np.where(is_backward, made, own)
         waiting = np.flatnonzero((key == NONE) & self._backward_threads[threads])
         key[waiting] = self._last_text(instants_ns[waiting]) if of_waiting else NONE
-        return StackKeys(key, key, key, none, none, is_backward)
+        return StackKeys(key, key, key, none, none, is_backward, outer_line=none, inner_line=none)
 
     def _last_text(self, instants_ns: Int64) -> Int64:
         """Return the last stack of the training thread before each instant: it waits there for the backward pass."""
@@ -386,12 +424,6 @@ def _frames_in(text: str) -> list[Frame]:
 
 def _shared_start(one: Iterable[Frame], other: Iterable[Frame]) -> list[Frame]:
     return [frame for frame, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
-
-
-def _location(name: str) -> Location:
-    """Return the place of a user's Python call: the recording does not tell the line that runs."""
-    frame = frame_of(name)
-    return Location.of_function(frame.file or "", frame.line or 0, frame.function)
 
 
 def _called_at(frame: Frame) -> Location:

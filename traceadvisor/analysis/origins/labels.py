@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.numbering import numbered, values_at
 from traceadvisor.analysis.operators.python_frames import PythonFrames
-from traceadvisor.analysis.operators.stacks import StackKeys, Stacks
+from traceadvisor.analysis.operators.stacks import StackKeys, StackLines, Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
 from traceadvisor.model.arrays import Int32, Int64, Mask, taken
@@ -271,9 +271,8 @@ class Places:
             found = [rows.setdefault(self.row(number, 0, 0), len(rows)) for number in numbers.tolist()]
             return np.array(found, dtype=np.int64), np.zeros(numbers.size, dtype=np.int64)
         keys = self._keys(numbers)
-        is_backward = keys.is_backward.astype(np.int64)
-        lines, _ = numbered(keys.outer, keys.inner, keys.owner, is_backward)
-        return lines, numbered(keys.module, keys.around, is_backward * (keys.module != NONE))[0]
+        lines, _ = numbered(*keys.lines)
+        return lines, numbered(keys.module, keys.around, keys.is_backward.astype(np.int64) * (keys.module != NONE))[0]
 
     def module(self, number: int) -> str | None:
         """Return the module of a place; None outside modules."""
@@ -287,11 +286,9 @@ class Places:
             before, after = self._stacks.lines_around(first, second)
             return StackRow(before, after, None, None, total_ns, count)
         if self._stacks.has_calls:
-            keys = self._keys(np.array([number]))
-            parts = int(keys.outer[0]), int(keys.inner[0]), int(keys.owner[0])
-            stack = self._stacks.stack(*parts, is_backward=bool(keys.is_backward[0]))
+            stack = self._stacks.stack(self._keys(np.array([number])).lines_at(0))
         else:
-            stack = self._stacks.stack(first, first, first, is_backward=flags == _BACKWARD)
+            stack = self._stacks.stack(StackLines(first, first, first, is_backward=flags == _BACKWARD))
         inner: Location | None = stack.inner if stack.inner != stack.outer else None
         return StackRow(stack.outer, None, inner, stack.owner, total_ns, count)
 

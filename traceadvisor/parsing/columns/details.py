@@ -44,7 +44,7 @@ class DetailColumns:
 
     def __init__(self, shortened: Shortener) -> None:
         self.texts = Texts(shortened)
-        """Each distinct call stack, type list, list of shapes and list of values."""
+        """Each distinct call stack, line of a call, type list, list of shapes and list of values."""
 
         self.messages = _Messages(shortened)
         """The arguments of collectives, each distinct message once."""
@@ -146,10 +146,15 @@ class DetailColumns:
                 **{name: int64([getattr(event.args, arg) for event in events]) for name, arg in _MEMORY.items()},
             )
 
-    def move(self, other: DetailColumns, ids: Int32) -> None:
+    def move(self, other: DetailColumns, ids: Int32) -> Int32:
         """Append the columns of another object.
 
-        ``other``: the columns of the rows that follow. ``ids``: the numbers here of its process and thread ids.
+        Args:
+            other: the columns of the rows that follow.
+            ids: the numbers here of its process and thread ids.
+
+        Returns:
+            The numbers here of its texts; NONE at the end.
         """
         texts = self.texts.numbers_of(other.texts)
         numbers = dict.fromkeys(_TEXTS, texts) | {"message_id": self.messages.numbers_of(other.messages)}
@@ -158,6 +163,7 @@ class DetailColumns:
         self._row_count += other._row_count
         self.has_types |= other.has_types
         self.has_record_ids |= other.has_record_ids
+        return texts
 
     # -- results, each may be read once -----------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ _ON_DEVICE = np.arange(len(Kind)) >= Kind.KERNEL
 _ON_DEVICE[Kind.PYTHON] = False
 """Whether a kind runs on the device, by kind."""
 
+_NO_LINE = np.array([NONE], np.int32)
+
 _WRITTEN_TOGETHER = ((Kind.OPERATOR, Kind.ANNOTATION), (Kind.RUNTIME,), (*DEVICE_WORK, Kind.UNREAD))
 """Kinds of events that a profiler writes in one go, roughly in order of time: often one such group after another."""
 
@@ -78,6 +80,7 @@ class Columns:
         if is_python.any() or not usable.all():
             self.dropped += int(usable.size - usable.sum())
             python, main = usable & is_python, usable & ~is_python
+            self._add_lines([event.args for event in compress(timed, python.tobytes())])
             self._python.add_all(
                 start_ns=start_ns[python], duration_ns=duration_ns[python], signature=signature[python]
             )
@@ -85,6 +88,16 @@ class Columns:
             timed = list(compress(timed, main.tobytes()))
         self._main.add_all(start_ns=start_ns, duration_ns=duration_ns, signature=signature)
         self._add_args([event.args for event in timed], kind, signature)
+
+    def _add_lines(self, args: list[Any]) -> None:
+        """Add the lines of Python calls, before the other columns; no column if there are none."""
+        places = [arg.call_from for arg in args] if self._wants_details else []
+        if any(places):
+            texts = self.details.texts
+            numbers = np.fromiter(map(texts.__getitem__, places), np.int32, len(places))
+            numbers[numbers == texts.get("", NONE)] = NONE
+            self._python.fill("call_from", _NO_LINE, self._python.size("start_ns"))
+            self._python.add("call_from", numbers)
 
     def _add_args(self, args: list[Any], kind: NDArray[np.int8], signature: Int32) -> None:
         """Add the rest of the main table, and the details."""
@@ -124,8 +137,10 @@ class Columns:
         """
         signatures, ids = self._signatures.merged(other._signatures)
         self._main.move(other._main, {"signature": signatures, "place": self._places.merged(other._places)})
-        self._python.move(other._python, {"signature": signatures})
-        self.details.move(other.details, ids)
+        texts = self.details.move(other.details, ids)
+        if other._python.size("call_from"):
+            self._python.fill("call_from", _NO_LINE, self._python.size("start_ns"))
+        self._python.move(other._python, {"signature": signatures, "call_from": texts})
         self._thread_names |= other._thread_names
         self._device_processes |= other._device_processes
         self._on_device |= other._on_device
@@ -209,11 +224,16 @@ class Columns:
     def _python_calls(self, start_ns: Int64) -> PythonCalls:
         order, start_ns, duration_ns = _by_start(start_ns, self._python.whole("duration_ns", np.int64))
         signature = self._python.whole("signature", np.int32)[order]
+        call_from: Int32 = np.broadcast_to(_NO_LINE, order.shape)  # takes no memory
+        if self._python.size("call_from"):
+            self._python.fill("call_from", _NO_LINE, order.size)
+            call_from = self._python.whole("call_from", np.int32)[order]
         return PythonCalls(
             start_ns,
             start_ns + duration_ns,
             np.array(self._signatures.name_ids, np.int32)[signature],
             np.array(self._signatures.thread_ids, np.int32)[signature],
+            call_from,
         )
 
 

@@ -40,6 +40,14 @@ class Parts:
             self._columns[name] = column = wider
         column[begin:end] = piece
 
+    def fill(self, name: str, value: Column, size: int) -> None:
+        """Append copies of a value, an array of one element, until the column has a size."""
+        self.add(name, np.repeat(value, size - self._sizes.get(name, 0)))
+
+    def size(self, name: str) -> int:
+        """Return the number of values in a column."""
+        return self._sizes.get(name, 0)
+
     def add_all(self, **pieces: Column) -> None:
         """Append one piece to each of several columns."""
         for name, piece in pieces.items():
