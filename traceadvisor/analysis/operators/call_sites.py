@@ -128,8 +128,8 @@ def _segments(
         if locations[name]:
             open_.append((end, _Site(name)))
         else:
-            called = (name, line) if outer.callee == NONE else (outer.callee, outer.line)
-            open_.append((end, _Site(outer.function, *called, is_left_out=outer.is_left_out or left_out[name])))
+            callee, at = (name, line) if outer.callee == NONE else (outer.callee, outer.line)
+            open_.append((end, _Site(outer.function, callee, at, outer.is_left_out or left_out[name])))
     while open_:
         until, site = open_.pop()
         yield site, since, until
