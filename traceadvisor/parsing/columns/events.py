@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.hardware.profiler_names import Accelerator, accelerator_of
-from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
@@ -31,6 +31,7 @@ _ON_DEVICE[Kind.PYTHON] = False
 """Whether a kind runs on the device, by kind."""
 
 _NO_LINE = np.array([NONE], np.int32)
+_LINE_OF_EVERY = 16
 
 _WRITTEN_TOGETHER = ((Kind.OPERATOR, Kind.ANNOTATION), (Kind.RUNTIME,), (*DEVICE_WORK, Kind.UNREAD))
 """Kinds of events that a profiler writes in one go, roughly in order of time: often one such group after another."""
@@ -80,7 +81,7 @@ class Columns:
         if is_python.any() or not usable.all():
             self.dropped += int(usable.size - usable.sum())
             python, main = usable & is_python, usable & ~is_python
-            self._add_lines([event.args for event in compress(timed, python.tobytes())])
+            self._add_lines(timed, python)
             self._python.add_all(
                 start_ns=start_ns[python], duration_ns=duration_ns[python], signature=signature[python]
             )
@@ -89,11 +90,14 @@ class Columns:
         self._main.add_all(start_ns=start_ns, duration_ns=duration_ns, signature=signature)
         self._add_args([event.args for event in timed], kind, signature)
 
-    def _add_lines(self, args: list[Any]) -> None:
-        """Add the lines of Python calls, before the other columns; no column if there are none."""
-        places = [arg.call_from for arg in args] if self._wants_details else []
-        if any(places):
-            texts = self.details.texts
+    def _add_lines(self, timed: list[TimedEvent[Any]], python: Mask) -> None:
+        """Add the lines of Python calls, before their other columns; no column if there are none.
+
+        Torch writes a line into all calls or into none, so a few of a chunk tell.
+        """
+        some = np.flatnonzero(python)[::_LINE_OF_EVERY].tolist() if self._wants_details else []
+        if any(timed[row].args.call_from for row in some):
+            places, texts = [event.args.call_from for event in compress(timed, python.tobytes())], self.details.texts
             numbers = np.fromiter(map(texts.__getitem__, places), np.int32, len(places))
             numbers[numbers == texts.get("", NONE)] = NONE
             self._python.fill("call_from", _NO_LINE, self._python.size("start_ns"))
