@@ -264,6 +264,33 @@ def test_input_types_that_make_no_sense_are_no_crash(types: bytes, tmp_path: Pat
     assert read_trace(Origin(path, run="", worker="", span="")).health.events_read == 2
 
 
+OF_GPU = {"ph": "C", "name": "SM active %", "pid": "GPU 0 Counters", "ts": 1.0, "args": {"": 2.5}}
+OF_KINETO = {
+    "ph": "C",
+    "cat": "hardware_counters",
+    "name": "dram__bytes",
+    "pid": 0,
+    "tid": 0,
+    "ts": 1,
+    "args": {"v": 1},
+}
+
+
+@pytest.mark.parametrize(("counter", "name"), [(OF_GPU, "SM active %"), (OF_KINETO, "dram__bytes")])
+def test_hardware_counters_that_are_not_read_are_named(counter: dict[str, Any], name: str, tmp_path: Path) -> None:
+    health = TraceBuilder().op("a", 0, 1).event(**counter).event(**counter).trace(tmp_path).health
+    (note,) = health.notes
+    assert (note.code, note.degrades, health.events_read) == ("counters-not-read", False, 1)
+    assert f"({name})" in note.message
+
+
+@pytest.mark.parametrize(
+    "counter", [{"name": "queue"}, {"name": "queue", "pid": 3}, {"name": 5, "pid": [1], "cat": None}]
+)
+def test_counters_that_are_none_of_hardware_are_passed_over(counter: dict[str, Any], tmp_path: Path) -> None:
+    assert not TraceBuilder().op("a", 0, 1).event(ph="C", ts=1, **counter).trace(tmp_path).health.notes
+
+
 def test_events_without_time_are_no_events(tmp_path: Path) -> None:
     trace = TraceBuilder().op("a", 0, 1).memory(0, 8, total_allocated=8).thread_name("main").trace(tmp_path)
     assert len(trace.events) == 1

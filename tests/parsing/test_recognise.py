@@ -19,6 +19,7 @@ import pytest
 from tests.build import TraceBuilder
 from traceadvisor.errors import InputError
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
 
 OF_ANOTHER_TOOL = {"ph": "X", "name": "draw", "cat": "gfx", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
@@ -128,7 +129,14 @@ def _sqlite() -> bytes:
         return database.serialize()
 
 
+PFTRACE = bytes.fromhex(
+    "0a1240005001320c0a04080610000a04080110000a10e2030d08011a0908013205747261696e0a2050016801621a120c08011208617465"
+    "6e3a3a6d6d0a0a080112066370755f6f70"
+)
+"""The content that torch 2.15 writes for one process and one operator (``encode_pftrace``)."""
+
 OTHER_BYTES = {
+    "Perfetto": (PFTRACE, "a Perfetto trace; export it under a name that ends with .pt.trace.json.gz", "export_chrome"),
     "a page": (b"\n<!DOCTYPE html><html><body>Sign in</body></html>", "an HTML page", "tensorboard_trace_handler"),
     "a page without type": (b"<HTML><body>404</body></HTML>", "an HTML page", "tensorboard_trace_handler"),
     "a tar archive": (_tar(), "a tar archive", "tar -xf"),
@@ -162,6 +170,14 @@ class _Trap:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.path,)
+
+
+def test_a_folder_with_a_perfetto_trace_names_it_beside_its_recordings(tmp_path: Path) -> None:
+    TraceBuilder().op("aten::mm", 0, 1).write(tmp_path / "worker0.1.pt.trace.json")
+    (tmp_path / "worker1.pftrace").write_bytes(gzip.compress(PFTRACE))
+    (note,) = find_recordings([tmp_path]).notes
+    assert "a Perfetto trace; export it under a name that ends with .pt.trace.json.gz" in note.message
+    assert "worker1.pftrace" in note.message
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))

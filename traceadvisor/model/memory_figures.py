@@ -312,6 +312,9 @@ class SnapshotFigures:
     growth: MemoryGrowth | None = None
     """Batches that would fit; None where nothing grows, or another snapshot of the same program tells."""
 
+    host_events: int = 0
+    """Events of the CPU's pinned memory in the file, or its segments if it holds no events. They are not read."""
+
     def on(self, device: Device) -> SnapshotFigures:
         """The same with the name and the memory of the devices, which are all alike."""
         named = (replace(one, name=device.name, capacity_bytes=device.memory_bytes) for one in self.devices)

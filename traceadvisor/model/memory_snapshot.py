@@ -143,6 +143,9 @@ class MemorySnapshot:
     has_times: bool = True
     """Whether events have times; if not, only their order is known."""
 
+    host_events: int = 0
+    """Events of the CPU's pinned memory in the file, or its segments if it holds no events. They are not read."""
+
     of_trace: bool = False
     """Whether it comes from the ``[memory]`` events of a trace: sizes are those of blocks, stacks have operators and
     marks in place of C++ frames, lines are those of functions, and the state of segments is unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, Health, HealthNote
 from traceadvisor.model.limits import Limits
@@ -23,8 +23,16 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
         *_endings(stream, summary),
         *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
+        *_not_read(columns.counters),
     )
     return Health(read, dropped, summary.repaired, notes)
+
+
+def _not_read(counters: Set[str]) -> Iterator[HealthNote]:
+    if counters:
+        listed = ", ".join(sorted(counters)[:MOST_LISTED])
+        message = f"Samples of hardware counters were not read ({listed}). Look at them in Perfetto."
+        yield HealthNote("counters-not-read", message, degrades=False)
 
 
 def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]:

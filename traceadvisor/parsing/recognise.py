@@ -58,6 +58,16 @@ _BY_FIRST_BYTES = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file first: git lfs pull."),
 )
 _TAR_MAGIC_AT = 257
+_OF_PERFETTO = "it is a Perfetto trace; export it under a name that ends with .pt.trace.json.gz instead of .pftrace"
+
+_PERFETTO = re.compile(
+    rb"\n[\x80-\xff]{0,4}[\x00-\x7f]"
+    rb"(?:\x40[\x80-\xff]{0,9}[\x00-\x7f](?:\x50[\x80-\xff]{0,4}[\x00-\x7f])?|\x50[\x80-\xff]{0,4}[\x00-\x7f])"
+    rb"(?:[\x32\x5a\x62\x68]|[\xd0\xda\xe2]\x03)",
+    re.DOTALL,
+)
+"""A packet of a trace by Perfetto in protocol buffers: a timestamp, the number of its sequence or both, then a clock
+snapshot, an event, interned data, flags, defaults or a track (``TracePacket`` in ``perfetto_trace.proto``)."""
 
 _BY_MEMBERS = (
     ({"nodes", "schema", "pid"}, "a PyTorch execution trace, which has no GPU times"),
@@ -99,7 +109,7 @@ def describe_bytes(head: bytes) -> Recognised:
         return Recognised("it is a tar archive", "Unpack it first: tar -xf FILE.")
     if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
         return Recognised("it is an HTML page, perhaps from a download that failed")
-    return Recognised("it is neither JSON nor gzipped JSON")
+    return Recognised(_OF_PERFETTO if _PERFETTO.match(head) else "it is neither JSON nor gzipped JSON")
 
 
 def describe(

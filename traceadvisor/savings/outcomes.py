@@ -161,6 +161,15 @@ def _few_steps(facts: Facts) -> tuple[str, ...]:
 
 
 def _lines_first(places: tuple[Location, ...]) -> tuple[Location, ...]:
-    """The places without functions of which another place has the line."""
-    known = {(place.file, place.function) for place in places if place.is_line}
-    return tuple(place for place in places if place.is_line or (place.file, place.function) not in known)
+    """The places without functions of which a line is known from samples, or comes first because it costs more.
+
+    A recording has lines of calls only: the function itself may cost more than these.
+    """
+    known = {(place.file, place.function) for place in places if place.is_line and place.samples is not None}
+    kept = []
+    for place in places:
+        if place.is_line:
+            known.add((place.file, place.function))
+        if place.is_line or (place.file, place.function) not in known:
+            kept.append(place)
+    return tuple(kept)

@@ -150,6 +150,22 @@ def test_a_newer_file_with_actions_and_members_unknown_today_is_read(tmp_path: P
     assert read_snapshot(path).events.action.tolist() == [Action.OTHER]
 
 
+@pytest.mark.parametrize(
+    ("members", "count"),
+    [
+        ({}, 0),
+        ({"host_segments": [], "host_traces": [[]]}, 0),
+        ({"host_segments": [{"address": 1}], "host_traces": [[{"action": "alloc"}] * 2, [{"action": "alloc"}]]}, 3),
+        ({"host_segments": [{"address": 1}] * 2, "host_traces": []}, 2),
+        ({"host_segments": 5, "host_traces": None}, 0),
+    ],
+)
+def test_pinned_memory_is_counted(members: dict[str, Any], count: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [], **members}))
+    assert read_snapshot(path).host_events == count
+
+
 def test_ranges_pair_the_start_and_the_end_of_a_name(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle"
     marks = [("START", "a", 1), ("START", "a", 2), ("END", "a", 3), ("END", "b", 4), ("END", "a", 9)]

@@ -522,10 +522,20 @@ def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path:
 def test_a_function_is_not_named_beside_its_line(tmp_path: Path) -> None:
     facts = Captured(_with_average(), tmp_path).facts()
     whole = Location.of_function("train.py", 60, "update")
-    line, other = Location("train.py", 65, "update"), Location.of_function("train.py", 10, "other")
+    line, other = Location("train.py", 65, "update", samples=20), Location.of_function("train.py", 10, "other")
     fix = Fix("do less", not_replayed="unknown")
     found = finding_of(facts, fix=fix, effort=Effort.LINE, evidence=(), locations=(whole, line, other))
     assert found.locations == (line, other)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_function_stays_before_a_recorded_line_of_it_that_costs_less(tmp_path: Path, *, is_first: bool) -> None:
+    facts = Captured(_with_average(), tmp_path).facts()
+    whole, line = Location.of_function("train.py", 60, "update"), Location("train.py", 65, "update")
+    places = (whole, line) if is_first else (line, whole)
+    fix = Fix("do less", not_replayed="unknown")
+    found = facts.finding(fix=fix, effort=Effort.LINE, evidence=(), locations=places)
+    assert found.locations == ((whole, line) if is_first else (line,))
 
 
 def test_without_stacks_the_code_of_an_optimizer_is_that_of_pytorch(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def snapshot_figures(snapshot: MemorySnapshot, facts: Sequence[SnapshotFacts]) -
         snapshot.has_times,
         snapshot.settings,
         has_stacks=any(snapshot.stacks),
+        host_events=snapshot.host_events,
     )
 
 

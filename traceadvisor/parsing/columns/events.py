@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from traceadvisor.parsing.columns.details import DetailColumns
 from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
 from traceadvisor.parsing.columns.timestamps import nanoseconds
-from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
+from traceadvisor.parsing.json.events import CounterEvent, Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
 
 MOST_NS = 1 << 61
 """Largest time or duration (the year 2043), so that ends and differences fit 64 bits."""
@@ -29,6 +30,10 @@ MOST_NS = 1 << 61
 _ON_DEVICE = np.arange(len(Kind)) >= Kind.KERNEL
 _ON_DEVICE[Kind.PYTHON] = False
 """Whether a kind runs on the device, by kind."""
+
+MOST_COUNTERS = 10
+_COUNTERS = re.compile(r"GPU -?\d{1,10} Counters")
+"""Name of the process of a GPU's counters, as torch 2.15 writes them (``torch/profiler/_cuspy/trace.py``)."""
 
 _NO_LINE = np.array([NONE], np.int32)
 _LINE_OF_EVERY = 16
@@ -56,6 +61,9 @@ class Columns:
         self.dropped = 0
         """Timed events without a usable time."""
 
+        self.counters: set[str] = set()
+        """Some names of hardware counters, whose samples are not kept."""
+
     def add(self, events: Sequence[Event]) -> None:
         """Add a chunk of events; their raw members are not kept."""
         timed = [event for event in events if event.__class__ is TimedEvent]
@@ -64,6 +72,8 @@ class Columns:
             self.details.add_memory([event for event in events if event.__class__ is InstantEvent], self._signatures)
         if MetadataEvent in others:
             self._name_tracks([event for event in events if event.__class__ is MetadataEvent])
+        if CounterEvent in others:
+            self._name_counters([event for event in events if event.__class__ is CounterEvent])
         if timed:
             self._add_timed(timed)
 
@@ -125,6 +135,12 @@ class Columns:
                 pid, tid, name = map(self._shortened, (str(event.pid), str(event.tid), event.args.name))
                 self._thread_names[pid, tid] = name
 
+    def _name_counters(self, events: Sequence[CounterEvent]) -> None:
+        """Note the names of torch's samples of hardware, as many as a note lists."""
+        for event in events:
+            if len(self.counters) < MOST_COUNTERS and _is_of_hardware(event):
+                self.counters.add(self._shortened(event.name))
+
     def _note_device_work(self, args: list[Any], signature: Int32) -> None:
         """Note unknown categories of events that have a device or a stream."""
         unknown = np.frombuffer(self._signatures.is_unknown, np.int8)[signature]
@@ -148,6 +164,7 @@ class Columns:
         self._thread_names |= other._thread_names
         self._device_processes |= other._device_processes
         self._on_device |= other._on_device
+        self.counters |= other.counters
         self._shortened.count += other._shortened.count
         self.dropped += other.dropped
 
@@ -239,6 +256,11 @@ class Columns:
             np.array(self._signatures.thread_ids, np.int32)[signature],
             call_from,
         )
+
+
+def _is_of_hardware(event: CounterEvent) -> bool:
+    of_process = isinstance(event.pid, str) and _COUNTERS.fullmatch(event.pid) is not None
+    return of_process or event.cat == "hardware_counters"
 
 
 def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64, Int64]:

@@ -144,18 +144,26 @@ class MetadataEvent(msgspec.Struct, gc=False, tag_field="ph", tag="M", omit_defa
     args: MetadataArgs = MetadataArgs()
 
 
-_OTHER_PHASES = "BEIbneSTpFsftCPNODVvRc(),"
+class CounterEvent(msgspec.Struct, gc=False, tag_field="ph", tag="C", omit_defaults=True):
+    """A sample of a counter, without its value."""
+
+    cat: str = ""
+    name: str = ""
+    pid: Key = None
+
+
+_OTHER_PHASES = "BEIbneSTpFsftPNODVvRc(),"
 _OTHER_EVENTS = tuple(
     msgspec.defstruct(f"Phase{ord(phase)}", [], tag_field="ph", tag=phase, gc=False) for phase in _OTHER_PHASES
 )
-"""Flows, counters and similar events, which are not needed."""
+"""Flows and similar events, which are not needed."""
 
-Event = TimedEvent[KeyArgs] | InstantEvent | MetadataEvent
-DETAILED_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[EventArgs] | InstantEvent | MetadataEvent)
+Event = TimedEvent[KeyArgs] | InstantEvent | MetadataEvent | CounterEvent
+DETAILED_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[EventArgs] | InstantEvent | MetadataEvent | CounterEvent)
 """The type of an element of ``traceEvents``, selected by its phase."""
 
 _NO_INSTANT = msgspec.defstruct("PhaseInstant", [], tag_field="ph", tag="i", gc=False)
-BRIEF_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[KeyArgs] | _NO_INSTANT | MetadataEvent)
+BRIEF_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[KeyArgs] | _NO_INSTANT | MetadataEvent | CounterEvent)
 """The same without details."""
 
 
@@ -198,6 +206,8 @@ class Lenient:
             case "M":
                 named = MetadataArgs(**self._fitting(loose.args, MetadataArgs))
                 return MetadataEvent(_text(loose.name), _key(loose.pid), _key(loose.tid), named)
+            case "C":
+                return CounterEvent(_text(loose.cat), _text(loose.name), _key(loose.pid))
         return None
 
     def _timed_args(self, raw: object) -> EventArgs:

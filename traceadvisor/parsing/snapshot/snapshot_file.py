@@ -110,7 +110,16 @@ def _snapshot(path: Path, plain: Plain, limits: Limits) -> MemorySnapshot:
         tuple(_ranges(annotations, start_us, limits)),
         _settings(plain, root.get("allocator_settings")),
         has_times=bool(known_us.size),
+        host_events=_host_events(root),
     )
+
+
+def _host_events(root: dict[str, Any]) -> int:
+    """Return the number of events of pinned memory, which torch 2.15 records on request; else that of its segments."""
+    traces, segments = (
+        value if type(value := root.get(key)) is list else [] for key in ("host_traces", "host_segments")
+    )
+    return sum(len(one) if type(one) is list else 1 for one in traces) or len(segments)
 
 
 def _joined(arrays: Iterable[Int64]) -> Int64:

@@ -204,6 +204,8 @@ def _notes(report: Report, shown: _Shown) -> Iterator[str]:
         yield NO_HISTORY
     elif not shown.snapshot.has_stacks:
         yield NO_STACKS
+    if shown.snapshot.host_events:
+        yield f"Not read: {number_of(shown.snapshot.host_events, 'event')} of the CPU's pinned memory."
     yield from _unmatched(shown.device)
     yield from (row.note.message for row in report.health_notes if row.note.degrades)
 
