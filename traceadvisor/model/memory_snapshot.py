@@ -148,7 +148,11 @@ class MemorySnapshot:
 
     of_trace: bool = False
     """Whether it comes from the ``[memory]`` events of a trace: sizes are those of blocks, stacks have operators and
-    marks in place of C++ frames, lines are those of functions, and the state of segments is unknown."""
+    marks in place of C++ frames, lines are those of functions but for :attr:`calling`, and the state of segments is
+    unknown."""
+
+    calling: frozenset[Frame] = frozenset()
+    """Frames of a trace whose line is that of the call."""
 
     own_code: frozenset[str] | None = None
     """First path parts of the user's modules, of a trace; None if unknown."""

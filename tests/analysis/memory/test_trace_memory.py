@@ -17,6 +17,7 @@ from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.limits import LIMITS
+from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.snapshot.snapshot_file import read_snapshot
@@ -69,6 +70,26 @@ def test_operators_and_marks_alone_show_the_class_of_what_operators_allocate(tmp
     assert (
         less[MemoryClass.UNKNOWN] == training.logits == whole[MemoryClass.ACTIVATIONS] - less[MemoryClass.ACTIVATIONS]
     )
+
+
+def test_an_allocation_belongs_to_the_line_that_calls_for_it(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(1): <module>", 0, 100, called="train.py:90")
+    builder.python("train.py(3): main", 1, 99, called="train.py:90")
+    for at, line, size in ((10, 7, 3 * MIB), (30, 9, 2 * MIB), (50, None, MIB)):
+        called = f"train.py:{line}" if line else "other.py:9"
+        builder.python("torch/functional.py(5): make", at, at + 10, called=called)
+        builder.python("<built-in method empty of type>", at + 1, at + 9, called="torch/functional.py:8")
+        builder.memory(at + 2, size, address=at)
+    trace = builder.trace(tmp_path)
+    memory = trace_memory(trace, operator_tree(trace.events), 0)
+    assert memory is not None
+    (device,) = snapshot_figures(memory.snapshot, [memory]).devices
+    found = {(row.place.line.line, row.place.line.kind): row.requested_bytes for row in device.lines if row.place.line}
+    assert found == {
+        (7, PlaceKind.EXACT): 3 * MIB,
+        (9, PlaceKind.EXACT): 2 * MIB,
+        (3, PlaceKind.FUNCTION_START): MIB,
+    }
 
 
 def test_without_addresses_all_classes_are_unknown(tmp_path: Path) -> None:

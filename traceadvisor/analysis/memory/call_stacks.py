@@ -113,7 +113,8 @@ def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
 def _frame_facts(frame: Frame, snapshot: MemorySnapshot) -> _FrameFacts:
     name, file = frame.function, frame.file
     if file is not None and (file.endswith(".py") or file.startswith("<")):
-        location, user = Location.of_function if snapshot.of_trace else Location, None
+        is_function = snapshot.of_trace and frame not in snapshot.calling
+        location, user = Location.of_function if is_function else Location, None
         if frame.line is not None and not is_library(file, snapshot.own_code):
             user = location(file, frame.line, name)
         return _FrameFacts(frozenset(_signs_of_python(name, file)), frame, user)

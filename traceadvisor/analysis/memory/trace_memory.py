@@ -19,6 +19,7 @@ from traceadvisor.analysis.operators.innermost import ThreadCalls
 from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.python_frames import calls_at, frame_of
+from traceadvisor.analysis.operators.source_files import line_in
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int32, Int64, joined, taken
 from traceadvisor.model.events import NONE, Kind
@@ -54,7 +55,8 @@ def trace_memory(trace: Trace, tree: OperatorTree, device: int) -> SnapshotFacts
 def _snapshot(trace: Trace, tree: OperatorTree, rows: Int64) -> MemorySnapshot:
     memory, none = trace.memory, np.empty(0, np.int64)
     changed = np.clip(memory.changed_bytes[rows], -_MOST_BYTES, _MOST_BYTES)
-    frames, stacks, stack = _Stacks(trace, tree).at(memory.thread[rows], memory.time_ns[rows])
+    numbered_stacks = _Stacks(trace, tree)
+    frames, stacks, stack = numbered_stacks.at(memory.thread[rows], memory.time_ns[rows])
     address = memory.address[rows]
     events = MemoryEvents(
         memory.device[rows],
@@ -68,7 +70,15 @@ def _snapshot(trace: Trace, tree: OperatorTree, rows: Int64) -> MemorySnapshot:
     blocks = Blocks(*(none for _ in range(7)))
     segments = Segments(*(none for _ in range(4)))
     return MemorySnapshot(
-        trace.origin.path, events, segments, blocks, frames, stacks, of_trace=True, own_code=trace.own_code
+        trace.origin.path,
+        events,
+        segments,
+        blocks,
+        frames,
+        stacks,
+        of_trace=True,
+        own_code=trace.own_code,
+        calling=frozenset(numbered_stacks.calling),
     )
 
 
@@ -142,6 +152,8 @@ class _Stacks:
         self._trace, self._tree = trace, tree
         self._rows: dict[Frame, int] = {}
         self._stacks: list[tuple[int, ...]] = [()]
+        self.calling: set[Frame] = set()
+        """Frames with the line of a call."""
 
     def at(self, threads: Int64, times_ns: Int64) -> tuple[tuple[Frame, ...], tuple[tuple[int, ...], ...], Int64]:
         """Return frames, stacks, and the number of the stack at each instant."""
@@ -154,35 +166,76 @@ class _Stacks:
         parts = (
             self._numbers(tree.enclosing(threads, times_ns), tree.parent, name_id[tree.rows], Frame),
             self._numbers(spans.at(threads, times_ns), np.full(marks.size, NONE), name_id[marks], Frame),
-            self._numbers(python.at(threads, times_ns), python.around(), calls.name_id[ran], frame_of),
+            self._numbers(
+                python.at(threads, times_ns), python.around(), calls.name_id[ran], frame_of, calls.call_from[ran]
+            ),
         )
         number, example = numbered(*parts)
         stacks = [sum((self._stacks[part[place]] for part in parts), ()) for place in example.tolist()]
         return tuple(self._rows), tuple(stacks), number
 
-    def _numbers(self, at: Int64, around: Int64, name_id: Int32, frame: Callable[[str], Frame]) -> Int64:
+    def _numbers(
+        self,
+        at: Int64,
+        around: Int64,
+        name_id: Int32,
+        frame: Callable[[str], Frame],
+        call_from: Int32 | None = None,
+    ) -> Int64:
         """Number what runs at each instant with all around it; 0 for nothing."""
         around = np.append(around, NONE)  # of none
-        used = np.zeros(around.size, dtype=np.bool_)
-        above = np.unique(at)
-        while (above := above[above != NONE]).size:
-            used[above] = True
-            above = np.unique(around[above])
-            above = above[~used[above]]
-        calls = np.flatnonzero(used)
-        names, place = np.unique(name_id[calls], return_inverse=True)
-        rows = [self._rows.setdefault(frame(self._trace.names[name]), len(self._rows)) for name in names.tolist()]
-        row = np.array(rows, np.int64)[place]
-        depth, outer = np.zeros_like(calls), around[calls]
-        while (is_inside := outer != NONE).any():
+        calls = _with_all_around(at, around)
+        outer = around[calls]
+        row = self._rows_of(name_id[calls], frame)
+        called = np.append(row, NONE)[np.searchsorted(calls, outer)]  # of the frame around; not used without one
+        if call_from is not None and (has_line := np.flatnonzero((outer != NONE) & (call_from[calls] != NONE))).size:
+            names, lines = name_id[outer[has_line]], call_from[calls[has_line]]
+            called[has_line] = self._rows_at_lines(names, lines, called[has_line])
+        depth, above = np.zeros_like(calls), outer
+        while (is_inside := above != NONE).any():
             depth += is_inside
-            outer = around[outer]
-        number = np.zeros(around.size, np.int64)
+            above = around[above]
+        number, callers = np.zeros(around.size, np.int64), np.zeros(around.size, np.int64)
         order = np.argsort(depth, kind="stable")
         for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
-            alike, example = numbered(number[around[calls[level]]], row[level])
-            number[calls[level]] = len(self._stacks) + alike
-            outer_stacks = number[around[calls[level[example]]]].tolist()
-            for inner, whole in zip(row[level[example]].tolist(), outer_stacks, strict=True):
-                self._stacks.append((inner, *self._stacks[whole]))
+            if level.size and depth[level[0]]:
+                callers[calls[level]] = self._extended(callers[outer[level]], called[level])
+            number[calls[level]] = self._extended(callers[calls[level]], row[level])
         return number[at]
+
+    def _extended(self, outer: Int64, row: Int64) -> Int64:
+        """Number stacks with one more frame inside them."""
+        alike, example = numbered(outer, row)
+        first = len(self._stacks)
+        for inner, whole in zip(row[example].tolist(), outer[example].tolist(), strict=True):
+            self._stacks.append((inner, *self._stacks[whole]))
+        return first + alike
+
+    def _rows_of(self, name_id: Int32, frame: Callable[[str], Frame]) -> Int64:
+        names, place = np.unique(name_id, return_inverse=True)
+        rows = [self._rows.setdefault(frame(self._trace.names[name]), len(self._rows)) for name in names.tolist()]
+        return np.array(rows, np.int64)[place]
+
+    def _rows_at_lines(self, names: Int32, call_from: Int32, otherwise: Int64) -> Int64:
+        """Return the rows of frames at the lines of calls in them; the given rows where a line is in another file."""
+        number, example = numbered(names, call_from)
+        rows = otherwise[example]
+        for at, (name, call) in enumerate(zip(names[example].tolist(), call_from[example].tolist(), strict=True)):
+            frame = frame_of(self._trace.names[name])
+            line = line_in(frame.file, self._trace.texts[call])
+            if line is not None:
+                calling = replace(frame, line=line)
+                self.calling.add(calling)
+                rows[at] = self._rows.setdefault(calling, len(self._rows))
+        return rows[number]
+
+
+def _with_all_around(at: Int64, around: Int64) -> Int64:
+    """Return the calls that run, with those around them, ascending."""
+    used = np.zeros(around.size, dtype=np.bool_)
+    above = np.unique(at)
+    while (above := above[above != NONE]).size:
+        used[above] = True
+        above = np.unique(around[above])
+        above = above[~used[above]]
+    return np.flatnonzero(used)

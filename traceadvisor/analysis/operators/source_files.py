@@ -70,10 +70,14 @@ module that torch needs would be imported instead of it, and torch would fail.""
 
 def at_line(location: Location, called: str) -> Location:
     """Return a place with the line of a call in it, such as ``train.py:12``; unchanged if that is in another file."""
-    file, _, line = called.rpartition(":")
-    if file != location.file or not LINE.fullmatch(line) or not int(line):
-        return location
-    return replace(location, line=int(line), kind=PlaceKind.EXACT)
+    line = line_in(location.file, called)
+    return location if line is None else replace(location, line=line, kind=PlaceKind.EXACT)
+
+
+def line_in(file: str | None, called: str) -> int | None:
+    """Return the line of a call such as ``train.py:12``; None if it is in another file, or makes no sense."""
+    named, _, line = called.rpartition(":")
+    return int(line) or None if named == file and LINE.fullmatch(line) else None
 
 
 def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
