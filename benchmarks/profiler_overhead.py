@@ -5,7 +5,8 @@
 Each round runs small loops, plain and under every set of options in random order, in one process. The CPU time of the
 training thread counts, without starting, stopping and writing. The cost of an event is the median over the rounds of
 the difference from the plain loop, by the number of events. The loops call an empty Python function, a builtin, an
-operator that allocates nothing, and one that allocates; the costs of other events that a loop holds are taken off.
+operator that allocates nothing, and one that allocates. The cost of its call is taken off that of an operator, and the
+cost of the same loop without memory off that of an allocation.
 Prints TOML for ``traceadvisor/hardware/profiler_overhead.toml``.
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-OPTIONS: dict[str, dict[str, bool] | None] = {
+OPTIONS: dict[str, dict[str, Any] | None] = {
     "plain": None,
     "default": {},
     "shapes": {"record_shapes": True},
@@ -72,7 +73,7 @@ LOOPS: dict[str, Loop] = {
 }
 
 
-def measured(loop: Loop, count: int, options: dict[str, bool] | None) -> tuple[float, dict[str, int]]:
+def measured(loop: Loop, count: int, options: dict[str, Any] | None) -> tuple[float, dict[str, int]]:
     """Run a loop; return nanoseconds of CPU time per call, and how many operators and allocations were recorded."""
     gc.collect()
     if options is None:
@@ -120,14 +121,13 @@ def _of_options(
     name: str, per_call: dict[tuple[str, str], float], events: dict[tuple[str, str], dict[str, int]], calls: int
 ) -> dict[str, float]:
     """The cost of each kind: what a call adds, less what its other events add, by the number of its own events."""
-    with_stacks, with_memory = name in {"stacks", "all"}, name in {"memory", "all"}
+    with_stacks = name in {"stacks", "all"}
     found = {kind: per_call[name, kind] for kind in ("python_call", "builtin_call")} if with_stacks else {}
     builtin = found.get("builtin_call", 0.0)  # an operator that Python calls is a builtin, too
     found["operator"] = (per_call[name, "operator"] - builtin) / (events[name, "operator"]["operator"] / calls)
-    if with_memory:
-        seen = events[name, "allocation"]
-        rest = per_call[name, "allocation"] - builtin - found["operator"] * seen["operator"] / calls
-        found["allocation"] = rest / (seen["allocation"] / calls)
+    if name == "memory":
+        rest = per_call[name, "allocation"] - per_call["default", "allocation"]
+        found["allocation"] = rest / (events[name, "allocation"]["allocation"] / calls)
     return found
 
 

@@ -84,7 +84,11 @@ def test_an_allocation_belongs_to_the_line_that_calls_for_it(tmp_path: Path) -> 
     memory = trace_memory(trace, operator_tree(trace.events), 0)
     assert memory is not None
     (device,) = snapshot_figures(memory.snapshot, [memory]).devices
-    found = {(row.place.line.line, row.place.line.kind): row.requested_bytes for row in device.lines if row.place.line}
+    found = {
+        (row.place.line.line, row.place.line.kind): row.requested_bytes
+        for row in device.lines
+        if row.place and row.place.line
+    }
     assert found == {
         (7, PlaceKind.EXACT): 3 * MIB,
         (9, PlaceKind.EXACT): 2 * MIB,
