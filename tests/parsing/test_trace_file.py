@@ -176,7 +176,7 @@ def test_python_calls_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_a_python_call_has_the_line_that_calls_it(tmp_path: Path) -> None:
-    builder = TraceBuilder().python("b.py(3): f", 50, 60, called="a.py:8").python("c.py(1): g", 20, 90)
+    builder = TraceBuilder().python("c.py(1): g", 20, 90).python("b.py(3): f", 50, 60, called="a.py:8")
     trace = builder.python("a.py(3): main", 0, 100, called="a.py:30").trace(tmp_path)
     lines = [None if call == NONE else trace.texts[call] for call in trace.python_calls.call_from.tolist()]
     assert lines == ["a.py:30", None, "a.py:8"]

@@ -36,7 +36,7 @@ _COUNTERS = re.compile(r"GPU -?\d{1,10} Counters")
 """Name of the process of a GPU's counters, as torch 2.15 writes them (``torch/profiler/_cuspy/trace.py``)."""
 
 _NO_LINE = np.array([NONE], np.int32)
-_LINE_OF_EVERY = 16
+_FIRST_LINES, _LINE_OF_EVERY = 64, 16
 
 _WRITTEN_TOGETHER = ((Kind.OPERATOR, Kind.ANNOTATION), (Kind.RUNTIME,), (*DEVICE_WORK, Kind.UNREAD))
 """Kinds of events that a profiler writes in one go, roughly in order of time: often one such group after another."""
@@ -103,9 +103,10 @@ class Columns:
     def _add_lines(self, timed: list[TimedEvent[Any]], python: Mask) -> None:
         """Add the lines of Python calls, before their other columns; no column if there are none.
 
-        Torch writes a line into all calls or into none, so a few of a chunk tell.
+        Torch writes a line into all calls that Python makes, or into none, so a part of a chunk tells.
         """
-        some = np.flatnonzero(python)[::_LINE_OF_EVERY].tolist() if self._wants_details else []
+        rows = np.flatnonzero(python) if self._wants_details else np.empty(0, np.int64)
+        some = np.concatenate((rows[:_FIRST_LINES], rows[_FIRST_LINES::_LINE_OF_EVERY])).tolist()
         if any(timed[row].args.call_from for row in some):
             places, texts = [event.args.call_from for event in compress(timed, python.tobytes())], self.details.texts
             numbers = np.fromiter(map(texts.__getitem__, places), np.int32, len(places))
