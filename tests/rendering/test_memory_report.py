@@ -146,6 +146,15 @@ def test_one_damaged_snapshot_costs_only_itself(tmp_path: Path) -> None:
         traceadvisor.load(bad)
 
 
+def test_pinned_memory_of_the_cpu_that_is_not_read_is_named(tmp_path: Path) -> None:
+    taken = transformer().build().steps(1).snapshot()
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(taken))
+    assert "Not read:" not in page(traceadvisor.load(path))
+    path.write_bytes(pickle.dumps(taken | {"host_segments": [], "host_traces": [[{"action": "alloc"}] * 3]}))
+    assert "Not read: 3 events of the CPU" in page(traceadvisor.load(path))
+
+
 def test_a_snapshot_without_history_or_call_stacks_says_how_to_record_them(tmp_path: Path) -> None:
     taken = transformer().build().steps(1).snapshot()
     path = tmp_path / "snapshot.pickle"
