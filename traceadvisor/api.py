@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from traceadvisor.analysis.communication.rank_health import rank_notes, recorded
 from traceadvisor.config import Settings
-from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
+from traceadvisor.errors import InputError, OtherKindError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
@@ -452,14 +452,18 @@ def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) 
     """Health notes on files that are missing from the report."""
     for file, outcome in zip(files, outcomes, strict=True):
         if isinstance(outcome, InputError):
-            yield _unreadable(outcome)
+            yield _unreadable(outcome, is_asked_for=not file.origin.run)
         elif isinstance(outcome, Exception):
             fault = f"{file.origin.path} could not be analysed: {outcome}. This is a bug in TraceAdvisor"
             yield HealthNote("fault", f"{fault}: please report it, with the output for this file alone.")
 
 
-def _unreadable(error: InputError) -> HealthNote:
-    return HealthNote("unreadable", str(error.args[0]))  # reports clean all texts when they are rendered
+def _unreadable(error: InputError, *, is_asked_for: bool = True) -> HealthNote:
+    """The note on an input. A file of another kind in a folder that the user gave makes no figure less certain."""
+    message = str(error.args[0])  # reports clean all texts when they are rendered
+    if not isinstance(error, OtherKindError):
+        return HealthNote("unreadable", message)
+    return HealthNote("not-read", f"Not read: {message}", degrades=is_asked_for)
 
 
 def _health(files: Iterable[JudgedFile], notes: Iterable[HealthNote]) -> Health:

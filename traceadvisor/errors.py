@@ -39,6 +39,10 @@ class InputError(TraceAdvisorError):
         super().__init__(f"{path}: {found}. Expected {expected}. {remedy}")
 
 
+class OtherKindError(InputError):
+    """An input is no recording, but a file of another kind, such as the trace of another program."""
+
+
 class UsageError(TraceAdvisorError):
     """Options contradict each other, or a name is unknown; the message suggests the nearest known name."""
 

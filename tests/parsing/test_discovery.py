@@ -130,7 +130,7 @@ def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> Non
     [
         ("plugins/profile/2024_01_01/host.trace.json.gz", "TensorFlow or JAX"),
         ("events.out.tfevents.1700000000.host", "scalars"),
-        ("notes.txt", r"no recording \(other files: 1\)"),
+        ("notes.txt", r"no recording, but files that are neither JSON nor gzipped JSON: 1 \(for example notes.txt\)"),
     ],
 )
 def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, found: str, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_files_that_are_no_recordings_are_counted_by_kind(tmp_path: Path) -> Non
     (note,) = find_recordings([tmp_path]).notes
     assert note.code == "files-not-read"
     assert not note.degrades
-    assert note.message.startswith(f"1 of 6 files in {tmp_path.name} are recordings. Not read: ")
+    assert note.message.startswith(f"1 of 6 files in {tmp_path.name} look like recordings. Not read: ")
     assert "TensorBoard event files: 2 (for example events.out.tfevents.1.host); " in note.message
     assert "JSON files without profiler events: 1 (for example config.json)" in note.message
     assert "an image: 1 (for example curve.png)" in note.message

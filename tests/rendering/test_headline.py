@@ -81,6 +81,14 @@ def test_the_largest_loss_is_named(category: Category, share: float, sentence: s
     assert said({Category.KERNEL: 1 - share, category: share}).startswith(sentence)
 
 
+def test_where_no_operator_was_recorded_idle_time_has_no_cause() -> None:
+    shares = NOTHING | {Category.KERNEL: 0.7, Category.IDLE_HOST: 0.3}
+    recording = replace(device_recording("x", shares, step_ms=100, device=v100()), operators=())
+    assert recording_verdict(recording) == (
+        "The GPU is idle for 30% of each step. No operators were recorded, so the cause is unknown."
+    )
+
+
 def test_a_busy_device_is_not_blamed_on_anything() -> None:
     assert said({Category.KERNEL: 0.96, Category.IDLE_LAUNCH: 0.04}).startswith("The GPU computes for 96% of each step")
 

@@ -9,7 +9,7 @@ from tests.build_report import loader_finding, one_recording, three_recordings
 from tests.rendering.formatted import every, sentences
 from tests.rendering.reading import Page
 from traceadvisor.model.distortion import Distortion
-from traceadvisor.model.findings import Estimate, Method
+from traceadvisor.model.findings import Estimate, Evidence, Method, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.step_bar import step_bar
@@ -74,6 +74,24 @@ def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str
 )
 def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, ...], words: str) -> None:
     assert saving_sentence(REPLAYED, 0.3, after=above) == f"After {words}: about 30.0 ms more per step (30.0%)"
+
+
+def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:
+    assert saving_words(REPLAYED, of_window=True) == "about 30.0 ms of the recording"
+    assert share_words(REPLAYED, 0.3, of_window=True) == "30.0% of the recording"
+    assert saving_sentence(REPLAYED, 0.3, of_window=True) == "Saves about 30.0 ms of the recording (30.0%)"
+
+
+def test_the_card_of_a_finding_in_a_recording_without_steps_names_no_step() -> None:
+    report = one_recording()
+    (row,) = report.findings[:1]
+    evidence = (Evidence("time in copies", 2 * MS, Unit.NS_PER_STEP),)
+    whole = replace(row, of_window=True, finding=replace(row.finding, evidence=evidence))
+    text = FORMATS["md"].render(replace(report, findings=(whole,))).decode()
+    about = text[text.index("Saves ") :].partition("\n")[0]
+    assert "of the recording (" in about
+    assert "per step" not in about
+    assert "2.00 ms in the recording" in text
 
 
 def test_a_wide_range_is_no_prediction_in_any_sentence() -> None:

@@ -23,6 +23,7 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import NotWorthDoing, RecordedFinding, Recording
+from traceadvisor.model.steps import StepSource
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
@@ -50,6 +51,7 @@ def ranked(
             also=tuple(sorted(each.rule.id for each in row.folded)),
             further_saving=row.further_saving,
             folded=row.folded,
+            of_window=facts.steps.source is StepSource.WINDOW,
         )
         for row in placement.rows
     )

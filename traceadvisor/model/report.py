@@ -461,6 +461,9 @@ class RecordedFinding:
     measured: MeasuredFix | None = None
     """Measurement of the fix by `try` or `sweep`; None if neither measured it."""
 
+    of_window: bool = False
+    """Whether the saving is one of the whole recording, because no steps were found in it."""
+
     def __post_init__(self) -> None:
         if not self.recording_ids:
             raise ValueError("a finding of no recording")

@@ -17,7 +17,8 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.beginning import first_bytes, stated_rank
-from traceadvisor.parsing.recognise import ascend_folder, ascend_origin, describe_bytes, is_pickle
+from traceadvisor.parsing.foreign import kind_of_beginning, kind_of_file
+from traceadvisor.parsing.recognise import GIVE_A_RECORDING, ascend_folder, ascend_origin, is_pickle
 from traceadvisor.parsing.repeats import TORCH_NAME, without_repeats
 from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.system.folders import entries_below
@@ -109,7 +110,7 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
     notes: list[HealthNote] = []
     for path in paths:
         try:
-            if not path.is_dir() and is_snapshot(path):
+            if not path.is_dir() and _may_be_a_snapshot(path):
                 snapshots.append(path)
                 continue
             inside = _snapshots_in(path) if path.is_dir() else []
@@ -172,6 +173,12 @@ def is_snapshot(path: Path, key: bytes = b"") -> bool:
     return begin is not None and is_pickle(begin) and key in begin
 
 
+def _may_be_a_snapshot(path: Path) -> bool:
+    """Whether a file is a pickle, and not one that a known program writes."""
+    kind = kind_of_file(first_bytes(path, _FIRST_BYTES) or b"") if is_snapshot(path) else None
+    return kind is not None and kind.may_be_a_snapshot
+
+
 def _in_folder(
     root: Path, limits: Limits, snapshots: Sequence[Path]
 ) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
@@ -203,8 +210,9 @@ def _in_folder(
     files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or ascend_folder(path)]
     profiles = {path for path in files if path.name.endswith(XPLANE)}
     again = {path.with_name(f"{path.name.removesuffix(XPLANE)}.trace.json.gz") for path in profiles}
+    again |= {path.with_name("perfetto_trace.json.gz") for path in profiles}
     files = [path for path in files if path not in again]  # excerpts of the profiles, for a viewer
-    chosen = [path for path in files if TORCH_NAME.match(path.name) or path in profiles or begins_like_a_trace(path)]
+    chosen = [path for path in files if TORCH_NAME.match(path.name) or path in profiles or _may_be_a_trace(path)]
     if not chosen and not captured and not damaged:
         if snapshots:
             return [], [], []
@@ -286,8 +294,15 @@ def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
 
 def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> HealthNote:
     """Return a note that counts the files of a folder that are no recordings, by what they are."""
+    total = len(unread) + recordings
+    message = f"{recordings} of {total} files in {root.name or root} look like recordings. Not read: "
+    return HealthNote("files-not-read", f"{message}{_counted_kinds(root, unread)}.", degrades=False)
+
+
+def _counted_kinds(root: Path, files: Iterable[Path]) -> str:
+    """Count the files of a folder by what they are."""
     kinds: dict[str, list[Path]] = {}
-    for path in unread:
+    for path in files:
         kinds.setdefault(_kind(path), []).append(path)
     common = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
     named = [
@@ -295,10 +310,7 @@ def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> Heal
         for kind, paths in common[:_MOST_KINDS]
     ]
     rest = sum(len(paths) for _, paths in common[_MOST_KINDS:])
-    listed = "; ".join([*named, *([f"others: {rest}"] if rest else [])])
-    total = len(unread) + recordings
-    message = f"{recordings} of {total} files in {root.name or root} are recordings. Not read: {listed}."
-    return HealthNote("files-not-read", message, degrades=False)
+    return "; ".join([*named, *([f"others: {rest}"] if rest else [])])
 
 
 def _kind(path: Path) -> str:
@@ -307,12 +319,19 @@ def _kind(path: Path) -> str:
         return "TensorBoard event files"
     if is_remote(path) and not _JSON_NAME.match(path.name):
         return f"files named *{path.suffix}" if path.suffix else "files without a suffix"
-    begin = first_bytes(path, _FIRST_BYTES)
+    begin = first_bytes(path)
     if begin is None:
         return "empty or unreadable files"
+    if kind := kind_of_beginning(begin):
+        return kind.what.partition(",")[0]
     if begin.lstrip()[:1] in (b"{", b"["):
         return "JSON files without profiler events"
-    return describe_bytes(begin).found.removeprefix("it is ").partition(",")[0]
+    return "files that are neither JSON nor gzipped JSON"
+
+
+def _may_be_a_trace(path: Path) -> bool:
+    """Whether a file begins as recordings do, and not as the traces of a program that is known."""
+    return begins_like_a_trace(path) and kind_of_beginning(first_bytes(path) or b"") is None
 
 
 def begins_like_a_trace(path: Path) -> bool:
@@ -348,6 +367,6 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
     elif not files:
         found, remedy = "is an empty folder", "Pass the folder that tensorboard_trace_handler wrote to."
     else:
-        found = f"holds no recording (other files: {len(files)})"
-        remedy = "Pass the folder that tensorboard_trace_handler wrote to, or the file itself."
+        found = f"holds no recording, but {_counted_kinds(root, files)}"
+        remedy = f"{GIVE_A_RECORDING} A file passed by itself is described in more detail."
     return InputError(root, found, expected=_EXPECTED, remedy=remedy)

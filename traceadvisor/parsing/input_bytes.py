@@ -26,8 +26,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 _PIECE_BYTES = 1 << 20
 
-HEAD_BYTES = 512
-"""First bytes that are kept to recognise files that are not JSON."""
+HEAD_BYTES = 1 << 12
+"""First bytes that are kept to recognise files of other programs."""
 
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, patient_zlib.error)
 """Errors of reading a truncated or damaged gzip file."""

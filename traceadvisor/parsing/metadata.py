@@ -30,6 +30,19 @@ PLAIN_MEMBERS = (
 """Members beside the events that hold a number or a version. Versions tell AMD devices from others."""
 
 
+DESCRIPTION = frozenset({"deviceProperties", "schemaVersion", "distributedInfo", "baseTimeNanoseconds"})
+"""Members that torch writes beside the events."""
+
+
+def is_described(members: Mapping[str, Any]) -> bool:
+    """Whether members stand beside the events as only torch writes them, or a profile that was made into events.
+
+    PaddlePaddle describes devices, too, and writes the version of its schema as text.
+    """
+    is_numbered = _integer(members.get("schemaVersion")) is not None
+    return is_numbered or not members.keys().isdisjoint({FRAMEWORK, "distributedInfo", "baseTimeNanoseconds"})
+
+
 def devices(members: Mapping[str, Any]) -> tuple[Device, ...]:
     """Return the described devices; malformed entries are left out."""
     described = members.get("deviceProperties")

@@ -14,6 +14,8 @@ import msgspec
 
 from traceadvisor.model.health import RECORD_LESS
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.foreign import ForeignKind, kind_of_file
+from traceadvisor.parsing.metadata import DESCRIPTION
 from traceadvisor.text.secrets import beginning
 
 LOGS = ("ERROR", "WARNING", "INFO")
@@ -28,7 +30,10 @@ def stopped_early(members: Mapping[str, Any]) -> bool:
     return any(isinstance(line, str) and _STOPPED_EARLY.search(line) for log in logs for line in log)
 
 
-GIVE_A_RECORDING = "Pass the file or folder that tensorboard_trace_handler or export_chrome_trace wrote."
+GIVE_A_RECORDING = (
+    "Pass the file or folder that tensorboard_trace_handler or export_chrome_trace wrote, or record one: "
+    "traceadvisor capture SCRIPT."
+)
 
 
 WRITE_AGAIN = (
@@ -38,26 +43,19 @@ _EMPTY = "it is empty, or nothing in it can be read"
 _BROKEN = "it is cut off before its first event, or is not valid JSON up to there"
 
 
+_TEXT = re.compile(r"[^\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]+")
+"""Characters of a text, in which terminals' escape sequences may stand."""
+
+
 class Recognised(NamedTuple):
     """Kind of the file, and the remedy."""
 
     found: str
     remedy: str = GIVE_A_RECORDING
+    is_other: bool = False
+    """Whether it is no recording at all, and so none that is damaged."""
 
 
-_BY_FIRST_BYTES = (
-    (b"PK\x03\x04", "a zip archive, for example a torch.save checkpoint", GIVE_A_RECORDING),
-    (b"SQLite format 3\0", "an SQLite database, for example an Nsight Systems export", GIVE_A_RECORDING),
-    (b"%PDF-", "a PDF", GIVE_A_RECORDING),
-    (b"\x89PNG", "an image", GIVE_A_RECORDING),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "Unpack it first: zstd -d FILE."),
-    (b"\xfd7zXZ\0", "compressed with xz", "Unpack it first: xz -d FILE."),
-    (b"BZh", "compressed with bzip2", "Unpack it first: bzip2 -d FILE."),
-    (b"\xff\xfe", "UTF-16 text, for example redirected by PowerShell", "Convert it first: iconv -f UTF-16 -t UTF-8."),
-    (b"\xfe\xff", "UTF-16 text", "Convert it first: iconv -f UTF-16 -t UTF-8."),
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file first: git lfs pull."),
-)
-_TAR_MAGIC_AT = 257
 _OF_PERFETTO = "it is a Perfetto trace; export it under a name that ends with .pt.trace.json.gz instead of .pftrace"
 
 _PERFETTO = re.compile(
@@ -68,18 +66,6 @@ _PERFETTO = re.compile(
 )
 """A packet of a trace by Perfetto in protocol buffers: a timestamp, the number of its sequence or both, then a clock
 snapshot, an event, interned data, flags, defaults or a track (``TracePacket`` in ``perfetto_trace.proto``)."""
-
-_BY_MEMBERS = (
-    ({"nodes", "schema", "pid"}, "a PyTorch execution trace, which has no GPU times"),
-    ({"segments", "device_traces"}, "a CUDA memory snapshot"),
-    ({"rocprofiler-sdk-tool"}, "a rocprof recording"),
-    ({"rocprofiler-sdk-json-tool"}, "a rocprof recording"),
-    ({"viztracer_metadata"}, "a VizTracer recording"),
-    ({"cells", "nbformat"}, "a Jupyter notebook"),
-    ({"ph", "name"}, "a single event, or one event per line; a recording holds a list of events"),
-)
-_DESCRIPTION = {"deviceProperties", "schemaVersion", "distributedInfo", "baseTimeNanoseconds"}
-"""Members that torch writes next to the events."""
 
 _STOPPED = "it describes a recording but holds no events: the profiler ran out of memory before it started"
 _NEVER_ACTIVE = "it describes a recording but holds no events: the profiler was never active"
@@ -100,20 +86,24 @@ def describe_bytes(head: bytes) -> Recognised:
     """Describe a file that is not JSON, by its first bytes."""
     if not head.strip():
         return Recognised(_EMPTY, WRITE_AGAIN)
-    for magic, what, remedy in _BY_FIRST_BYTES:
-        if head.startswith(magic):
-            return Recognised(f"it is {what}", remedy)
-    if is_pickle(head):
-        return Recognised("it is a Python pickle", "Pass it by itself if it is a CUDA memory snapshot.")
-    if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
-        return Recognised("it is a tar archive", "Unpack it first: tar -xf FILE.")
-    if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
-        return Recognised("it is an HTML page, perhaps from a download that failed")
-    return Recognised(_OF_PERFETTO if _PERFETTO.match(head) else "it is neither JSON nor gzipped JSON")
+    text = _TEXT.fullmatch(head.decode("utf-8", "ignore")) is not None
+    if _PERFETTO.match(head):
+        return Recognised(_OF_PERFETTO, is_other=True)
+    return described_as(kind_of_file(head)) or Recognised("it is neither JSON nor gzipped JSON", is_other=text)
+
+
+def described_as(kind: ForeignKind | None) -> Recognised | None:
+    """Describe a file of another program; None for None."""
+    return Recognised(f"it is {kind.what}", kind.give or GIVE_A_RECORDING, is_other=True) if kind else None
 
 
 def describe(
-    members: Mapping[str, Any], *, has_events: bool, damaged: bool, categories: Collection[str] = ()
+    members: Mapping[str, Any],
+    *,
+    has_events: bool,
+    damaged: bool,
+    categories: Collection[str] = (),
+    kind: ForeignKind | None = None,
 ) -> Recognised:
     """Describe JSON that holds nothing to report on.
 
@@ -121,15 +111,15 @@ def describe(
         members: the top-level members other than the events.
         has_events: whether there is a list of events.
         damaged: whether the file is cut off.
-        categories: categories of its timed events, if any.
+        categories: categories of its timed events that no profiler of torch writes, if any.
+        kind: what the file is, if another program is known to write it.
     """
     names = set(members)
     unknown = ", ".join(f"'{beginning(category)}'" for category in sorted(categories)[:8] if category)
-    described = bool(names & _DESCRIPTION)
+    described = bool(names & DESCRIPTION)
     cases = (
-        *((signs <= names, f"it is {what}") for signs, what in _BY_MEMBERS),
+        (unknown, f"it is a Chrome trace from another tool: torch writes none of these event categories ({unknown})"),
         (damaged, _BROKEN),
-        (unknown, f"it is a Chrome trace from another tool: torch writes none of its event categories ({unknown})"),
         (has_events and stopped_early(members), _STOPPED),
         (has_events and described, _NEVER_ACTIVE),
         (categories, "it holds events without a category, as other tools and the old autograd profiler write them"),
@@ -139,7 +129,8 @@ def describe(
     )
     other = f"it is JSON of another kind (members: {', '.join(beginning(name) for name in sorted(names)[:8])})"
     found = next((what for holds, what in cases if holds), other)
-    return Recognised(found, _REMEDIES.get(found, GIVE_A_RECORDING))
+    is_other = bool(unknown) or not (damaged or described)
+    return described_as(kind) or Recognised(found, _REMEDIES.get(found, GIVE_A_RECORDING), is_other=is_other)
 
 
 _NAME = re.compile(r"(?P<worker>.+?)(?:_(?P<span>\d{14,20}))?_ascend_pt", re.DOTALL)

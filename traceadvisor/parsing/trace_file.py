@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from traceadvisor.errors import InputError
+from traceadvisor.errors import InputError, OtherKindError
 from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
@@ -14,6 +14,7 @@ from traceadvisor.model.trace import Distributed, Origin, Trace
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
+from traceadvisor.parsing.foreign import ForeignKind, is_of_torch, kind_of_file
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
@@ -63,8 +64,8 @@ def read_trace(
         tables, whole_until_ns = _tables(columns, is_cut=summary.truncated or stream.ended_early)
         tables, corrections = with_sound_times(tables)
         health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
-    if _says_nothing(tables):
-        raise _nothing_to_read(origin, summary, stream, limits, columns.unknown_categories)
+    if _says_nothing(tables) or _is_foreign(summary, stream, columns):
+        raise _nothing_to_read(origin, summary, stream, limits, columns)
     health = replace(health, notes=(*health.notes, *_warnings(origin, summary)))
     return _trace(origin, columns, tables, members=summary.members, health=health, whole_until_ns=whole_until_ns)
 
@@ -129,18 +130,30 @@ def _says_nothing(tables: Tables) -> bool:
     return bool(unneeded.all()) and not tables.python_calls.start_ns.size
 
 
+def _is_foreign(summary: ReadSummary, stream: ByteStream, columns: Columns) -> bool:
+    """Whether another program wrote the events: it is known, or writes what torch does not, and no event is torch's."""
+    if is_of_torch(summary.members, columns):
+        return False
+    return bool(columns.unknown_categories - {""} or _kind(summary, stream, columns))
+
+
+def _kind(summary: ReadSummary, stream: ByteStream, columns: Columns) -> ForeignKind | None:
+    return kind_of_file(stream.head, summary.members, columns.categories)
+
+
 def _nothing_to_read(
-    origin: Origin, summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]
+    origin: Origin, summary: ReadSummary, stream: ByteStream, limits: Limits, columns: Columns
 ) -> InputError:
-    found, remedy = _what_it_is(summary, stream, limits, categories)
+    what = _what_it_is(summary, stream, limits, columns)
     expected = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz)"
     if origin.path.name.endswith(XPLANE):
         found = "it is no whole profile of XLA: no event with a duration could be read"
-        expected, remedy = "a profile of JAX, TensorFlow or PyTorch/XLA (*.xplane.pb)", WRITE_AGAIN
-    return InputError(origin.path, found, expected=expected, remedy=remedy)
+        what, expected = Recognised(found, WRITE_AGAIN), "a profile of JAX, TensorFlow or PyTorch/XLA (*.xplane.pb)"
+    error = OtherKindError if what.is_other else InputError
+    return error(origin.path, what.found, expected=expected, remedy=what.remedy)
 
 
-def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
+def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, columns: Columns) -> Recognised:
     if not summary.is_json:
         return describe_bytes(stream.head)
     for excess in excesses(stream, summary).keys() & ENDS_READING:
@@ -148,4 +161,10 @@ def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, catego
     if not stream.head.strip():
         return describe_bytes(b"")
     broken = stream.damaged or summary.truncated
-    return describe(summary.members, has_events=summary.has_events, damaged=broken, categories=categories)
+    return describe(
+        summary.members,
+        has_events=summary.has_events,
+        damaged=broken,
+        categories=columns.unknown_categories,
+        kind=_kind(summary, stream, columns),
+    )

@@ -29,6 +29,9 @@ LOST_ON_DEVICE = {
 }
 """Sentences on GPU time without compute; ``{part}`` is a share such as `33% of each step`."""
 
+IDLE_FOR_UNKNOWN = "The GPU is idle for {part}. No operators were recorded, so the cause is unknown."
+"""The same for other CPU work, where the recording shows none."""
+
 SPENT_ON_HOST = {
     Category.DATA_WAIT: "The training thread spends {part} waiting for the data loader.",
     Category.OPTIMIZER: "The optimizer takes {part}.",
@@ -207,7 +210,7 @@ def _time_verdict(recording: Recording, mean: MeanBreakdown) -> str:
         largest = max(SPENT_ON_HOST, key=lambda category: shares.get(category, 0.0))
         words = WAITS_FOR_INPUT if recording.framework and largest is Category.DATA_WAIT else SPENT_ON_HOST[largest]
         return words.format(part=f"{whole_percent(shares.get(largest, 0.0))} of {whole}")
-    return _device_verdict(mean, whole)
+    return _device_verdict(recording, mean, whole)
 
 
 def _undisturbed_shares(recording: Recording, mean: MeanBreakdown) -> dict[Category, float]:
@@ -259,8 +262,7 @@ def _other_loss(report: Report, recording: Recording) -> str | None:
     )
     if lost < max(WORTH_NAMING_SHARE, 2 * reached):
         return None
-    sentence = LOST_ON_DEVICE[largest].format(part=_part_of(_whole(recording), mean, largest))
-    return f"{sentence} The fixes below reach less than half of this time."
+    return f"{_loss(recording, mean, largest)} The fixes below reach less than half of this time."
 
 
 def first_of(report: Report, recording_id: str) -> RecordedFinding | None:
@@ -286,7 +288,14 @@ def lost_share(recording: Recording) -> float:
     return 0.0 if mean is None or kernel is None else 1 - kernel - (mean.share(Category.IDLE_UNKNOWN) or 0.0)
 
 
-def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
+def _loss(recording: Recording, mean: MeanBreakdown, category: Category) -> str:
+    """The sentence on time without compute."""
+    is_seen = category is not Category.IDLE_HOST or recording.operators
+    sentence = LOST_ON_DEVICE[category] if is_seen else IDLE_FOR_UNKNOWN
+    return sentence.format(part=_part_of(_whole(recording), mean, category))
+
+
+def _device_verdict(recording: Recording, mean: MeanBreakdown, whole: str) -> str:
     kernel, unknown = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
     share = between(whole_percent(kernel), whole_percent(kernel + unknown))
@@ -294,7 +303,7 @@ def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
     if kernel >= WELL_USED_SHARE:
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
-        return LOST_ON_DEVICE[largest].format(part=_part_of(whole, mean, largest))
+        return _loss(recording, mean, largest)
     idle = whole_percent(sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES))
     if unknown >= WORTH_NAMING_SHARE:
         part = whole_percent(unknown)

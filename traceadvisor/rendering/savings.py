@@ -50,25 +50,26 @@ def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
     return saving.expected_ns / row.step_ns
 
 
-def saving_words(saving: Estimate, *, adds: bool = False) -> str:
+def saving_words(saving: Estimate, *, adds: bool = False, of_window: bool = False) -> str:
     """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no speed-up``.
 
-    ``adds``: whether it comes in addition to those above.
+    ``adds``: whether it comes in addition to those above. ``of_window``: whether it is of a recording without steps.
     """
     if saves_nothing(saving):
         return "nothing more" if adds else "no speed-up"
-    return f"{_amount(saving)}{' more' if adds else ''} per step"
+    return f"{_amount(saving)}{' more' if adds else ''} {f'of the {RECORDING}' if of_window else 'per step'}"
 
 
 def _amount(saving: Estimate) -> str:
     return f"up to {duration(saving.high_ns)}" if saving.is_limit else f"about {duration(saving.expected_ns)}"
 
 
-def share_words(saving: Estimate, expected_share: float) -> str | None:
+def share_words(saving: Estimate, expected_share: float, *, of_window: bool = False) -> str | None:
     """The saving as a share of the step: the expected share, or the highest of an upper limit; None without one."""
     if saves_nothing(saving):
         return None
-    return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the step"
+    whole = RECORDING if of_window else "step"
+    return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the {whole}"
 
 
 def run_words(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
@@ -80,27 +81,36 @@ def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> 
     """The saving of a row per step, or as a share of the run; ``adds`` as for :func:`saving_words`."""
     if row.finding.of_run and not saves_nothing(saving):
         return run_words(saving, share_of_step(saving, row), adds=adds)
-    return saving_words(saving, adds=adds)
+    return saving_words(saving, adds=adds, of_window=row.of_window)
 
 
-def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), of_run: bool = False) -> str:
+def saving_sentence(
+    saving: Estimate,
+    expected_share: float,
+    *,
+    after: Sequence[int] = (),
+    of_run: bool = False,
+    of_window: bool = False,
+) -> str:
     """The saving as a sentence without a full stop.
 
     ``after``: the numbers of the fixes above it to which it adds, ascending. ``of_run``: whether it is a share of the
-    training time of the whole run.
+    training time of the whole run. ``of_window``: as :func:`saving_words` takes it.
     """
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     lead = f"{_after(after)}:" if after else "Saves"
-    return f"{lead} {with_share(saving, expected_share, adds=bool(after), of_run=of_run)}"
+    return f"{lead} {with_share(saving, expected_share, adds=bool(after), of_run=of_run, of_window=of_window)}"
 
 
-def with_share(saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False) -> str:
+def with_share(
+    saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False, of_window: bool = False
+) -> str:
     """The saving per step with its share of the step, or as a share of the training time of the whole run."""
     if of_run and not saves_nothing(saving):
         return run_words(saving, expected_share, adds=adds)
     share = "" if saves_nothing(saving) else f" ({saved_share(saving, expected_share)})"
-    return f"{saving_words(saving, adds=adds)}{share}"
+    return f"{saving_words(saving, adds=adds, of_window=of_window)}{share}"
 
 
 def _after(numbers: Sequence[int]) -> str:

@@ -122,10 +122,11 @@ def money(amount: float, currency: str) -> str:
     return f"{amount:,.{decimals}f} {currency}"
 
 
-def evidence_value(evidence: Evidence) -> str:
-    """The value of evidence with its unit."""
+def evidence_value(evidence: Evidence, *, of_window: bool = False) -> str:
+    """The value of evidence with its unit; ``of_window``: in a recording without steps, which counts as one."""
     value = evidence.value
-    return value if isinstance(value, str) else figure(value, evidence.unit)
+    words = value if isinstance(value, str) else figure(value, evidence.unit)
+    return f"{words.removesuffix(' per step')} in the recording" if of_window and words.endswith(" per step") else words
 
 
 def figure(value: float, unit: Unit) -> str:

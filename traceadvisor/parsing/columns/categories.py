@@ -66,6 +66,17 @@ def is_known(category: str) -> bool:
     return category.lower() in _BY_CATEGORY
 
 
+_OF_OTHERS_TOO = frozenset({"cpu_op", "kernel", "memcpy", "memset", "operator", "overhead", "runtime", "trace"})
+"""Categories that other programs write as well."""
+
+
+def is_of_torch(category: str, name: str, kind: Kind) -> bool:
+    """Whether only a profiler of torch writes such an event: by its category, or a name such as ``aten::mm``."""
+    if kind is Kind.ANNOTATION or (kind is Kind.OPERATOR and "::" in name):
+        return True
+    return bool(category) and category.lower() not in _OF_OTHERS_TOO and is_known(category)
+
+
 def _copy_kind(name: str) -> Kind:
     """Return the direction of a copy: CUDA writes ``Memcpy HtoD``, older ROCm ``CopyHostToDevice``, XPU ``H2D``."""
     if _TO_DEVICE.search(name):

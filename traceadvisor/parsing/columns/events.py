@@ -202,6 +202,17 @@ class Columns:
         return frozenset(self._signatures.unknown_categories - ({""} if one and one.tracks else set()))
 
     @property
+    def categories(self) -> frozenset[str]:
+        """Categories of the timed events."""
+        return frozenset(self._signatures.categories())
+
+    @property
+    def has_torch_events(self) -> bool:
+        """Whether some timed events have names or categories that only a profiler of torch writes."""
+        one = self.accelerator
+        return bool(one and one.tracks) or self._signatures.has_torch_events
+
+    @property
     def unread_work(self) -> frozenset[str]:
         """Those among them of events on a device."""
         on_device = self._on_device | self._signatures.unknown_of(self._device_processes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceadvisor.model.arrays import Int32
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, Kind
-from traceadvisor.parsing.columns.categories import UNTOLD, is_known, kind_of
+from traceadvisor.parsing.columns.categories import UNTOLD, is_known, is_of_torch, kind_of
 from traceadvisor.parsing.json.events import Key, TimedEvent
 
 T = TypeVar("T", bound=Hashable)
@@ -103,6 +103,9 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         self.has_untold = False
         """Whether some events have no category, or one that does not tell all."""
 
+        self.has_torch_events = False
+        """Whether some events have a name or a category that only a profiler of torch writes."""
+
         self.name_ids, self.thread_ids, self.kinds = array("i"), array("i"), array("b")
         self.has_shapes = array("b")
         """Whether input shapes are kept for the name."""
@@ -155,6 +158,7 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         if self.is_unknown[-1]:
             self.unknown_categories.add(category)
         self.has_untold = self.has_untold or category in UNTOLD
+        self.has_torch_events = self.has_torch_events or is_of_torch(category, name, kind)
         return number
 
     def unknown_of(self, processes: Set[str]) -> set[str]:

@@ -129,7 +129,7 @@ def _digest(*parts: str) -> str:
 def _message(case: RecordedFinding, places: Sequence[Location], where: str | None) -> str:
     finding, edit = case.finding, case.finding.fix.edit
     parts = (
-        saving_sentence(finding.saving, case.saving_share, of_run=finding.of_run),
+        saving_sentence(finding.saving, case.saving_share, of_run=finding.of_run, of_window=case.of_window),
         f"Fix: {finding.fix.summary}",
         edit and f"Edit this line{plain(tuple(edit_words(edit, with_arguments=True)))}",
         edit and len(places) > 1 and f"Costs time at {location_words(places[1])}",

@@ -151,7 +151,8 @@ class _Saving:
         """``Saves about 51.0 ms per step (28.7%)`` or ``After fix 1: up to 13.8 ms more per step (7.4%)``."""
         share = share_of_step(self.saving, self.ranked)
         after = self.shown.above if self.adds else ()
-        return saving_sentence(self.saving, share, after=after, of_run=self.ranked.finding.of_run)
+        of_run, of_window = self.ranked.finding.of_run, self.ranked.of_window
+        return saving_sentence(self.saving, share, after=after, of_run=of_run, of_window=of_window)
 
     @property
     def certainty(self) -> str:
@@ -272,7 +273,7 @@ def _why(ranked: RankedFinding, shown: Shown) -> Fold:
 def _grounds(ranked: RankedFinding) -> Iterator[Block]:
     finding = ranked.finding
     if finding.evidence:
-        facts = tuple(Fact(evidence.label, evidence_value(evidence)) for evidence in finding.evidence)
+        facts = tuple(Fact(one.label, evidence_value(one, of_window=ranked.of_window)) for one in finding.evidence)
         yield Group("Evidence", (Facts(facts, FactsLook.EVIDENCE, SUMMARY),), detail=SUMMARY)
     if len(finding.locations) > 1:
         yield Group("Locations", (Items(tuple(tuple(_place(one)) for one in finding.locations)),))
@@ -369,7 +370,9 @@ def _alone_words(ranked: RankedFinding) -> str:
 
 def _share_words(row: RecordedFinding) -> str | None:
     """The share of the step; None for a share of the run, which stands in place of a time."""
-    return None if row.finding.of_run else share_words(row.finding.saving, row.saving_share)
+    if row.finding.of_run:
+        return None
+    return share_words(row.finding.saving, row.saving_share, of_window=row.of_window)
 
 
 def _method(saving: Estimate) -> str:
