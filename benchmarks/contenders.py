@@ -58,7 +58,7 @@ REPORT = Contender(
     (sys.executable, "-m", "traceadvisor", "report", "{trace}", "-o", "{folder}"),
 )
 PLUGIN = Contender("torch-tb-profiler, run data", _way("plugin"), "torch-tb-profiler", is_peer=True)
-HTA = Contender("HolisticTraceAnalysis, temporal breakdown", _way("hta"), "HolisticTraceAnalysis", is_peer=True)
+HTA = Contender("HolisticTraceAnalysis, temporal breakdown", _way("hta"), "traceinsight", is_peer=True)
 HELP = Contender("`traceadvisor --help`", (sys.executable, "-m", "traceadvisor", "--help"))
 
 CONTENDERS = (GZIP, INFLATE, DECODE, BREAKDOWN, LOAD, REPORT, PLUGIN, HTA)

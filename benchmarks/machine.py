@@ -15,7 +15,7 @@ from traceadvisor import __version__
 HIGH_LOAD_PER_CORE = 0.25
 """From here on, something else is running that the timings would be of as well."""
 
-DISTRIBUTIONS = ("numpy", "msgspec", "isal", "pandas", "torch-tb-profiler", "HolisticTraceAnalysis")
+DISTRIBUTIONS = ("numpy", "msgspec", "isal", "pandas", "torch-tb-profiler", "traceinsight")
 
 
 def memory_bytes() -> int:

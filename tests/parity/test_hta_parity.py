@@ -1,8 +1,8 @@
-"""Where HolisticTraceAnalysis is right the figures are the same; where it is wrong, both are shown.
+"""Where HolisticTraceAnalysis (traceinsight) is right the figures are the same; where it is wrong, both are shown.
 
 It is no part of the development environment, for what it asks for brings all of Jupyter. Without that it suffices:
 
-    pip install --no-deps HolisticTraceAnalysis==0.5.0 plotly narwhals
+    pip install --no-deps traceinsight==0.6.1 plotly narwhals
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.report import Work
 
-pytest.importorskip("hta", reason="needs HolisticTraceAnalysis, which .ci/run installs")
+pytest.importorskip("hta", reason="needs traceinsight, which .ci/run installs")
 
 from tests.parity.hta import HtaReading, read_with_hta  # only where it is installed
 
