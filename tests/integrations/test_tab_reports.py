@@ -128,6 +128,18 @@ def test_names_need_not_be_utf_8(log: Path, tmp_path: Path) -> None:
     assert ended(Reports(Cache(tmp_path / "cache")), Job((side_of(run, ALL, NEWEST),)))["state"] == "done"
 
 
+def test_names_of_run_folders_need_not_be_utf_8(tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    for name in (b"odd\xff", b"plain"):
+        folder = root / os.fsdecode(name)
+        folder.mkdir()
+        TraceBuilder().step(1, 0, 100).launch(0, 1, kernel=(10, 90)).write(folder / "w.1.pt.trace.json")
+    everything, *_ = Logs({root: ""}).runs()
+    state = ended(Reports(Cache(tmp_path / "cache")), Job((side_of(everything, ALL, NEWEST),)))
+    assert (state["state"], state.get("error")) == ("done", None)
+    assert state["steps_ms"] == {"odd\N{REPLACEMENT CHARACTER}": 0.1, "plain": 0.1}
+
+
 def test_the_cache_is_bounded_and_keeps_what_was_looked_at(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", most_bytes=40_000)
     keys = [f"{number:064x}" for number in range(4)]

@@ -70,8 +70,9 @@ class Tab(base_plugin.TBPlugin):
             told: dict[str, Any] = {}
             with suppress(OSError):
                 told = self._reports().known(Job((side_of(run, ALL, NEWEST),)))
-            if rows and not told and run.origins[0].run in (together := rows[0].get("steps_ms", {})):
-                told = {"step_ms": together[run.origins[0].run]}  # as the report on all runs tells
+            name = shown(run.origins[0].run)
+            if rows and not told and name in (together := rows[0].get("steps_ms", {})):
+                told = {"step_ms": together[name]}  # as the report on all runs tells
             rows.append(_row(run) | told)
         return _answer(request, {"runs": rows}, "application/json")
 

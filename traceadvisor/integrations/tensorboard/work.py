@@ -19,7 +19,7 @@ from traceadvisor import api
 from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import InputError, TraceAdvisorError
 from traceadvisor.indexing.cache import Cache
-from traceadvisor.indexing.runs import is_below
+from traceadvisor.indexing.runs import is_below, shown
 from traceadvisor.integrations.tensorboard.job import Job, Side
 from traceadvisor.model.report import Report
 from traceadvisor.model.steps import StepSource
@@ -72,7 +72,8 @@ def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
     steps: defaultdict[str, float] = defaultdict(float)
     for one in reports[-1].recordings:
         if one.typical_step_ns and one.step_source is not StepSource.WINDOW:
-            steps[one.run] = max(steps[one.run], one.typical_step_ns / 1e6)
+            run = shown(one.run)  # a folder's name need not be UTF-8
+            steps[run] = max(steps[run], one.typical_step_ns / 1e6)
     return {
         "headline": document.headline,
         "step_ms": max(steps.values(), default=None),
