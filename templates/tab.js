@@ -7,8 +7,9 @@ const make = (tag, attributes = {}, ...inside) => {
   element.append(...inside);
   return element;
 };
-const ask = async (path, values = {}) => {
-  const answer = await fetch(`${path}?${new URLSearchParams({ ...values, client })}`, { cache: "no-store" });
+const ask = async (path, values = {}, method = "GET") => {
+  const answer = await fetch(`${path}?${new URLSearchParams({ ...values, client })}`, { cache: "no-store", method });
+  if (answer.status === 403) return { runs: [], state: "failed", error: await answer.text() };
   if (!answer.ok && answer.status !== 404) throw new Error(`TensorBoard answered ${answer.status}`);
   return answer.json();
 };
@@ -103,7 +104,7 @@ export async function render() {
     for (let again = { again: 1 }; mine === asked; again = {}) {
       let answer;
       try {
-        answer = await ask("report", { run: chosen, worker: worker.value, span: span.value, base: base.value, ...again });
+        answer = await ask("report", { run: chosen, worker: worker.value, span: span.value, base: base.value, ...again }, "POST");
       } catch (error) {
         answer = { state: "queued", lost: String(error) };
       }
@@ -136,9 +137,11 @@ export async function render() {
     read();
   };
   const update = async () => {
+    let refused;
     try {
-      ({ runs } = await ask("runs"));
+      ({ runs, error: refused } = await ask("runs"));
     } catch { return; }
+    if (refused) return tell(refused, { failed: true });
     const now = runs.find((one) => one.id === chosen);
     drawChoices();
     drawList();

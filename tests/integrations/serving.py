@@ -17,6 +17,7 @@ from tests.children import added, started
 from tests.waiting import wait_until
 
 DATA = "data/plugin/traceadvisor"
+STARTING = ("report", "leave")
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -27,11 +28,11 @@ class Server:
         self.address, self.log = address, log
 
     def get(
-        self, path: str, headers: Mapping[str, str] = MappingProxyType({}), **values: str
+        self, path: str, headers: Mapping[str, str] = MappingProxyType({}), method: str = "GET", **values: str
     ) -> tuple[int, bytes, dict[str, str]]:
         """Status, content and headers of an answer."""
         query = f"?{urlencode(values)}" if values else ""
-        request = urllib.request.Request(f"{self.address}{path}{query}", headers=dict(headers))  # noqa: S310
+        request = urllib.request.Request(f"{self.address}{path}{query}", headers=dict(headers), method=method)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 return answer.status, answer.read(), dict(answer.headers)
@@ -40,7 +41,8 @@ class Server:
 
     def ask(self, name: str, **values: str) -> Any:
         """What the tab's part of the server answers."""
-        return json.loads(self.get(f"{DATA}/{name}", {}, **values)[1])
+        method = "POST" if name in STARTING else "GET"
+        return json.loads(self.get(f"{DATA}/{name}", {}, method, **values)[1])
 
     def runs(self) -> dict[str, Any]:
         """The runs by name."""

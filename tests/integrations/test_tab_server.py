@@ -89,6 +89,25 @@ def test_a_browser_shows_a_report_under_a_prefix(server: Server, chromium: str, 
         assert [address for address in tab.requests if DATA in address and "/some/prefix/" not in address] == []
 
 
+FETCHED = """(async () => {
+    const answer = await fetch(PATH, { method: METHOD });
+    return [answer.status, await answer.text()];
+})()"""
+
+
+def test_a_name_that_is_bound_anew_to_this_machine_reads_nothing(server: Server, chromium: str, tmp_path: Path) -> None:
+    run = server.runs()["good"]["id"]
+    with browser(chromium, tmp_path, "--host-resolver-rules=MAP evil.example 127.0.0.1") as tab:
+        for host, status in (("localhost", 200), ("evil.example", 403)):
+            tab.open(f"{server.address.replace('localhost', host)}{DATA}/tab.css")
+            tab.wait("tab.css", f"location.hostname === '{host}'")
+            for name, method in (("runs", "GET"), (f"report?run={run}", "POST"), (f"report?run={run}", "GET")):
+                script = FETCHED.replace("PATH", repr(name)).replace("METHOD", repr(method))
+                found, text = tab.ask("tab.css", script)
+                assert found == status, (host, name)
+                assert (run in text) == (host == "localhost" and name == "runs")
+
+
 def test_a_comparison_is_made(server: Server) -> None:
     runs = server.runs()
     state = server.reported(run=runs["good"]["id"], base=runs["captured"]["id"])
@@ -123,7 +142,54 @@ def test_a_page_takes_the_theme_of_tensorboard_with_a_policy_of_its_own(
 
 def test_other_sites_cannot_start_reports(server: Server) -> None:
     for site in ("cross-site", "same-site"):
-        assert server.get(f"{DATA}/report", {"Sec-Fetch-Site": site}, run="x")[0] == 403
+        assert server.get(f"{DATA}/report", {"Sec-Fetch-Site": site}, "POST", run="x")[0] == 403
+
+
+@pytest.mark.parametrize("name", ["runs", "report", "leave", "page"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "Sec-Fetch-Site": "same-origin", "Origin": "http://evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Referer": "http://evil.example/page"},
+        {"Origin": "http://localhost:1"},
+    ],
+    ids=str,
+)
+def test_no_page_of_another_site_is_answered(headers: dict[str, str], name: str, server: Server) -> None:
+    run = server.runs()["good"]["id"]
+    for method in ("GET", "POST"):
+        code, content, _ = server.get(f"{DATA}/{name}", headers, method, run=run)
+        assert code == 403
+        assert b"good" not in content
+
+
+def test_a_refused_host_is_named_with_the_remedy(server: Server) -> None:
+    _, content, _ = server.get(f"{DATA}/runs", {"Host": "hub.example:6006"})
+    assert b"'hub.example'" in content
+    assert b"TRACEADVISOR_TAB_HOSTS" in content
+
+
+def test_only_reading_is_allowed_and_a_report_starts_by_post(server: Server) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "ODD"):
+        for name in ("runs", "report", "leave", "page", "tab.js"):
+            assert server.get(f"{DATA}/{name}", {}, method)[0] == 405
+    assert server.get(f"{DATA}/runs", {}, "POST")[0] == 405
+    assert server.get(f"{DATA}/leave")[2]["Allow"] == "POST"
+    assert server.get(f"{DATA}/runs", {}, "HEAD")[:2] == (200, b"")
+
+
+def test_looking_at_the_state_of_a_report_does_not_start_it(tmp_path: Path) -> None:
+    recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
+    with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as server:
+        (run,) = server.runs().values()
+        look = (f"{DATA}/report", {}, "GET")
+        assert json.loads(server.get(*look, run=run["id"])[1]) == {"state": "missing"}
+        assert json.loads(server.get(*look, run=run["id"])[1]) == {"state": "missing"}
+        made = server.reported(run=run["id"])
+        assert json.loads(server.get(*look, run=run["id"])[1]) == made
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "..%2felsewhere", "/etc/passwd", "link", "\0", "é", "%00", "*"])
@@ -131,7 +197,7 @@ def test_nothing_that_a_browser_asks_for_is_a_path(name: str, server: Server) ->
     run = server.runs()["good"]["id"]
     asked = [{"run": name}, {"run": run, "base": name}, {"run": run, "worker": name}, {"run": run, "span": name}]
     for values in asked:
-        code, content, _ = server.get(f"{DATA}/report", **values)
+        code, content, _ = server.get(f"{DATA}/report", {}, "POST", **values)
         assert code in {200, 404}
         assert OUTSIDE.encode() not in content
         state = server.reported(**values) if code == 200 else {}

@@ -125,12 +125,18 @@ class Tab:
 
 
 @contextmanager
-def browser(chromium: str, folder: Path) -> Iterator[Tab]:
+def browser(chromium: str, folder: Path, *more_switches: str) -> Iterator[Tab]:
     """A browser with one tab; it ends with the block."""
     pipes = [folder / "commands", folder / "answers"]
     for pipe in pipes:
         os.mkfifo(pipe)
-    switches = [*SWITCHES, *_ONE_PROCESS, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"]
+    switches = [
+        *SWITCHES,
+        *_ONE_PROCESS,
+        f"--user-data-dir={folder / 'profile'}",
+        "--remote-debugging-pipe",
+        *more_switches,
+    ]
     shell = ("sh", "-c", 'exec "$0" "$@" 3<"$COMMANDS" 4>"$ANSWERS" 2>/dev/null')
     names = os.environ | {"COMMANDS": str(pipes[0]), "ANSWERS": str(pipes[1])}
     with started(*shell, chromium, *switches, "about:blank", env=names):

@@ -18,6 +18,7 @@ from traceadvisor.indexing.runs import ALL, NEWEST, Run, shown
 from traceadvisor.integrations.tensorboard.job import Job, side_of
 from traceadvisor.integrations.tensorboard.reports import Reports
 from traceadvisor.integrations.tensorboard.runs import EVERYTHING, Logs, roots_of
+from traceadvisor.integrations.tensorboard.visitors import Visitors
 from traceadvisor.rendering.writers.templates import hashed, script, style, template_folder
 from traceadvisor.text.cleaning import clean
 
@@ -27,6 +28,10 @@ _QUERIES = {"dark": "(min-width: 0)", "light": "not all"}
 """Stands for the browser's preference in the theme of TensorBoard."""
 
 _SCRIPT, _STYLE = "tab.js", "tab.css"
+
+_READING = ("GET", "HEAD")
+_METHODS = {"/report": (*_READING, "POST"), "/leave": ("POST",)}
+"""A report starts by POST only: no picture or link of another site can start one."""
 
 
 class Tab(base_plugin.TBPlugin):
@@ -38,13 +43,18 @@ class Tab(base_plugin.TBPlugin):
         """Prepare; reads nothing."""
         flags = context.flags
         self._logs = Logs(roots_of(context.logdir and flags.logdir, flags.logdir_spec) if flags else {})
+        self._visitors = Visitors(flags)
         self._lock = threading.Lock()
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
         """Return what is served, by its path."""
         pages = {"/runs": self._runs, "/report": self._report, "/leave": self._leave, "/page": self._page}
         files = {f"/{name}": _file(name, kind) for name, kind in ((_SCRIPT, "text/javascript"), (_STYLE, "text/css"))}
-        return {path: Request.application(_own(page)) for path, page in (pages | files).items()}
+        served = {
+            path: _guarded(page, _METHODS.get(path, _READING), self._visitors.refusal) for path, page in pages.items()
+        }
+        served |= {path: _guarded(file, _READING, self._visitors.foreign) for path, file in files.items()}
+        return {path: Request.application(page) for path, page in served.items()}
 
     def is_active(self) -> bool:
         """Whether there is a recording below the log folders."""
@@ -77,7 +87,7 @@ class Tab(base_plugin.TBPlugin):
         return _answer(request, {"runs": rows}, "application/json")
 
     def _report(self, request: Request) -> Response:
-        """The state of a report or comparison, which is made while somebody asks."""
+        """The state of a report or comparison, which is made while somebody asks by POST."""
         asked = request.args
         runs = {run.id: run for run in self._logs.runs()}
         named = [runs.get(asked[name]) for name in ("base", "run") if asked.get(name)]
@@ -85,8 +95,12 @@ class Tab(base_plugin.TBPlugin):
             return _answer(request, {"state": "failed", "error": "This run is gone."}, "application/json", 404)
         spans = asked.get("worker", ALL), asked.get("span", NEWEST)
         sides = [side_of(run, *(spans if run is named[-1] else (ALL, NEWEST))) for run in named if run]
+        job = Job(tuple(sides))
         try:
-            state = self._reports().ask(asked.get("client", ""), Job(tuple(sides)), again="again" in asked)
+            if request.method == "POST":
+                state = self._reports().ask(asked.get("client", ""), job, again="again" in asked)
+            else:
+                state = self._reports().state(job)
         except OSError as error:
             state = {"state": "failed", "error": clean(str(error))}
         return _answer(request, state, "application/json")
@@ -136,12 +150,18 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     return lambda request: _answer(request, (template_folder() / name).read_bytes(), kind)
 
 
-def _own(serve: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Refuse what pages of other sites, or of other ports of this host, ask for: it would start processes."""
+def _guarded(
+    serve: Callable[[Request], Response], methods: tuple[str, ...], refusal: Callable[[Request], str | None]
+) -> Callable[[Request], Response]:
+    """Refuse other methods, and whoever may not ask: it would start processes, and tell what is in recordings."""
 
     def served(request: Request) -> Response:
-        if request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
-            return _answer(request, "Not for other sites.", "text/plain", 403)
+        if (reason := refusal(request)) is not None:
+            return _answer(request, reason, "text/plain", 403)
+        if request.method not in methods:
+            answer = _answer(request, f"Only {' and '.join(methods)}.", "text/plain", 405)
+            answer.headers["Allow"] = ", ".join(methods)
+            return answer
         return serve(request)
 
     return served

@@ -56,8 +56,23 @@ class Reports:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="traceadvisor-reports", daemon=True)
                 self._thread.start()
-            read, total = self._progress.get(signature, (None, None))
-            return {"state": "queued" if total is None else "reading", "read": read, "total": total}
+            return self._progressing(signature)
+
+    def state(self, job: Job) -> dict[str, Any]:
+        """The state of a report, without waiting for it; ``missing`` where nobody waits and there is none."""
+        signature = job.signature()
+        if key := self.cache.key_of(signature):
+            return {"state": "done", "key": key, **self.cache.told(key)}
+        with self._lock:
+            if signature in self._errors:
+                return {"state": "failed", "error": self._errors[signature]}
+            if signature in self._progress or any(one == signature for one, _, _ in self._waiting.values()):
+                return self._progressing(signature)
+        return {"state": "missing"}
+
+    def _progressing(self, signature: str) -> dict[str, Any]:
+        read, total = self._progress.get(signature, (None, None))
+        return {"state": "queued" if total is None else "reading", "read": read, "total": total}
 
     def leave(self, who: str) -> None:
         """Somebody waits no longer."""
