@@ -185,7 +185,7 @@ def test_looking_at_the_state_of_a_report_does_not_start_it(tmp_path: Path) -> N
     recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
     with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as server:
         (run,) = server.runs().values()
-        look = (f"{DATA}/report", {}, "GET")
+        look: tuple[str, dict[str, str], str] = (f"{DATA}/report", {}, "GET")
         assert json.loads(server.get(*look, run=run["id"])[1]) == {"state": "missing"}
         assert json.loads(server.get(*look, run=run["id"])[1]) == {"state": "missing"}
         made = server.reported(run=run["id"])

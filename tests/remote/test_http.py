@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from click.testing import CliRunner
 
 from tests.remote.server import Fault, files, serving
 from tests.shared import CHECKOUT
 from traceadvisor import api
+from traceadvisor.cli import main
 from traceadvisor.comparing.inputs import compare_paths
-from traceadvisor.errors import InputError
+from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results import report_json
@@ -165,6 +168,44 @@ def test_only_what_was_typed_is_read() -> None:
             assert SECRET not in str(other)
         assert typed.is_file()
     assert {path for _, path in server.asked} == {PATH}
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://host/../../x", "has '..' in it"),
+        ("http://host/a/../x?token=" + SECRET, "has '..' in it"),
+        ("http://..", "has '..' in it"),
+        ("s3://../x", "has '..' in it"),
+        ("memory://../../x", "has '..' in it"),
+        ("http://", "no valid host"),
+        (f"http://user:{SECRET}@/x", "no valid host"),
+        ("http:///x", "no valid host"),
+        ("http://./x", "no valid host"),
+        ("http://host:99999/x", "no valid host"),
+        ("http://host:port/x", "no valid host"),
+        ("https://[::1/x", "no valid host"),
+        ("s3:///", "names no place"),
+    ],
+)
+def test_a_url_that_names_nothing_is_a_usage_error(url: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        remote.location(url)
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+@pytest.mark.parametrize(("url", "message"), [("http://host/../../x", "'..'"), ("foo://x", "Unknown kind of URL")])
+def test_a_url_that_names_nothing_is_refused_on_the_command_line(verb: str, url: str, message: str) -> None:
+    done = CliRunner().invoke(main, [verb, url, str(TRACE)])
+    assert (done.exit_code, message in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1]:80/x", "https://gpu-7.example/x", "http://h\u00f6st/x", "s3://b", "https://h"]
+)
+def test_usual_urls_are_taken(url: str) -> None:
+    assert remote.is_remote(remote.location(url))
 
 
 def test_a_page_is_not_searched_for_links() -> None:

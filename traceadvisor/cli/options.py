@@ -122,7 +122,10 @@ class _Location(click.Path):
     """A path or a URL."""
 
     def coerce_path_result(self, value: str | os.PathLike[str]) -> Path:
-        return location(os.fsdecode(value))
+        try:
+            return location(os.fsdecode(value))
+        except UsageError as error:
+            raise click.UsageError(str(error)) from None
 
 
 LOCATION = _Location()

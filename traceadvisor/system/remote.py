@@ -49,6 +49,9 @@ _SINGLE_FILES = ("https", "http")
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^/?#]*@)?(?P<place>[^?#]*)", re.DOTALL)
 
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|(?!\.*(?::|\Z))[^\s:/\\\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_LARGEST_PORT = 65_535
+
 PAUSES_S = (0.5, 1.0, 2.0)
 """After a failed attempt; as many attempts and one more are made."""
 
@@ -68,7 +71,7 @@ def location(text: Path | str) -> Path:
     """The path that a user typed, or gave as one; a URL gives access to what is there.
 
     Raises:
-        UsageError: there is no such kind of URL.
+        UsageError: there is no such kind of URL, or it names no place, or one with ``..`` in it.
     """
     if isinstance(text, Path):
         return text
@@ -78,7 +81,24 @@ def location(text: Path | str) -> Path:
     if scheme not in PACKAGES:
         known = ", ".join(f"{one}://" for one in PACKAGES)
         raise UsageError(f"Unknown kind of URL: {scheme}://. Known kinds: {known}.")
-    return _granted(scheme, found["place"], text)
+    place = found["place"]
+    if fault := _fault(scheme, place):
+        raise UsageError(f"The URL {scheme}://{place} {fault}.")
+    return _granted(scheme, place, text)
+
+
+def _fault(scheme: str, place: str) -> str | None:
+    """What is wrong with the place of a URL; None if nothing is."""
+    authority, *names = place.split("/")
+    if ".." in (authority, *names):
+        return "has '..' in it: only what is typed is read, so type the whole path"
+    if scheme in _SINGLE_FILES:
+        host = _HOST.fullmatch(authority)
+        if not host or int(host["port"] or 0) > _LARGEST_PORT:
+            return "has no valid host and port: https://host/path is expected"
+    elif not place.strip("/."):
+        return "names no place: such as s3://bucket/path is expected"
+    return None
 
 
 def path_of(text: str) -> Path:
