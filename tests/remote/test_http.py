@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from click.testing import CliRunner
 
-from tests.remote.server import Fault, files, serving
+from tests.remote.server import Answer, Fault, Server, files, serving
 from tests.shared import CHECKOUT
 from traceadvisor import api
 from traceadvisor.cli import main
@@ -206,6 +206,51 @@ def test_a_url_that_names_nothing_is_refused_on_the_command_line(verb: str, url:
 )
 def test_usual_urls_are_taken(url: str) -> None:
     assert remote.is_remote(remote.location(url))
+
+
+def redirecting(target: str) -> Server:
+    """A server whose recording moved."""
+    server = files({})
+    contents = {"/new": TRACE.read_bytes()}
+
+    def answer(_method: str, path: str, _headers: object, _body: bytes) -> Answer:
+        return (200, {}, contents[path]) if path in contents else (302, {"Location": target}, b"")
+
+    server.answer = answer
+    return server
+
+
+def test_a_redirect_to_another_port_is_not_followed_and_names_where_it_leads() -> None:
+    with serving(redirecting("")) as other:
+        target = f"{other.url}/new?token={SECRET}".replace("http://", f"http://user:{SECRET}@")
+        with (
+            serving(redirecting(target)) as server,
+            pytest.raises(InputError, match=re.escape(f"leads to {other.url}/new, and only what is typed")) as error,
+        ):
+            api.load(f"{server.url}{PATH}")
+    assert other.asked == []
+    assert SECRET not in str(error.value)
+    assert [method for method, _ in server.asked] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["https://127.0.0.1:{port}/new", "http://localhost:{port}/new", "//localhost/new", "ftp://127.0.0.1/new", "//"],
+)
+def test_a_redirect_to_another_host_or_scheme_is_not_followed(target: str) -> None:
+    with serving(redirecting("")) as server:
+        named = target.format(port=server.port)
+        server.answer = redirecting(named).answer
+        with pytest.raises(InputError, match="cannot be read"):
+            api.load(f"{server.url}{PATH}")
+    assert {path for _, path in server.asked} == {PATH}
+
+
+@pytest.mark.parametrize("target", ["/new", "new", "{url}/new"])
+def test_a_redirect_within_the_origin_is_followed(target: str) -> None:
+    with serving(redirecting("")) as server:
+        server.answer = redirecting(target.format(url=server.url)).answer
+        assert api.load(f"{server.url}/old").recordings[0].steps
 
 
 def test_a_page_is_not_searched_for_links() -> None:

@@ -443,12 +443,27 @@ def _options(scheme: str) -> dict[str, Any]:
         limits = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S, "retries": {"max_attempts": 0}}
         return {"config_kwargs": limits}
     if scheme in _SINGLE_FILES:
-        from aiohttp import ClientTimeout  # noqa: PLC0415  # as above
+        from aiohttp import ClientTimeout, TraceConfig  # noqa: PLC0415  # as above
 
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
         as_stored = {"headers": {"Accept-Encoding": "identity"}, "auto_decompress": False}
-        return {"client_kwargs": {"timeout": timeout, "trust_env": True, **as_stored}}
+        watched = TraceConfig()
+        watched.on_request_redirect.append(_stay)
+        return {"client_kwargs": {"timeout": timeout, "trust_env": True, "trace_configs": [watched], **as_stored}}
     return {}
+
+
+class _LeadsElsewhere(Exception):  # noqa: N818  # it is no fault
+    """A server answers that a file is at another origin."""
+
+
+async def _stay(_session: object, _context: object, redirect: Any) -> None:
+    """Follow no redirect to another origin: the user typed this one. It is called before the next request."""
+    named = redirect.response.headers.get("Location") or redirect.response.headers.get("URI") or ""
+    target = redirect.url.join(type(redirect.url)(named))
+    if target.origin() != redirect.url.origin():
+        redirect.response.close()
+        raise _LeadsElsewhere(str(target.with_user(None).with_query(None).with_fragment(None)))
 
 
 def _changed_s(info: Mapping[str, Any]) -> float:
@@ -470,8 +485,14 @@ def _final(error: Exception) -> OSError | None:
     cause = error.__cause__  # fsspec calls any failure over HTTP a missing file
     status = _status(error)
     kind = type(error).__name__
+    elsewhere = next((one for one in _chain(error) if isinstance(one, _LeadsElsewhere)), None)
     cases = (
         ("Credentials" in kind, errno.EACCES, f"no credentials were found ({kind})"),
+        (
+            elsewhere is not None,
+            errno.EACCES,
+            f"it leads to {elsewhere}, and only what is typed is read: type that URL if you trust it",
+        ),
         (
             status in _REFUSED or isinstance(error, PermissionError),
             errno.EACCES,
