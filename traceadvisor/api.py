@@ -32,7 +32,7 @@ from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordi
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
-from traceadvisor.system.remote import location
+from traceadvisor.system.remote import limit_time, location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,6 +205,7 @@ def load(  # noqa: PLR0913  # what is read, and how
         raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
     limits = limits or settings.limits
     places = [location(path) for path in paths]
+    limit_time(places, limits.remote_seconds)
     found = find_recordings(_without_experiments(places, limits), limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins and not found.snapshots:

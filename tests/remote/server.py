@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Answer = tuple[int, Mapping[str, str], bytes]
+Answer = tuple[int, Mapping[str, str], bytes | Iterator[bytes]]
+"""Status, headers and body; the pieces of a body are sent one by one, and the connection ends behind them."""
 
 
 class Fault(Enum):
@@ -91,6 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
             (refused, {}, denied) if refused else self.served.answer(self.command, self.path, dict(self.headers), body)
         )
         status, headers, content = answer
+        if not isinstance(content, bytes):
+            self._stream(status, headers, content)
+            return
         is_chunked = headers.get("Transfer-Encoding") == "chunked"
         self.send_response(status)
         for name, value in headers.items():
@@ -109,6 +113,17 @@ class _Handler(BaseHTTPRequestHandler):
                     time.sleep(2)
                     sent = sent[len(sent) // 2 :]
                 self.wfile.write(sent)
+
+    def _stream(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:
+        self.close_connection = True
+        self.send_response(status)
+        for name, value in {"Connection": "close", **headers}.items():
+            self.send_header(name, value)
+        with suppress(OSError):  # as above
+            self.end_headers()
+            for piece in pieces if self.command != "HEAD" else ():
+                self.wfile.write(piece)
+                self.wfile.flush()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _respond  # noqa: N815  # as the base class calls them
 

@@ -3,18 +3,25 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
-from itertools import count
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, repeat
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.children import run
 from tests.remote.server import Answer, Fault, Server, files, serving
 from tests.shared import CHECKOUT
+from tests.waiting import wait_until
 from traceadvisor import api
 from traceadvisor.cli import main
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, UsageError
+from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results import report_json
@@ -206,6 +213,66 @@ def test_a_url_that_names_nothing_is_refused_on_the_command_line(verb: str, url:
 )
 def test_usual_urls_are_taken(url: str) -> None:
     assert remote.is_remote(remote.location(url))
+
+
+def endless(status: int, *, sized: bool, pause_s: float, piece: bytes) -> Server:
+    """A server that sends the first bytes of a trace again and again; it counts the bytes."""
+    server = files({})
+    sent = server.asked
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"traceEvents":['
+        for number in count():
+            time.sleep(pause_s)
+            sent.append(("sent", str(number)))
+            yield piece
+
+    def answer(_method: str, _path: str, headers: Mapping[str, str], _body: bytes) -> Answer:
+        start = re.fullmatch(r"bytes=(\d+)-\d+", headers.get("Range", "bytes=0-0"))
+        size = {"Content-Length": str(1 << 50)} if sized else {}
+        of = {"Content-Range": f"bytes {start[1] if start else 0}-{1 << 50}/{1 << 51}"} if status == 206 else {}
+        return status, size | of, pieces()
+
+    server.answer = answer
+    return server
+
+
+@pytest.mark.parametrize("status", [200, 206])
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize(("pause_s", "piece"), [(0.1, b" "), (0.001, b" " * 1000)], ids=["slow", "fast"])
+def test_an_answer_without_end_ends_by_a_limit_that_is_named(
+    status: int, pause_s: float, piece: bytes, *, sized: bool
+) -> None:
+    began = time.monotonic()
+    with serving(endless(status, sized=sized, pause_s=pause_s, piece=piece)) as server:
+        with pytest.raises(InputError, match=r"longer than 1 s to arrive: .* raise remote_seconds"):
+            api.load(f"{server.url}{PATH}", limits=Limits(remote_seconds=1))
+        assert time.monotonic() - began < 8
+        wait_until(lambda: not [one for one in threading.enumerate() if one.name == "traceadvisor-request"])
+
+
+def test_a_server_that_sends_more_than_a_range_is_not_read_beyond_it() -> None:
+    with serving(files({PATH: TRACE.read_bytes()})) as server:
+        usual = server.answer
+
+        def answer(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+            status, given, content = usual(method, path, headers, body)
+            assert isinstance(content, bytes)
+            return status, given, content if status == 200 else chain([content], repeat(bytes(1 << 16)))
+
+        server.answer = answer
+        assert _json(api.load(f"{server.url}{PATH}"), f"{server.url}/logs") == _local()
+
+
+@pytest.mark.slow
+def test_a_limit_of_the_settings_holds_in_the_processes_that_read(tmp_path: Path) -> None:
+    with serving(endless(200, sized=False, pause_s=0.1, piece=b" ")) as server:
+        (tmp_path / "pyproject.toml").write_text("[tool.traceadvisor.limits]\nremote_seconds = 1\n")
+        done = run(
+            sys.executable, "-m", "traceadvisor", "report", f"{server.url}{PATH}", f"{server.url}/other", cwd=tmp_path
+        )
+    assert "longer than 1 s to arrive" in done.stderr
+    assert done.returncode == 3
 
 
 def redirecting(target: str) -> Server:

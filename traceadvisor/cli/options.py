@@ -16,7 +16,7 @@ from traceadvisor.config import Settings, find_settings, nearest, passed_over, r
 from traceadvisor.errors import UsageError
 from traceadvisor.judging.catalogue import Catalogue, read_catalogue
 from traceadvisor.model.limits import TRUSTED
-from traceadvisor.system.remote import is_url, location
+from traceadvisor.system.remote import is_url, limit_time, location
 
 trusted_option = click.option(
     "--trusted",
@@ -67,7 +67,7 @@ class SettingsOptions(TypedDict):
 
 
 def chosen_settings(reviewed: Iterable[Path], options: SettingsOptions) -> tuple[Settings, Catalogue]:
-    """The effective settings and the catalogue of rules.
+    """The effective settings and the catalogue of rules. From now on, their limit of time holds for URLs in ``reviewed``.
 
     ``--select`` replaces ``select`` and ``ignore`` of the settings. Settings files in the folders of the recordings
     (``reviewed``) are ignored.
@@ -76,14 +76,15 @@ def chosen_settings(reviewed: Iterable[Path], options: SettingsOptions) -> tuple
         ConfigError: a settings file cannot be read or is invalid.
         UsageError: the options contradict each other or name an unknown rule.
     """
-    config = options["config"]
+    reviewed, config = [*reviewed], options["config"]
     if config and options["no_config"]:
         raise UsageError("--config and --no-config cannot be combined.")
-    settings = Settings() if options["no_config"] else read_settings(config) if config else found_settings([*reviewed])
+    settings = Settings() if options["no_config"] else read_settings(config) if config else found_settings(reviewed)
     if options["no_plugins"]:
         settings = replace(settings, plugins=False)
     if options["trusted"]:
         settings = replace(settings, limits=TRUSTED)
+    limit_time(reviewed, settings.limits.remote_seconds)
     catalogue = read_catalogue(settings)
     catalogue.chosen(settings)
     if selected := _rules("--select", options["select"], catalogue):

@@ -44,6 +44,9 @@ class Limits:
     ranks: int = 2_048
     """Most ranks of a capture."""
 
+    remote_seconds: int = 1_800
+    """Longest time that all requests for one file elsewhere take together. 2 GB at 1.2 MB/s take half an hour."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:

@@ -16,15 +16,19 @@ import posixpath
 import re
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PosixPath
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from traceadvisor.errors import InputError, UsageError
+from traceadvisor.model.limits import LIMITS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -57,6 +61,8 @@ PAUSES_S = (0.5, 1.0, 2.0)
 
 CONNECT_S, SILENCE_S = 10, 30
 """A connection that takes longer to open, or brings nothing for so long, has failed."""
+
+_SHORTEST_S = 0.1
 
 _FIRST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
 """Sizes of the first and the largest range: most files that are no recording are recognised by the first."""
@@ -120,7 +126,7 @@ class RemotePath(PosixPath):
         """Support pickling for a process that reads the file, which needs the URL as typed."""
         with suppress(OSError):
             root = _root_of(self)
-            return _restored, (str(self), str(root.path), root.url)
+            return _restored, (str(self), str(root.path), root.url, root.limit_s)
         return RemotePath, (str(self),)
 
     @property
@@ -207,9 +213,10 @@ def is_remote(path: Path) -> bool:
 class _Root:
     """Files at and below a URL that the user typed."""
 
-    def __init__(self, path: RemotePath, url: str) -> None:
-        self.path, self.url = path, url
+    def __init__(self, path: RemotePath, url: str, limit_s: float = LIMITS.remote_seconds) -> None:
+        self.path, self.url, self.limit_s = path, url, limit_s
         self.failed_attempts = 0
+        self._spent_s: defaultdict[RemotePath, float] = defaultdict(float)
         self._infos: dict[RemotePath, Mapping[str, Any] | OSError] = {}
         self._listings: dict[RemotePath, Sequence[RemotePath]] = {}
 
@@ -231,7 +238,7 @@ class _Root:
 
     def _asked(self, path: RemotePath) -> Mapping[str, Any] | OSError:
         try:
-            found: Mapping[str, Any] = self.attempt(lambda: self.files.info(self.real(path)))
+            found: Mapping[str, Any] = self.attempt(path, lambda: self.asking(path).info(self.real(path)))
         except OSError as error:
             return error
         return _FOLDER if found["type"] == "directory" else found
@@ -242,7 +249,7 @@ class _Root:
             if folder.is_relative_to(known):
                 return [path for path in files if path.is_relative_to(folder)]
         top = self.real(folder).rstrip("/")
-        found = self.attempt(lambda: self.files.find(top, detail=True))
+        found = self.attempt(folder, lambda: self.files.find(top, detail=True))
         infos = {
             folder / name.removeprefix(top).lstrip("/"): info
             for name, info in found.items()
@@ -273,30 +280,78 @@ class _Root:
                 remedy=f"Install it: pip install 'traceadvisor[{extra}]'",
             ) from None
 
-    def attempt(self, work: Callable[[], Result]) -> Result:
-        """The result of an access; if the connection fails, it is tried again.
+    def attempt(self, path: RemotePath, work: Callable[[], Result]) -> Result:
+        """The result of an access to a path; if the connection fails, it is tried again.
 
         No text of a library's error is passed on: it may hold a URL with its query, or an id of a key.
 
         Raises:
-            OSError: it failed for ever; its ``strerror`` says why.
+            OSError: it failed for ever, or takes too long; its ``strerror`` says why.
         """
         began = time.monotonic()
+        try:
+            return self._attempted(work, began, began + self.limit_s - self._spent_s[path])
+        finally:
+            self._spent_s[path] += time.monotonic() - began
+
+    def _attempted(self, work: Callable[[], Result], began_s: float, ends_s: float) -> Result:
         for pause_s in (*PAUSES_S, None):
             try:
-                return work()
+                return work() if self.path.scheme == OF_THIS_PROCESS else _within(ends_s, work)
             except InputError:
                 raise
+            except _TooSlow:
+                raise OSError(errno.ETIMEDOUT, _too_slow(self.limit_s)) from None
             except Exception as error:  # noqa: BLE001  # the errors of a dozen libraries
                 if (final := _final(error)) is not None:
                     raise final from None
                 self.failed_attempts += 1
                 if pause_s is None:
-                    tries, took_s = len(PAUSES_S) + 1, time.monotonic() - began
+                    tries, took_s = len(PAUSES_S) + 1, time.monotonic() - began_s
                     words = f"the connection failed {tries} times within {took_s:.0f} s: {_cause(error)}"
                     raise OSError(errno.EIO, words) from None
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    def asking(self, path: RemotePath) -> Any:
+        """The file system of fsspec; its next request over HTTP ends by itself when the time of a path ends."""
+        files = self.files
+        if self.path.scheme in _SINGLE_FILES:
+            files.kwargs["timeout"] = _timeout(max(self.limit_s - self._spent_s[path], _SHORTEST_S))
+        return files
+
+
+class _TooSlow(Exception):  # noqa: N818  # it is no fault
+    """An access takes longer than it may."""
+
+
+def _too_slow(limit_s: float) -> str:
+    return (
+        f"it takes longer than {limit_s:g} s to arrive: if you trust it, add --trusted, or raise remote_seconds in "
+        "[tool.traceadvisor.limits]"
+    )
+
+
+def _within(ends_s: float, work: Callable[[], Result]) -> Result:
+    """The result of work that blocks; in a thread, which is left to itself when the time ends."""
+    outcomes: SimpleQueue[tuple[Result | None, Exception | None]] = SimpleQueue()
+
+    def attempted() -> None:
+        try:
+            outcomes.put((work(), None))
+        except Exception as error:  # noqa: BLE001  # raised below
+            outcomes.put((None, error))
+
+    if (left_s := ends_s - time.monotonic()) <= 0:
+        raise _TooSlow
+    Thread(target=attempted, name="traceadvisor-request", daemon=True).start()
+    try:
+        result, error = outcomes.get(timeout=left_s)
+    except Empty:
+        raise _TooSlow from None
+    if error is not None:
+        raise error
+    return cast("Result", result)
 
 
 _ROOTS: dict[RemotePath, _Root] = {}
@@ -316,10 +371,17 @@ def _granted(scheme: str, place: str, url: str) -> RemotePath:
         number += 1
 
 
-def _restored(text: str, root: str, url: str) -> RemotePath:
+def _restored(text: str, root: str, url: str, limit_s: float) -> RemotePath:
     path = RemotePath(root)
-    _ROOTS.setdefault(path, _Root(path, url))
+    _ROOTS.setdefault(path, _Root(path, url, limit_s))
     return RemotePath(text)
+
+
+def limit_time(paths: Iterable[Path], limit_s: float) -> None:
+    """Let the requests for each file at and below some paths take so long together."""
+    for path in paths:
+        if isinstance(path, RemotePath):
+            _root_of(path).limit_s = limit_s
 
 
 def _root_of(path: RemotePath) -> _Root:
@@ -345,7 +407,7 @@ class _Ranges(io.RawIOBase):
         self._is_stream = False
         self._file: Any = None
         before = root.failed_attempts
-        self._file = root.attempt(self._opened)
+        self._file = root.attempt(path, self._opened)
         self.failed_attempts = root.failed_attempts - before
         """How often the connection failed."""
 
@@ -367,7 +429,7 @@ class _Ranges(io.RawIOBase):
     def readinto(self, buffer: Buffer) -> int:
         view = memoryview(buffer).cast("B")
         before = self._root.failed_attempts
-        content = self._root.attempt(lambda: self._fetched(min(len(view), self._most)))
+        content = self._root.attempt(self._path, lambda: self._fetched(min(len(view), self._most)))
         self.failed_attempts += self._root.failed_attempts - before
         view[: len(content)] = content
         self._position += len(content)
@@ -385,7 +447,7 @@ class _Ranges(io.RawIOBase):
 
     def _opened(self) -> Any:
         ranges: dict[str, Any] = {"block_size": 0} if self._is_stream else {"cache_type": "none"}
-        file = self._root.files.open(self._root.real(self._path), "rb", **ranges)
+        file = self._root.asking(self._path).open(self._root.real(self._path), "rb", **ranges)
         self._is_stream |= file.size is None or not file.seekable()
         return file
 
@@ -404,7 +466,7 @@ class _Ranges(io.RawIOBase):
         if count <= 0:
             return b""
         try:
-            content = self._at_position().read(count)
+            content = self._range(count) if self._is_in_ranges else self._at_position().read(count)
         except ValueError:  # fsspec's, for a server that knows no ranges
             if self._is_stream:
                 raise
@@ -414,6 +476,28 @@ class _Ranges(io.RawIOBase):
         if not content and size is not None:
             raise EOFError
         return bytes(content)
+
+    @property
+    def _is_in_ranges(self) -> bool:
+        return self._path.scheme in _SINGLE_FILES and not self._is_stream
+
+    def _range(self, count: int) -> bytes:
+        """The next bytes from an HTTP server, and no more than asked for, whatever it sends; fsspec keeps all of it.
+
+        Raises:
+            ValueError: the server knows no ranges, and these are not the first bytes.
+        """
+        asked = {"Range": f"bytes={self._position}-{self._position + count - 1}"}
+        files, url = self._root.asking(self._path), self._root.real(self._path)
+        with files.open(url, "rb", block_size=0, size=count, headers=asked) as stream:
+            given = _RANGE.match(stream.r.headers.get("Content-Range", "")) if stream.r.status == _PARTIAL else None
+            if (int(given[1]) if given else 0) != self._position:
+                raise ValueError("another range")
+            parts: list[bytes] = []
+            while count > 0 and (part := stream.read(count)):
+                parts.append(part)
+                count -= len(part)
+        return b"".join(parts)
 
     def _at_position(self) -> Any:
         """The file of fsspec, where the next bytes are."""
@@ -443,14 +527,19 @@ def _options(scheme: str) -> dict[str, Any]:
         limits = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S, "retries": {"max_attempts": 0}}
         return {"config_kwargs": limits}
     if scheme in _SINGLE_FILES:
-        from aiohttp import ClientTimeout, TraceConfig  # noqa: PLC0415  # as above
+        from aiohttp import TraceConfig  # noqa: PLC0415  # as above
 
-        timeout = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
         as_stored = {"headers": {"Accept-Encoding": "identity"}, "auto_decompress": False}
         watched = TraceConfig()
         watched.on_request_redirect.append(_stay)
-        return {"client_kwargs": {"timeout": timeout, "trust_env": True, "trace_configs": [watched], **as_stored}}
+        return {"client_kwargs": {"trust_env": True, "trace_configs": [watched], **as_stored}}
     return {}
+
+
+def _timeout(total_s: float) -> Any:
+    from aiohttp import ClientTimeout  # noqa: PLC0415  # as above
+
+    return ClientTimeout(total=total_s, sock_connect=CONNECT_S, sock_read=SILENCE_S)
 
 
 class _LeadsElsewhere(Exception):  # noqa: N818  # it is no fault
@@ -473,6 +562,8 @@ def _changed_s(info: Mapping[str, Any]) -> float:
 
 
 _FOLDER: Mapping[str, Any] = {"type": "directory", "size": 0}
+_RANGE = re.compile(r"bytes (\d{1,19})-")
+_PARTIAL = 206
 _REFUSED = (401, 403, 407)
 _GONE = (404, 410)
 _BUSY = (408, 425, 429)
