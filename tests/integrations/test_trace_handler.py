@@ -1,5 +1,6 @@
 """The handler in trainings with the real profiler; the report is written by a process of its own."""
 
+import os
 import re
 import sys
 import textwrap
@@ -88,6 +89,44 @@ def test_what_went_wrong_stands_in_a_file_until_it_goes_right(tmp_path: Path, re
     reported(tmp_path)
     assert not (tmp_path / "traceadvisor" / "report.log").exists()
     assert (tmp_path / "traceadvisor" / "report.html").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "empty", "pipe"])
+def test_a_log_of_another_program_stays(kind: str, tmp_path: Path, reported: Callable[[Path], None]) -> None:
+    folder, other = tmp_path / "traceadvisor", tmp_path / "other"
+    folder.mkdir()
+    other.write_text("" if kind == "empty" else "mine")
+    theirs = folder / "report.log"
+    if kind == "link":
+        theirs.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(theirs)
+    else:
+        theirs.write_bytes(other.read_bytes())
+    before = theirs.lstat()
+    (tmp_path / "a.1.pt.trace.json").write_text("nothing")
+    for _ in range(2):
+        reported(tmp_path)
+        assert "a.1.pt.trace.json" in (folder / "report-2.log").read_text()
+
+    TraceBuilder().step(1, 0, 100).op("aten::mm", 10, 90).write(tmp_path / "a.2.pt.trace.json")
+    reported(tmp_path)
+    assert sorted(path.name for path in folder.glob("report*")) == ["report.html", "report.json", "report.log"]
+    assert (theirs.lstat().st_ino, theirs.lstat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert other.read_text() == ("" if kind == "empty" else "mine")
+
+
+def test_where_the_folder_of_the_report_is_a_file_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.profiler.tensorboard_trace_handler", lambda *_: lambda _: None)
+    (tmp_path / "traceadvisor").write_text("mine")
+    handler = traceadvisor.trace_handler(str(tmp_path))
+    handler(None)
+    handler(None)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == "traceadvisor: no report is written: traceadvisor in the log folder: File exists."
+    assert (tmp_path / "traceadvisor").read_text() == "mine"
 
 
 def test_a_log_folder_that_is_gone_is_no_error(tmp_path: Path, reported: Callable[[Path], None]) -> None:

@@ -67,7 +67,7 @@ class SettingsOptions(TypedDict):
 
 
 def chosen_settings(reviewed: Iterable[Path], options: SettingsOptions) -> tuple[Settings, Catalogue]:
-    """The effective settings and the catalogue of rules. From now on, their limit of time holds for URLs in ``reviewed``.
+    """The effective settings and the catalogue of rules. Their limit of time then holds for URLs in ``reviewed``.
 
     ``--select`` replaces ``select`` and ``ignore`` of the settings. Settings files in the folders of the recordings
     (``reviewed``) are ignored.

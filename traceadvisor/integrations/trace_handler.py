@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+FOLDER = "traceadvisor"
+"""The folder of the report, in the log folder."""
+
 _REPORT = """
 import os, sys
 sys.path.append(sys.argv.pop())
@@ -27,8 +30,9 @@ def trace_handler(
     """A value for ``on_trace_ready`` of ``torch.profiler.profile``, in the place of ``tensorboard_trace_handler``.
 
     It writes the same files. After each, a process of low priority writes the report on the newest recording of each
-    worker to ``dir_name/traceadvisor/report.html`` and ``report.json``, and what went wrong to ``report.log``. The
-    training waits for the start of that process only, and outlives any fault of it.
+    worker to ``dir_name/traceadvisor/report.html`` and ``report.json``, and what went wrong to ``report.log``, or to
+    ``report-2.log`` beside one of another program. The training waits for the start of that process only, and outlives
+    any fault of it. If that folder cannot be made, one line on standard error says so.
 
     Args:
         dir_name: the log folder.
@@ -39,12 +43,20 @@ def trace_handler(
 
     write = tensorboard_trace_handler(dir_name, worker_name, use_gzip)
     reports: list[subprocess.Popen[bytes]] = []
+    told: list[str] = []
 
     def write_and_report(profiler: Any) -> None:
         write(profiler)
         reports[:] = [one for one in reports if one.poll() is None]  # reaps those that have ended
-        with suppress(OSError):  # no process can be started
+        try:
+            Path(dir_name, FOLDER).mkdir(exist_ok=True)
             reports.append(_started(dir_name))
+        except OSError as error:
+            if not told:
+                told.append(f"traceadvisor: no report is written: {FOLDER} in the log folder: {error.strerror}.\n")
+                with suppress(OSError, ValueError, AttributeError):  # the script may have closed or replaced it
+                    sys.stderr.write(told[0])
+                    sys.stderr.flush()
 
     return write_and_report
 

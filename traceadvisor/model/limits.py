@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
+from traceadvisor.system.remote import LONGEST_S
 
 
 @frozen
@@ -44,7 +45,7 @@ class Limits:
     ranks: int = 2_048
     """Most ranks of a capture."""
 
-    remote_seconds: int = 1_800
+    remote_seconds: int = LONGEST_S
     """Longest time that all requests for one file elsewhere take together. 2 GB at 1.2 MB/s take half an hour."""
 
     def __post_init__(self) -> None:

@@ -28,7 +28,6 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from traceadvisor.errors import InputError, UsageError
-from traceadvisor.model.limits import LIMITS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -62,7 +61,8 @@ PAUSES_S = (0.5, 1.0, 2.0)
 CONNECT_S, SILENCE_S = 10, 30
 """A connection that takes longer to open, or brings nothing for so long, has failed."""
 
-_SHORTEST_S = 0.1
+_SHORTEST_S, LONGEST_S = 0.1, 1_800
+"""Times that the requests for one file may take together: the shortest one, and the longest one unless it is set."""
 
 _FIRST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
 """Sizes of the first and the largest range: most files that are no recording are recognised by the first."""
@@ -213,7 +213,7 @@ def is_remote(path: Path) -> bool:
 class _Root:
     """Files at and below a URL that the user typed."""
 
-    def __init__(self, path: RemotePath, url: str, limit_s: float = LIMITS.remote_seconds) -> None:
+    def __init__(self, path: RemotePath, url: str, limit_s: float = LONGEST_S) -> None:
         self.path, self.url, self.limit_s = path, url, limit_s
         self.failed_attempts = 0
         self._spent_s: defaultdict[RemotePath, float] = defaultdict(float)
