@@ -221,6 +221,7 @@ SHORT: Mapping[str, int] = {
     "optimizer steps with closures": 120,
     "attention blocks": 300,
     "collectives": 300,
+    "names of kernels": 1500,
     "ranks by four": 2,
     "files": 4,
     "captures": 2,

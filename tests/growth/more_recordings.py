@@ -15,6 +15,19 @@ def _blocks(size: int) -> Events:
     return steps_with(size, fill, slot=40)
 
 
+@case("names of kernels")
+def _kernel_names(size: int) -> Events:
+    """Each kernel has a name of its own, as generated kernels have."""
+
+    def fill(events: Events, start: float, first: int, count: int) -> None:
+        for at in range(count):
+            begin = start + SLOT * at
+            events.op("aten::mm", begin, begin + 5)
+            events.launch(begin + 1, begin + 2, (begin + 3, begin + 9), name=f"kernel_{first + at}_tn")
+
+    return steps_with(size, fill)
+
+
 @case("operations of graphs")
 def _graphs(size: int) -> Events:
     """Graph launches, each with a softmax between products, one operation less in every other."""

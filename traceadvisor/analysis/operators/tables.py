@@ -179,6 +179,7 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
     names, group = grouped(events.name_id[rows])
     duration = events.duration_ns[rows].astype(np.float64)
     calls, total = np.bincount(group), np.bincount(group, weights=duration)
+    whole = max(total.sum(), 1.0)
     shortest, longest = np.full(names.size, np.iinfo(np.int64).max), np.zeros(names.size, dtype=np.int64)
     np.minimum.at(shortest, group, events.duration_ns[rows])
     np.maximum.at(longest, group, events.duration_ns[rows])
@@ -189,7 +190,7 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
             trace.names[names[at]],
             int(calls[at]) / steps,
             float(total[at]) / steps,
-            float(total[at] / max(total.sum(), 1.0)),
+            float(total[at] / whole),
             blocks[at],
             None if (percent := occupancy[at]) is None else percent / 100,
             int(shortest[at]),
