@@ -23,6 +23,7 @@ from traceadvisor.model.memory_snapshot import (
     MemorySnapshot,
     Segments,
 )
+from traceadvisor.parsing.exceeded_limits import describe_excess, remedy_for
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.snapshot.plain_pickle import Dicts, NotPlainError, Plain, read_plain, whole_values
 
@@ -72,6 +73,10 @@ def _content(path: Path, limits: Limits) -> bytes:
                     "Record with a smaller max_entries, or raise the limit for files that you trust: see --trusted."
                 )
                 raise InputError(path, found, expected=EXPECTED, remedy=remedy)
+        if stream.excess is not None:
+            raise InputError(
+                path, describe_excess(stream.excess, limits), expected=EXPECTED, remedy=remedy_for(stream.excess)
+            )
         if stream.ended_early:
             raise InputError(path, "its gzip data is damaged or cut off", expected=EXPECTED, remedy=WRITE_ANEW)
     return bytes(content)
