@@ -16,6 +16,7 @@ from distributed import LocalCluster, Security
 from tests.children import DEVNULL, run, started
 from tests.shared import CHECKOUT
 from tests.system.cluster_work import KillsWorker, processes, squared
+from tests.waiting import wait_until
 from traceadvisor import api
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.judging.files import FileJudge, NamedFile, _Elsewhere
@@ -78,12 +79,14 @@ def test_progress_comes_from_the_workers_in_the_thread_of_the_caller(address: st
 
 
 @WHEN_CHANGED
-def test_each_item_has_a_process_of_its_own_and_a_worker_has_one_at_a_time(address: str) -> None:
+def test_a_worker_has_one_process_for_the_items_of_a_report_and_ends_it_when_none_comes(address: str) -> None:
     with connected(address) as there:
         outcomes = in_order(there.side_by_side(processes, range(6), QUIET, weights=[0] * 6))
-    workers, own = zip(*outcomes, strict=True)
-    assert len(set(own)) == 6
-    assert len(set(workers)) <= 2
+        again = in_order(there.side_by_side(processes, range(2), QUIET, weights=[0] * 2))
+    workers, own = (set(some) for some in zip(*outcomes, strict=True))
+    assert len(own) == len(workers) <= 2
+    assert own.isdisjoint({process for _, process in again})
+    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for _, process in (*outcomes, *again)))
 
 
 @WHEN_CHANGED

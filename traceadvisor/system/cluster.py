@@ -1,7 +1,7 @@
 """Works on several items in the workers of a Dask cluster, with the result of ``executor.side_by_side``.
 
-A worker has each item done by a process of its own, in which the work is unpickled: the worker keeps nothing of it, one
-item at a time takes memory, and a crash costs that item only. Dask gives the items of a lost worker to another one.
+A worker has items done by a process beside it, in which the work is unpickled: the worker keeps nothing of it, one item
+at a time takes memory, and a crash costs that item only. Dask gives the items of a lost worker to another one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from uuid import uuid4
 
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
-from traceadvisor.system.executor import Died, Fault, Item, Outcome, Result, Tell, Watch, Work, side_by_side
+from traceadvisor.system.executor import Beside, Died, Fault, Item, Outcome, Result, Tell, Watch, Work
 
 CONNECT_S = 10
 """Longest wait for the scheduler."""
 
 WORKERS_S = 30
 """Longest wait for a worker, at first and after all were lost."""
+
+IDLE_S = 5.0
+"""Time after which a worker ends the process beside it, if no item comes."""
 
 _TELL_S = 0.2
 """Shortest time between two messages on the progress of an item."""
@@ -206,16 +209,54 @@ def _task(work: bytes, item: bytes, *, position: int, topic: str, expected: Mapp
         return UsageError(_differs(worker.address, identity()))
     told_s = 0.0
 
-    def advanced(_: int, done: int) -> None:
+    def advanced(done: int) -> None:
         nonlocal told_s
         if time.monotonic() - told_s > _TELL_S:
             told_s = time.monotonic()
             worker.log_event(topic, [position, done])
 
     with _ONE_AT_A_TIME:
-        watch = Watch(advanced, lambda _: None)
-        ((_, outcome),) = side_by_side(_Packed(work), [item], watch, processes=1, weights=[0])
-    return outcome
+        return _BESIDE.outcome(topic, _Packed(work), item, advanced)
+
+
+class _BesideWorker:
+    """The process beside this worker. It stays for the next item of the same work: to start it takes half a second."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._topic = ""
+        self._process: Beside[bytes, Any] | None = None
+        self._timer: threading.Timer | None = None
+
+    def outcome(self, topic: str, work: _Packed, item: bytes, tell: Tell) -> Any:
+        """The outcome of an item of the work with this topic."""
+        if self._timer:
+            self._timer.cancel()
+        with self._lock:
+            if topic != self._topic or self._process is None:
+                self._end()
+                self._topic, self._process = topic, Beside(work)
+            outcome = self._process.outcome(item, tell)
+        self._timer = threading.Timer(IDLE_S, self.end)
+        self._timer.daemon = True
+        self._timer.start()
+        return outcome
+
+    def end(self) -> None:
+        """End the process, unless it is busy."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process:
+            process.end()
+
+
+_BESIDE = _BesideWorker()
 
 
 @frozen

@@ -135,6 +135,37 @@ def side_by_side(
         crew.kill()
 
 
+class Beside(Generic[Item, Result]):
+    """Another process that does items of one work, one at a time; if it ends, the next item starts it anew."""
+
+    def __init__(self, work: Work[Item, Result]) -> None:
+        self._work = work
+        self._child: _Child | None = None
+
+    def outcome(self, item: Item, tell: Tell) -> Outcome[Result]:
+        """The outcome of an item; without another process, this one works on it."""
+        try:
+            if self._child is None:
+                self._child = _Child()
+                self._child.start(self._work)
+            _Message(item).send(self._child.connection)
+        except OSError:
+            self.end()
+            return _attempt(self._work, item, tell)
+        while isinstance(message := self._child.hear(), int):
+            tell(message)
+        if isinstance(message.outcome, Died):
+            self._child = None
+        return message.outcome
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+            child.end()
+
+
 class Aside:
     """Another process that carries out tasks, one after another, while this one does something else.
 
