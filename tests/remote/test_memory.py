@@ -40,7 +40,7 @@ def test_a_folder_of_captures_gives_the_same_report_as_on_disk(
     there, here = (report_json.render(api.load(path)).decode() for path in ("memory://runs", tmp_path / "runs"))
     assert "files named *.pt: 1" in there
     known = json.loads(here.replace(str(tmp_path / "runs"), "memory://runs"))
-    found = json.loads(there.replace("files named *.pt", "neither JSON nor gzipped JSON"))
+    found = json.loads(there.replace("files named *.pt", "files that are neither JSON nor gzipped JSON"))
     assert found == known
 
 

@@ -18,7 +18,13 @@ from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.beginning import first_bytes, stated_rank
 from traceadvisor.parsing.foreign import kind_of_beginning, kind_of_file
-from traceadvisor.parsing.recognise import GIVE_A_RECORDING, ascend_folder, ascend_origin, is_pickle
+from traceadvisor.parsing.recognise import (
+    GIVE_A_RECORDING,
+    ascend_folder,
+    ascend_origin,
+    describe_bytes,
+    is_pickle,
+)
 from traceadvisor.parsing.repeats import TORCH_NAME, without_repeats
 from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.system.folders import entries_below
@@ -326,7 +332,8 @@ def _kind(path: Path) -> str:
         return kind.what.partition(",")[0]
     if begin.lstrip()[:1] in (b"{", b"["):
         return "JSON files without profiler events"
-    return "files that are neither JSON nor gzipped JSON"
+    found = describe_bytes(begin).found.removeprefix("it is ")
+    return "files that are neither JSON nor gzipped JSON" if found.startswith("neither") else found
 
 
 def _may_be_a_trace(path: Path) -> bool:

@@ -534,7 +534,7 @@ def test_a_function_stays_before_a_recorded_line_of_it_that_costs_less(tmp_path:
     whole, line = Location.of_function("train.py", 60, "update"), Location("train.py", 65, "update")
     places = (whole, line) if is_first else (line, whole)
     fix = Fix("do less", not_replayed="unknown")
-    found = facts.finding(fix=fix, effort=Effort.LINE, evidence=(), locations=places)
+    found = finding_of(facts, fix=fix, effort=Effort.LINE, evidence=(), locations=places)
     assert found.locations == ((whole, line) if is_first else (line,))
 
 
