@@ -93,6 +93,15 @@ def test_a_rollout_inside_training_is_no_inference(
     assert (facts.inference_sign, facts.workload) == (None, Workload.TRAINING)
 
 
+def test_copies_of_tensor_lists_are_no_training(tmp_path: Path) -> None:
+    kernel = (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+        "TensorListMetadata<2>, at::native::(anonymous namespace)::CopyFunctor<float, float, 2, 1, 1>>()"
+    )
+    builder = _served(*[VLLM] * 4).op("aten::_foreach_copy_", 388, 392)
+    assert facts_of(builder.launch(390, 391, kernel=(391, 395), name=kernel), tmp_path).workload is Workload.INFERENCE
+
+
 def test_prompts_among_generation_are_not_typical(tmp_path: Path) -> None:
     facts = facts_of(_served(VLLM, PREFILL, VLLM, VLLM), tmp_path)
     assert facts.steps.steps[1].atypical == "it processes prompts, and most iterations only generate"

@@ -177,3 +177,28 @@ def test_samples_of_a_capture_tell_the_line_of_the_wait(stack: tuple[str, ...], 
     (location,) = outcome.finding.locations
     assert (location.file, location.line, location.is_line) == ("train.py", 33, True)
     assert evidence(outcome.finding, "idle time after aten::item at train.py:33") == 10_000
+
+
+def _decoding(mark: str) -> TraceBuilder:
+    """Steps without gradients that each read a token, and then prepare the next step for 30 us."""
+    builder = TraceBuilder()
+    for number in range(6):
+        at = 100 * number
+        builder.annotation(mark.format(number), at, at + 98)
+        for place in range(10):
+            builder.op("aten::linear", at + place, at + place + 1, sequence=-1)
+        builder.op("aten::mm", at + 10, at + 12, sequence=-1).launch(at + 10, at + 11, kernel=(at + 12, at + 60))
+        builder.item(at + 20, at + 68, copy=(at + 60, at + 64))
+    return builder
+
+
+def test_a_serving_engine_is_not_told_to_read_tokens_less_often(tmp_path: Path) -> None:
+    found = finding(HostSync(), _decoding("step[DECODE bs=8 toks=8]"), tmp_path)
+    assert "hundred" not in found.fix.summary
+    assert "overlap scheduling" in found.fix.summary
+
+
+def test_inference_in_a_script_reads_results_a_step_later(tmp_path: Path) -> None:
+    found = finding(HostSync(), _decoding("ProfilerStep#{}"), tmp_path)
+    assert "hundred" not in found.fix.summary
+    assert "read them a step later" in found.fix.summary

@@ -336,6 +336,10 @@ _NOT_LETTERS = re.compile(r"[^a-z]")
 _NAMES = (
     ("barrier", CollectiveKind.BARRIER),
     ("alltoall", CollectiveKind.ALL_TO_ALL),
+    ("hybridep", CollectiveKind.ALL_TO_ALL),
+    ("epdispatch", CollectiveKind.ALL_TO_ALL),
+    ("epcombine", CollectiveKind.ALL_TO_ALL),
+    ("moeaa", CollectiveKind.ALL_TO_ALL),
     ("reducescatter", CollectiveKind.REDUCE_SCATTER),
     ("allgather", CollectiveKind.ALL_GATHER),
     ("allreduce", CollectiveKind.ALL_REDUCE),
@@ -346,7 +350,8 @@ _NAMES = (
     ("sendrecv", CollectiveKind.SEND_RECEIVE),
 )
 """Parts of names without their separators, most specific first. Torch writes ``_allgather_base`` and ``all_to_allv``,
-NCCL ``AllGather``, ranges ``nccl:all_reduce``."""
+NCCL ``AllGather``, ranges ``nccl:all_reduce``. Libraries for experts have all-to-alls only:
+``hybrid_ep::dispatch_kernel``, ``EpCombineIntraNodeKernel``, ``moeA2ADispatchKernel``."""
 
 _WORDS = {
     "send": CollectiveKind.SEND_RECEIVE,

@@ -18,8 +18,9 @@ COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph")
 LONG_NS = 1_000_000
 """A hundred times the usual CPU time of an operator."""
 
-LONG_GAP_NS = 100_000
-"""An operator without an event for longer does something by itself. Python between two launches takes 5 to 50 us."""
+LONG_GAP_NS = LONG_NS // 2
+"""An operator without an event for longer does something by itself. Python between two launches takes 5 to 50 us; on a
+busy machine, gaps of some 100 us are no long call either."""
 
 
 def container_rows(trace: Trace) -> Int64:

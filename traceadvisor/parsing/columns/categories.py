@@ -24,13 +24,17 @@ _LIBRARY = re.compile(names().communication_libraries, re.IGNORECASE)
 _TO_DEVICE, _FROM_DEVICE = re.compile(names().to_device), re.compile(names().from_device)
 _COLLECTIVE = re.compile(
     r"hcom_|nvshmem|rocshmem|(?:deep_?ep|\bdpsk::ep)::(?!layout|cuda::)|userbuffers|quick_?reduce|multimem_"
+    r"|hybrid_?ep::(?:\w{0,40}_)?(?:dispatch|combine|sync)\w{0,40}_kernel|\bEp(?:Dispatch|Combine)[A-Z]\w{0,80}"
+    r"|moeA2A[A-Z]\w{0,40}Kernel|\ba2a_(?:dispatch|combine)_"
     r"|cross_device_reduce|symm(?:etric)?_mem|all_?reduce|all_?gather|all_?to_?all|reduce_?scatter",
     re.IGNORECASE,
 )
 """Other communication kernels: of torch's symmetric memory (``multimem_all_reduce_kernel``,
 ``one_shot_all_reduce_kernel``), of vLLM and SGLang (``cross_device_reduce_1stage``), FlashInfer and TensorRT-LLM
 (``allreduce_fusion_kernel_oneshot_lamport``), DeepEP (``dpsk::ep`` in its authors' recordings; its layout kernels only
-count) and Transformer Engine. The names are those of their sources."""
+count), HybridEP (``hybrid_ep::dispatch_kernel``; its scan only counts), MORI (``EpDispatchIntraNodeKernel``),
+pplx-garden (``a2a_dispatch_send_kernel``), Transformer Engine, and of experts in FlashInfer and TensorRT-LLM
+(``moeA2ACombineKernel``). The names are those of their sources."""
 
 _OF_A_BLOCK = re.compile(r"(?:warp|block|wave|cta|group|lane|quad|thread)_?all_?reduce", re.IGNORECASE)
 """A reduction inside one kernel, as a template argument or in a name: ``softmax<BlockAllReduce>``."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from traceadvisor.model.findings import Clear, Effort, Fix, Location, Unit
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.waits import DeferredReads
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import (
@@ -12,6 +13,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     clear_of,
@@ -32,6 +34,16 @@ CALLS = {
 
 FIX = "Keep the value on the GPU, or read it every hundred steps instead of every step"
 
+READ_LATER = (
+    "Launch the next step before the results of this one are read: keep them on the GPU as its input, and read them a "
+    "step later"
+)
+SERVED_LATER = (
+    "Let the serving engine prepare the next step while the GPU works (overlap scheduling, asynchronous scheduling): "
+    "it then reads the sampled tokens a step later"
+)
+"""For inference: each step's results must be read, because they are what the program is for."""
+
 
 @frozen
 class HostSync(Rule):
@@ -44,7 +56,9 @@ class HostSync(Rule):
     Why it costs time: The CPU launches no kernels while it waits. When the GPU is done, it is idle until the CPU
         launches the next kernel.
     How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Compare on the
-        GPU. Use ``torch.where`` instead of branching on a value.
+        GPU. Use ``torch.where`` instead of branching on a value. Inference must read the results of each step: read
+        them a step later, while the GPU computes the next one. Serving engines call this overlap scheduling or
+        asynchronous scheduling.
     How the saving is estimated: We simulate the step without these waits. The low estimate keeps the waits that fetch a
         value from the GPU.
     When it may be wrong: A wait must stay if its value decides what runs next. If you remove one wait, the idle time
@@ -69,7 +83,7 @@ class HostSync(Rule):
         share, edit = facts.share(_drained(sites)), _deferred(sites)
         if share < self.min_share:
             label = "GPU idle time after waits, without waits for CPU-to-GPU copies"
-            outcome = clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=Fix(FIX, what_if=edit))
+            outcome = clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=_fix(facts, edit))
             if not self._saves_enough(facts, outcome, edit):
                 return outcome
             sites = _sites(facts, idle | (facts.gaps.spans(facts.gaps.after_block) & facts.claim(Category.IDLE_HOST)))
@@ -79,7 +93,7 @@ class HostSync(Rule):
         return finding_of(
             facts,
             claims=drained,
-            fix=Fix(FIX, what_if=edit),
+            fix=_fix(facts, edit),
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("GPU idle time after these waits", drained),
@@ -88,7 +102,9 @@ class HostSync(Rule):
             ),
             locations=locations,
             caveats=(
-                "A wait must stay if its value decides what runs next.",
+                "A wait must stay if the CPU needs its value to launch the next step."
+                if facts.workload is Workload.INFERENCE
+                else "A wait must stay if its value decides what runs next.",
                 *(() if locations else facts.to_see("the line", Option.STACKS)),
             ),
         )
@@ -98,6 +114,14 @@ class HostSync(Rule):
         if (outcome.saving_share or 0.0) < self.min_saving_share or facts.replay is None:
             return False
         return facts.replay.saving_share((edit,), Scenario.EXPECTED) >= self.min_saving_share
+
+
+def _fix(facts: Facts, edit: DeferredReads) -> Fix:
+    """Training reads values to show them; inference reads results that it needs."""
+    if facts.workload is not Workload.INFERENCE:
+        return Fix(FIX, what_if=edit)
+    later = Fix(READ_LATER, needs=frozenset({Part.LOOP}), otherwise=Fix(SERVED_LATER))
+    return replace(later, what_if=edit)
 
 
 def _sites(facts: Facts, idle: SpanSet) -> list[SyncSite]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.operators.containers import container_rows, long_call_time
+from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
@@ -33,6 +34,10 @@ FEWER_KERNELS = Fix(
         needs=frozenset({Part.MODEL}),
         otherwise=Fix("Launch fewer kernels: turn on the CUDA graphs of the serving engine, or serve larger batches"),
     ),
+)
+OUTSIDE_GRAPHS = Fix(
+    "Launch fewer kernels: serve larger batches, or let the serving engine capture its sampling and preparation, too; "
+    "it replays CUDA graphs already"
 )
 LONG_CALLS = Fix(
     "Check what the few long CPU calls do: compile, allocate, search for an algorithm, or wait",
@@ -107,6 +112,8 @@ class LaunchBound(Rule):
             words = WITHOUT_GRAPHS
         elif _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
             words = COMPILED
+        elif Part.MODEL not in facts.program and graph_launch_rows(facts.trace).size:
+            words = OUTSIDE_GRAPHS
         return replace(words, what_if=AmortisedLaunches(facts.launching_operators))
 
     def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
