@@ -12,8 +12,15 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.kernel_names import least_capability
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
-from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
+from traceadvisor.analysis.communication.gradients import StepGradients, backward_kernels, step_gradients
 from traceadvisor.analysis.communication.matching import recorded_waits
+from traceadvisor.analysis.communication.micro_batches import (
+    BackwardPasses,
+    backward_passes,
+    passes_per_update,
+    repeated_later,
+)
+from traceadvisor.analysis.communication.queues import LEAST_QUEUED_SHARE, QueuedGathers, queued_gathers
 from traceadvisor.analysis.data.handover import begin_with_fetch, handover_ns
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH, Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
@@ -44,9 +51,9 @@ from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.devices import has_tensor_cores
 from traceadvisor.hardware.profiler_names import Accelerator, accelerator_named
-from traceadvisor.model.arrays import Int64, distinct
+from traceadvisor.model.arrays import Int64, Mask, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.communication import CommunicationRow, Purpose
+from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Purpose
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import (
@@ -387,7 +394,44 @@ class Facts:
     def gradients(self) -> StepGradients:
         """The gradient all-reduces of the typical steps beside their backward passes."""
         reduced = self.collectives.of((Purpose.GRADIENTS,))
-        return step_gradients(self.trace, self.launches, self.tree, reduced, self.steps.typical)
+        return step_gradients(self.trace, self._backward_work, self._backward_passes, reduced, self.steps.typical)
+
+    @cached_property
+    def backward_passes_per_update(self) -> int:
+        """Backward passes before an optimizer step: micro-batches of an update."""
+        return passes_per_update(self.trace, self._backward_passes, self._backward_work)
+
+    @cached_property
+    def repeated_reductions(self) -> Collectives:
+        """Reductions of gradients in typical steps that a later micro-batch of the same update repeats."""
+        kinds = (CollectiveKind.ALL_REDUCE,)
+        reduced = self.all_collectives.of((Purpose.GRADIENTS, Purpose.SHARDS), kinds)
+        repeated = reduced.take(repeated_later(self.trace, self._backward_passes, reduced))
+        return repeated.take(self.steps.typical_windows.contains(self.trace.events.start_ns[repeated.rows]))
+
+    @cached_property
+    def queued_gathers(self) -> QueuedGathers:
+        """All-gathers of sharded modules that wait for a reduce-scatter of their stream."""
+        return queued_gathers(self.trace.events, self.collectives.of((Purpose.SHARDS,)))
+
+    def without_queues(self, exposed: SpanSet) -> SpanSet:
+        """Exposed communication without that of all-gathers behind reduce-scatters, if they take enough of the step."""
+        least_ns = LEAST_QUEUED_SHARE * self.steps.typical_windows.total_ns
+        queued = self.queued_gathers
+        return exposed - queued.spans if queued.reach_ns(exposed) >= least_ns else exposed
+
+    @cached_property
+    def _backward_kernels(self) -> Mask:
+        return backward_kernels(self.trace, self.launches, self.tree)
+
+    @cached_property
+    def _backward_work(self) -> Launches:
+        chosen = self._backward_kernels
+        return Launches(self.launches.work_rows[chosen], self.launches.call_rows[chosen])
+
+    @cached_property
+    def _backward_passes(self) -> BackwardPasses:
+        return backward_passes(self.trace, self.launches, self._backward_kernels, self.observation.thread)
 
     @cached_property
     def device_work(self) -> DeviceWork:

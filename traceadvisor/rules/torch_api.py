@@ -79,6 +79,18 @@ TABLE = (
         f"{_DOCS}/2.6/distributed.fsdp.fully_shard.html",
     ),
     Api(
+        "torch.distributed.fsdp.FSDPModule.set_requires_all_reduce",
+        r"\.set_requires_all_reduce\(",
+        (2, 6),
+        f"{_DOCS}/2.6/distributed.fsdp.fully_shard.html",
+    ),
+    Api(
+        "torch.distributed.fsdp.FSDPModule.set_separate_reduce_scatter_group",
+        r"\.set_separate_reduce_scatter_group\(",
+        (2, 13),
+        "https://github.com/pytorch/pytorch/pull/186335",
+    ),
+    Api(
         "torch.distributed.pipelining.Schedule1F1B",
         r"torch\.distributed\.pipelining\.Schedule1F1B\b",
         (2, 4),

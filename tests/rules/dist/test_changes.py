@@ -79,7 +79,16 @@ def _space(*, wrapped: bool) -> dict[str, Any]:
             collective(steps(), SHARDS, (700, 900), around="FullyShardedDataParallel._pre_forward"),
             False,
         ),
-        (ShardedModules(), collective(steps(), SHARDS, (700, 900), args={"Process Group Description": "dp"}), False),
+        (
+            ShardedModules(),
+            collective(
+                steps().op("DeepSpeedEngine.step", 20, 22),
+                SHARDS,
+                (700, 900),
+                args={"Process Group Description": "dp"},
+            ),
+            False,
+        ),
         (AllToAll(), collective(steps(), "all_to_all", (700, 900)), False),
         (
             TensorParallel(),

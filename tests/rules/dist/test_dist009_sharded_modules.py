@@ -39,8 +39,10 @@ def test_the_change_is_for_the_recorded_library(around: str, expected: str, tmp_
     assert expected in (finding(ShardedModules(), _gathered(800, around), tmp_path).fix.change or "")
 
 
-def test_zero_has_a_change_of_its_own(tmp_path: Path) -> None:
+def test_deepspeed_has_a_change_of_its_own_and_an_unknown_library_none(tmp_path: Path) -> None:
     builder = collective(steps(), "_allgather_base", (700, 800), args={"Process Group Description": "data_parallel"})
+    assert finding(ShardedModules(), builder, tmp_path).fix.change is None
+    builder.optimizer(950, 960, name="DeepSpeedZeroOptimizer_Stage3.step")
     assert "overlap_comm" in (finding(ShardedModules(), builder, tmp_path).fix.change or "")
 
 
@@ -56,3 +58,15 @@ def test_without_sharded_modules_it_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("until", "found"), [(749, False), (750, True)])
 def test_five_percent_of_the_step_count(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(ShardedModules(), _gathered(until), tmp_path) is found
+
+
+@pytest.mark.parametrize(
+    ("operator", "change"),
+    [("_c10d_functional::all_gather_into_tensor_out", ""), ("c10d::_allgather_base_", "fully_shard")],
+)
+def test_a_device_mesh_is_no_deepspeed(operator: str, change: str, tmp_path: Path) -> None:
+    args = {"Process Group Description": "mesh_dp_shard"}
+    builder = collective(steps().op(operator, 40, 48), "_allgather_base", (700, 900), args=args)
+    found = finding(ShardedModules(), builder, tmp_path).fix.change or ""
+    assert change in found
+    assert "config" not in found

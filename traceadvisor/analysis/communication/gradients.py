@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives, step_positions
+from traceadvisor.analysis.communication.micro_batches import BackwardPasses
 from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
@@ -24,7 +25,14 @@ _COPIED_BACK = "copy_bucket_to_grad"
 
 @frozen(eq=False)
 class StepGradients:
-    """The gradient all-reduces of the kept steps that have a backward pass, by step."""
+    """The gradient all-reduces of the kept steps that have a backward pass, by step.
+
+    Of several backward passes in a step, those of micro-batches, the last one that reduces counts: only all-reduces of
+    this pass can move beside it.
+    """
+
+    rows: Int64
+    """The all-reduces, shape ``(k,)``."""
 
     backward_rows: Int64
     """Compute kernels of the backward passes, shape ``(b,)``."""
@@ -53,26 +61,50 @@ def backward_kernels(trace: Trace, launches: Launches, tree: OperatorTree) -> Ma
 
 
 def step_gradients(
-    trace: Trace, launches: Launches, tree: OperatorTree, gradients: Collectives, steps: Sequence[Step]
+    trace: Trace, backward: Launches, passes: BackwardPasses, gradients: Collectives, steps: Sequence[Step]
 ) -> StepGradients:
     """Compare the gradient all-reduces with the backward passes.
 
-    ``gradients``: the gradient all-reduces of the kept steps. ``steps``: the kept steps.
+    Args:
+        trace: the recording.
+        backward: compute kernels that backward nodes launched.
+        passes: the backward passes of the recording.
+        gradients: the gradient all-reduces of the kept steps.
+        steps: the kept steps.
     """
     events, count = trace.events, len(steps)
-    rows = launches.work_rows[backward_kernels(trace, launches, tree)]
-    backward, reduced = step_positions(events, rows, steps), step_positions(events, gradients.rows, steps)
+    mine, behind = _of_last_pass(trace, backward, passes, gradients, steps)
+    return _compared(events, backward.work_rows[behind], gradients.rows[mine], steps, count)
+
+
+def _of_last_pass(
+    trace: Trace, backward: Launches, passes: BackwardPasses, gradients: Collectives, steps: Sequence[Step]
+) -> tuple[Mask, Mask]:
+    """Which all-reduces, and which backward kernels, belong to the last pass of their step that reduces."""
+    step = step_positions(trace.events, gradients.rows, steps)
+    number = passes.numbers(trace, gradients.call_rows)
+    last = np.full(len(steps) + 1, NONE, dtype=np.int64)
+    np.maximum.at(last, step, number)
+    last[NONE] = NONE
+    kernel_step = step_positions(trace.events, backward.work_rows, steps)
+    theirs = passes.numbers(trace, backward.call_rows)
+    return (number == last[step]) | (number == NONE), (theirs == last[kernel_step]) | (last[kernel_step] == NONE)
+
+
+def _compared(events: EventTable, rows: Int64, reduced_rows: Int64, steps: Sequence[Step], count: int) -> StepGradients:
+    """Compare some all-reduces with the backward kernels beside them."""
+    backward, reduced = step_positions(events, rows, steps), step_positions(events, reduced_rows, steps)
     ends = _latest(events, rows, backward, count)
     starts = np.full(count, np.iinfo(np.int64).max, dtype=np.int64)
     np.minimum.at(starts, backward[backward != NONE], events.start_ns[rows[backward != NONE]])
-    done = _latest(events, gradients.rows, reduced, count)
+    done = _latest(events, reduced_rows, reduced, count)
     both = (ends >= 0) & (done >= 0)
     inside = reduced != NONE
-    total_ns = np.bincount(reduced[inside], weights=events.duration_ns[gradients.rows[inside]], minlength=count).astype(
-        np.int64
-    )
+    durations_ns = events.duration_ns[reduced_rows[inside]]
+    total_ns = np.bincount(reduced[inside], weights=durations_ns, minlength=count).astype(np.int64)
     after = np.maximum(done, ends)[both]
     return StepGradients(
+        reduced_rows,
         rows[backward != NONE],
         total_ns[both],
         (ends - starts)[both],

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.communication.collectives import Collectives, purposes_by_exposure
+from traceadvisor.analysis.communication.collectives import purposes_by_exposure
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.report import Work
@@ -64,7 +64,7 @@ class ExposedCommunication(Rule):
             return Clear("exposed communication", share, self.min_share, Unit.SHARE)
         if not facts.collectives.rows.size:
             return Skipped("All collectives of the typical steps began before these steps.")
-        purpose, claimed = purposes_by_exposure(facts.collectives, facts.trace.events, exposed)[0]
+        purpose, claimed = purposes_by_exposure(facts.collectives, facts.trace.events, facts.without_queues(exposed))[0]
         words = PURPOSE_WORDS[purpose]
         return finding_of(
             facts,
@@ -100,15 +100,15 @@ def _fix(facts: Facts, purpose: Purpose) -> Fix:
             needs=frozenset({Part.BACKWARD, Part.MODEL}),
             what_if=HalvedMessages(mine.rows, transfer_ns(mine)),
         )
-    return _accumulation(facts, mine)
+    return _accumulation(facts)
 
 
-def _accumulation(facts: Facts, mine: Collectives) -> Fix:
+def _accumulation(facts: Facts) -> Fix:
     summary = "Reduce gradients after every second batch"
     if not facts.gradients.backward_rows.size:
         reason = "the recording does not show the backward pass"
         return Fix(summary, change=_ACCUMULATE, needs=_ITS_LOOP, not_replayed=reason)
-    edit = AccumulatedGradients(mine.rows, facts.gradients.backward_rows)
+    edit = AccumulatedGradients(facts.gradients.rows, facts.gradients.backward_rows)
     return Fix(summary, change=_ACCUMULATE, needs=_ITS_LOOP, what_if=edit)
 
 

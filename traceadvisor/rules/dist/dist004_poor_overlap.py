@@ -26,7 +26,8 @@ class PoorOverlap(Rule):
     """The gradient all-reduce outlasts the backward pass by more than it needs to.
 
     What it finds: Time after the backward pass in which gradients are still reduced, although they would fit beside the
-        backward pass. Other kinds of communication do not count.
+        backward pass. Other kinds of communication do not count. Of several micro-batches in a step, the last one that
+        reduces counts.
     Why it costs time: DistributedDataParallel reduces the gradients of one bucket while the backward pass computes the
         next. One huge bucket, parameters used out of order, or a search for unused parameters in every step can prevent
         this. Then the whole all-reduce follows the backward pass.
@@ -54,6 +55,7 @@ class PoorOverlap(Rule):
         gradients = facts.gradients
         if not gradients.total_ns.size:
             return Skipped(facts.unknown_without("The backward pass was not recorded", Option.CPU))
+        mine = mine.take(np.isin(mine.rows, gradients.rows))
         bucket_mb, last_share = _bucket(facts, mine)
         reachable_ns = sum(
             max(tail - unavoidable_ns(total, room, last_share), 0.0)

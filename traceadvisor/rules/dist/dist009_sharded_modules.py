@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
@@ -21,13 +23,22 @@ torch.distributed.fsdp.fully_shard(model)"""
 _ZERO = """\
 config["zero_optimization"] |= {"overlap_comm": True, "contiguous_gradients": True}  # the configuration of DeepSpeed"""
 
+_FUNCTIONAL = re.compile(r"^_c10d_functional::(?:all_gather|reduce_scatter)")
+"""Collectives of compiled code and of DTensor: SimpleFSDP shards parameters as DTensors."""
+
+_MESH = re.compile(r"^mesh_(?:\w{1,20}_)?(?:fsdp|shard|dp)")
+"""Description of the group that a device mesh makes for its dimension: ``fully_shard`` takes a mesh."""
+
+_DEEPSPEED = re.compile(r"[Dd]eep[Ss]peed|^PreBackwardFunction|^PostBackwardFunction|ZeRO|Zero(?:Param|Grad|Optimizer)")
+"""Names that DeepSpeed gives to ranges, operators, optimizers and autograd functions."""
+
 
 @frozen
 class ShardedModules(Rule):
     """All-gather and reduce-scatter of sharded modules run while no compute kernel runs.
 
     What it finds: Time in which FSDP, ``fully_shard`` or ZeRO gathers parameters or scatters gradients, and nothing
-        else runs on the GPU.
+        else runs on the GPU. Time in which an all-gather only waits for a reduce-scatter belongs to DIST017.
     Why it costs time: Each sharded module gathers its parameters before it computes, in forward and again in backward.
         If the next module's all-gather does not run beside this module's compute, the GPU waits for it.
     How to fix it: Prefetch: ``forward_prefetch=True`` and ``BackwardPrefetch.BACKWARD_PRE``, or
@@ -52,12 +63,12 @@ class ShardedModules(Rule):
         mine = facts.collectives.of((Purpose.SHARDS,))
         if not len(mine):
             return Skipped("No communication of sharded modules (FSDP, ZeRO) was recorded.")
-        exposed = facts.exposed_alone(mine)
+        exposed = facts.without_queues(facts.exposed_alone(mine))
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication of sharded modules", share, self.min_share, Unit.SHARE)
-        gathers = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.ALL_GATHER,)))
-        scatters = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.REDUCE_SCATTER,)))
+        gathers = exposed & facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.ALL_GATHER,)))
+        scatters = exposed & facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.REDUCE_SCATTER,)))
         return finding_of(
             facts,
             claims=exposed,
@@ -79,9 +90,16 @@ class ShardedModules(Rule):
         )
 
 
-def _change(facts: Facts) -> str:
-    """The change for the library that the recording shows."""
+def _change(facts: Facts) -> str | None:
+    """The change for the library that the recording shows; None if it shows none."""
     names = facts.trace.names
     if any(name.startswith("FSDP::") for name in names):
         return _FULLY_SHARD
-    return _WRAPPER if any(name.startswith("FullyShardedDataParallel") for name in names) else _ZERO
+    if any(name.startswith("FullyShardedDataParallel") for name in names):
+        return _WRAPPER
+    if any(_FUNCTIONAL.search(name) for name in names):
+        return None
+    groups = {message.group for message in facts.collectives.of((Purpose.SHARDS,)).messages if message}
+    if any(_MESH.search(group) for group in groups):
+        return _FULLY_SHARD
+    return _ZERO if any(_DEEPSPEED.search(name) for name in names) else None
