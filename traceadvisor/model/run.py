@@ -210,6 +210,15 @@ class RunSettings:
     gc_longest_ns: int | None = None
     """Longest garbage collection since the first step."""
 
+    gc_long_count: int | None = None
+    """Garbage collections of 10 ms or longer since the first step."""
+
+    gc_long_share: float | None = None
+    """Share of the time since the first step spent in these."""
+
+    gc_long_steps: tuple[int, ...] = ()
+    """Steps of the first of these, counted by the optimizer."""
+
     own_profiler_share: float | None = None
     """Share of optimizer steps during which the script's own profiler was active."""
 

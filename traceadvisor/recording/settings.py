@@ -43,7 +43,7 @@ class SettingsSeen:
         self._asked_for_devices = False
         self._device_name: str | None = None
         self._devices: tuple[TrainingDevice, ...] = ()
-        self.gc = GcTimer()
+        self.gc = GcTimer(step=lambda: self.optimizer_steps)
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
         self.gradients = GradientsSeen(self.constructors)
@@ -121,6 +121,9 @@ class SettingsSeen:
             cuda_sync_debug_mode=_sync_debug_mode(),
             gc_share=self.gc.share,
             gc_longest_ns=self.gc.longest_ns,
+            gc_long_count=None if self.gc.share is None else self.gc.long_count,
+            gc_long_share=self.gc.long_share,
+            gc_long_steps=self.gc.long_steps,
             own_profiler_share=self._profiled_steps / self.optimizer_steps if self.optimizer_steps else None,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),

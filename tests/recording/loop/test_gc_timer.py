@@ -93,3 +93,16 @@ def test_a_long_collection_while_a_recording_is_written_is_not_of_the_script(mod
     exec("gc.collect()", {"gc": gc, "__name__": module})  # noqa: S102  # a module of this name
     timer.stop()
     assert timer.longest_ns == total
+
+
+def test_long_collections_are_counted_with_their_steps() -> None:
+    times = iter((0, 0, 20_000_000, 30_000_000, 31_000_000, 40_000_000, 60_000_000, 100_000_000))
+    steps = iter((4, 9))
+    timer = GcTimer(clock=lambda: next(times), step=lambda: next(steps))
+    timer.start()
+    gc.callbacks.remove(timer._collecting)
+    for phase in ("start", "stop") * 3:
+        timer._collecting(phase, {})
+    timer.stop()
+    assert (timer.long_count, timer.long_steps) == (2, (4, 9))
+    assert (timer.share, timer.long_share) == (0.41, 0.4)

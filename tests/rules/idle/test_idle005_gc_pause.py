@@ -81,3 +81,23 @@ def test_collections_on_other_threads_do_not_stop_the_training(tmp_path: Path) -
     for event in builder.events:
         event["tid"] = 9 if event["name"] == "<built-in function collect>" else event["tid"]
     assert clear(GcPause(), builder, tmp_path).value == 0
+
+
+@pytest.mark.parametrize(("count", "found"), [(1, False), (2, False), (3, True)])
+def test_one_or_two_collections_of_a_run_are_no_cost_of_every_step(count: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+    captured = Captured(builder, tmp_path).with_settings(
+        gc_share=0.21, gc_longest_ns=300_000_000, gc_long_count=count, gc_long_share=0.2, gc_long_steps=(6,)
+    )
+    if found:
+        assert evidence(captured.finding(GcPause()), "collections of 10 ms") == count
+    else:
+        assert captured.clear(GcPause()).value == pytest.approx(0.01)
+
+
+def test_many_short_collections_count_beside_a_long_one(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+    captured = Captured(builder, tmp_path).with_settings(
+        gc_share=0.2, gc_longest_ns=90_000_000, gc_long_count=1, gc_long_share=0.05
+    )
+    assert captured.finding(GcPause()).saving.high_ns == pytest.approx(20_000)

@@ -274,3 +274,11 @@ def test_samples_limit_the_saving_if_other_programs_slowed_down_undisturbed_step
     captured = Captured(_keeping(with_stacks=True), tmp_path).with_settings(detect_anomaly=True)
     captured = captured.with_run(steps=_timed(undisturbed_us), stacks=samples)
     assert captured.finding(DebugLeftOn()).saving.high_ns == pytest.approx(most_share * undisturbed_us * 1000)
+
+
+@pytest.mark.parametrize(("share", "most_us"), [(0.6, 42), (0.5, 35)])
+def test_a_profiler_left_on_may_cost_time(share: float, most_us: float, tmp_path: Path) -> None:
+    found = Captured(_step(), tmp_path).with_settings(own_profiler_share=share).finding(DebugLeftOn())
+    assert found.saving.high_ns == pytest.approx(most_us * 1000)
+    assert "unknown" in (found.saving.reason or "")
+    assert "scheduled steps" in found.fix.summary

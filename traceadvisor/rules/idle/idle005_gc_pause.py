@@ -3,6 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
+from traceadvisor.model.run import RunSettings
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.small_operators import lines_of
 
@@ -10,6 +11,7 @@ NOT_RECORDED = "Garbage collection was not recorded"
 
 NOT_REPLAYED = "it is unknown how many collections would remain, and when they would run"
 IN_THE_LOOP = Fix("Remove gc.collect() from the loop", not_replayed=NOT_REPLAYED)
+_RARE = "one or two collections of this run took most of this time: no cost of every step"
 BY_ITSELF = Fix(
     "Exclude objects made before the loop from garbage collection, and collect less often",
     change="import gc\n\ngc.collect()\ngc.freeze()\ngc.set_threshold(50_000, 20, 20)",
@@ -22,7 +24,8 @@ class GcPause(Rule):
     """Training pauses while Python collects garbage.
 
     What it finds: Calls of ``gc.collect`` inside steps while no kernel runs, if stacks were recorded. In a captured
-        run, the time of all collections since the first step, including automatic ones.
+        run, the time of all collections since the first step, including automatic ones. One or two long collections in
+        the whole run are no cost of every step: the passed check names their time.
     Why it costs time: A collection visits every Python object. A training program has millions of them: models, data
         sets, compiled graphs. Meanwhile the CPU launches no kernels.
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
@@ -42,9 +45,14 @@ class GcPause(Rule):
     min_share: float = 0.03
     """Share of the training time. Python's small automatic collections usually take less than 1%."""
 
+    fewest_long: int = 3
+    """Collections of 10 ms or longer in a captured run, from which they are a rate. One or two in a short run are what
+    its start left, or what recording made."""
+
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
         captured_share, longest_ns = facts.settings.gc_share, facts.settings.gc_longest_ns
+        few = self._few_long(facts.settings)
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
         collecting = collecting_spans(facts.trace, facts.observation.thread) & facts.steps.kept_windows
@@ -52,6 +60,9 @@ class GcPause(Rule):
         share = max(facts.share(claims), captured_share or 0.0)
         if share < self.min_share:
             return Clear("time in garbage collection", share, self.min_share, Unit.SHARE)
+        if few and not claims:
+            label = "time in garbage collection, without the few long collections"
+            return Clear(label, share - few, self.min_share, Unit.SHARE, _RARE)
         sites = call_sites(facts.trace, facts.tree, facts.observation.thread, claims)[:1]
         shown_share = None if longest_ns is None else captured_share
         return finding_of(
@@ -63,8 +74,16 @@ class GcPause(Rule):
                 facts.time_per_step("time in gc.collect without a running kernel", claims),
                 facts.known("share of the run in garbage collection, since its first step", shown_share, Unit.SHARE),
                 facts.known("longest collection", None if captured_share is None else longest_ns, Unit.NS),
+                facts.known("collections of 10 ms or longer", facts.settings.gc_long_count, Unit.COUNT),
             ),
             most_ns=share * (facts.typical.duration_ns if facts.typical else 0.0),
             locations=lines_of(facts, sites[0]) if sites else (),
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
+
+    def _few_long(self, settings: RunSettings) -> float | None:
+        """Share of the run in long collections, if they are too few for a rate and the others take little."""
+        count, share = settings.gc_long_count, settings.gc_long_share
+        if not count or share is None or count >= self.fewest_long:
+            return None
+        return share if (settings.gc_share or 0.0) - share < self.min_share else None

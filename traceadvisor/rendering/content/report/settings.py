@@ -83,7 +83,16 @@ def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
     if settings.gc_share is not None:
         longest = "" if settings.gc_longest_ns is None else f", longest {duration(settings.gc_longest_ns)}"
         yield "Time in garbage collection", f"{percent(settings.gc_share)}{longest}"
+    if settings.gc_long_count:
+        steps = "" if not settings.gc_long_steps else f", in {_step_numbers(settings)}"
+        yield "Garbage collections of 10 ms or longer", f"{settings.gc_long_count}{steps}"
     yield from settings.environment.items()
+
+
+def _step_numbers(settings: RunSettings) -> str:
+    """The steps of the first long collections."""
+    more = ", …" if (settings.gc_long_count or 0) > len(settings.gc_long_steps) else ""
+    return f"step {', '.join(map(str, settings.gc_long_steps))}{more}"
 
 
 def _host(settings: RunSettings) -> Iterator[tuple[str, str]]:
