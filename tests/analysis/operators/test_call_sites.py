@@ -3,9 +3,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 from tests.analysis.analysing import facts_of, spans_us
 from tests.build import Generation, TraceBuilder
-from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
+from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.model.spans import SpanSet
 
 
@@ -35,7 +37,8 @@ def test_what_a_framework_calls_is_left_out_up_to_the_next_user_function(tmp_pat
     builder.python("site-packages/frame/wrap.py(7): closure", 30, 70).python("train.py(12): hook", 40, 60)
     facts = facts_of(builder, tmp_path)
     spans = SpanSet.of((0, 100_000))
-    sites = call_sites(facts.trace, facts.tree, facts.observation.thread, spans, without=re.compile("torch/"))
+    left_out = LeftOut(re.compile("torch/"), re.compile("<never>"), np.empty(0, np.int64), frozenset())
+    sites = call_sites(facts.trace, facts.tree, facts.observation.thread, spans, without=left_out)
     assert _spent(sites) == {
         "site-packages/frame/trainer.py(5): train, called by main (train.py:80)": [(10, 20), (80, 90)],
         "in main (train.py:80)": [(0, 10), (90, 100)],

@@ -9,6 +9,7 @@ from traceadvisor.analysis.sampled.shares import (
     beside_training,
     in_backward,
     in_optimizer,
+    is_beside_training,
     keeps_traceback,
     line_between_steps,
     line_of_call,
@@ -148,3 +149,49 @@ def test_a_kept_stack_has_the_frames_of_the_script_and_those_of_the_capture() ->
     assert script_part_of_tracebacks(Samples().add(9, *deep, *kept).add(90, *STEP).build()) == 0.5
     assert script_part_of_tracebacks(Samples().add(9, *STEP).build()) == 0
     assert script_part_of_tracebacks(None) == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "is_found"),
+    [
+        ("train", "torch/nn/modules/module.py", True),
+        ("_named_members", "torch/nn/modules/module.py", True),
+        ("_call_impl", "torch/nn/modules/module.py", False),
+        ("_engine_run_backward", "torch/autograd/graph.py", False),
+        ("__exit__", "torch/autograd/grad_mode.py", True),
+        ("step", "torch/optim/adamw.py", False),
+        ("step", "torch/optim/lr_scheduler.py", True),
+    ],
+)
+def test_walks_over_modules_are_beside_the_training_passes(function: str, file: str, *, is_found: bool) -> None:
+    assert is_beside_training((MAIN, library(function, 1, file))) is is_found
+
+
+def test_a_metric_that_is_called_as_a_module_is_beside_them() -> None:
+    call = library("_call_impl", 1, "torch/nn/modules/module.py")
+    assert is_beside_training((MAIN, call, library("forward", 290, "torchmetrics/metric.py")))
+
+
+def test_a_recorded_call_of_a_module_is_that_of_torchs_function() -> None:
+    call = library("_wrapped_call_impl", 1, "torch/nn/modules/module.py")
+    metric = (MAIN, user("update", 65), call, library("forward", 290, "torchmetrics/metric.py"))
+    samples = Samples().add(30, *metric).add(70, *STEP).build()
+    found = share_of_steps(samples, beside_training([(UPDATE, "nn.Module: MeanMetric_2")]))
+    assert found is not None
+    assert found.share == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("caller", "is_found"),
+    [
+        ((library("wrapper", 500, "torch/optim/optimizer.py"), library("step", 90, "torch/optim/sgd.py")), True),
+        ((library("wrapper", 500, "torch/optim/optimizer.py"),), False),
+    ],
+)
+def test_a_closure_is_beside_the_optimizer_and_an_own_step_is_not(
+    caller: tuple[SampledFrame, ...], *, is_found: bool
+) -> None:
+    assert is_beside_training((MAIN, *caller, user("step_of_mine", 12, "own.py"))) is is_found
+    assert not is_beside_training(
+        (MAIN, *caller, user("closure", 3), library("backward", 1, "torch/autograd/graph.py"))
+    )

@@ -13,6 +13,7 @@ from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import AUTOGRAD, Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
+from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
@@ -543,3 +544,69 @@ def test_without_stacks_the_code_of_an_optimizer_is_that_of_pytorch(tmp_path: Pa
     for step in range(3):
         steps.optimizer(700 * step + 200, 700 * step + 690)
     assert clear(PythonOverhead(), steps, tmp_path).label == "idle time in long stretches of Python code"
+
+
+def _walking(frame: str, *, computes: bool = False) -> TraceBuilder:
+    """Steps of 1 ms on a GPU; in 600 us of each, a function of torch runs, called by the script."""
+    builder = TraceBuilder()
+    for start in range(0, 4000, 1000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 20)
+        builder.launch(start + 5, start + 10, kernel=(start + 20, start + 120)).sync(start + 20, start + 125)
+        builder.python("finetune.py(61): epoch", start, start + 1000).python(frame, start + 150, start + 750)
+        if computes:
+            builder.op("aten::add", start + 440, start + 445)
+        builder.op("aten::mm", start + 760, start + 780).launch(
+            start + 765, start + 770, kernel=(start + 780, start + 990)
+        )
+    return builder
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "torch/nn/modules/module.py(2900): train",
+        "torch/nn/modules/module.py(2600): named_parameters",
+        "torch/optim/lr_scheduler.py(240): step",
+        "torch/utils/hooks.py(40): __exit__",
+    ],
+)
+def test_walks_of_torch_over_modules_are_the_scripts_own(frame: str, tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _walking(frame), tmp_path)
+    (location,) = found.locations
+    assert (location.file, location.function) == ("finetune.py", "epoch")
+
+
+@pytest.mark.parametrize(
+    ("frame", "computes"),
+    [
+        ("torch/nn/utils/clip_grad.py(80): clip_grad_norm_", True),
+        ("torch/nn/functional.py(2000): layer_norm", True),
+        ("torch/autograd/__init__.py(300): backward", False),
+        ("torch/optim/optimizer.py(500): zero_grad", False),
+        ("torch/profiler/profiler.py(800): step", False),
+        ("nn.Module: Decoder_3", False),
+    ],
+)
+def test_what_computes_or_runs_the_passes_is_the_training(frame: str, tmp_path: Path, *, computes: bool) -> None:
+    assert not is_found(PythonOverhead(), _walking(frame, computes=computes), tmp_path)
+
+
+def test_a_metric_that_is_a_module_is_no_training(tmp_path: Path) -> None:
+    builder = _with_average()
+    for start in range(0, 4000, 1000):
+        builder.python("nn.Module: MulticlassRecall_0", start + 500, start + 800)
+        builder.python("torchmetrics/metric.py(290): forward", start + 501, start + 799)
+        builder.python("torch/nn/functional.py(50): one_hot", start + 520, start + 780)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert evidence(found, "nn.Module: MulticlassRecall_0, called by update") == 300_000
+
+
+def test_a_module_around_a_metric_is_the_training(tmp_path: Path) -> None:
+    builder = _walking("nn.Module: Classifier_0")
+    for start in range(0, 4000, 1000):
+        builder.python("model.py(12): forward", start + 151, start + 749)
+        builder.python("nn.Module: MeanMetric_0", start + 152, start + 160)
+        builder.python("torchmetrics/metric.py(290): forward", start + 153, start + 159)
+    trace = builder.trace(tmp_path)
+    calls = trace.python_calls.name_id[metric_calls(trace)].tolist()
+    assert {trace.names[name] for name in calls} == {"nn.Module: MeanMetric_0"}

@@ -10,12 +10,13 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.innermost import overlapping
+from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.detection import recording_extent
-from traceadvisor.model.arrays import among
+from traceadvisor.model.arrays import among, without
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -113,12 +114,13 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
 
     It needs those in modules, in the backward pass and in the optimizer, and those that the backward pass goes back
     through. Without a recorded module, backward pass or step of an optimizer, no operators are in the spans: some may
-    update the model. Nor does it need a module that waits.
+    update the model. Nor does it need a module that waits, or one that is a metric.
 
     ``least_ns``: length of the shortest span.
     """
     trace, calls = observation.trace, observation.trace.python_calls
     modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])
+    modules = without(modules, metric_calls(trace))
     nodes, forward = forward_operators(trace, tree)
     updates = optimizer_steps(trace)
     if not modules.size or not (forward != NONE).any() or not updates.rows.size:

@@ -62,15 +62,43 @@ class _Site:
     """Row of :attr:`Trace.texts`: the line of the call; NONE if not recorded."""
 
     is_left_out: bool = False
+    is_kept: bool = False
+    """Whether all that it calls counts, up to the next user function."""
+
+
+@frozen(eq=False)
+class LeftOut:
+    """Calls whose time is none of the user function that makes them, nor is the time of what they call."""
+
+    always: re.Pattern[str]
+    """Names from their start."""
+
+    computing: re.Pattern[str]
+    """Names from their start of calls that are left out only if they compute."""
+
+    starts_ns: Int64
+    """When operators and runtime calls of the thread begin, ascending."""
+
+    kept_ns: frozenset[int]
+    """Starts of calls that always count, with all that they call."""
+
+    def holds(self, name: str, start_ns: int, end_ns: int) -> bool:
+        """Return whether a call is left out."""
+        if self.always.match(name):
+            return True
+        if not self.computing.match(name):
+            return False
+        first, after = np.searchsorted(self.starts_ns, (start_ns, end_ns))
+        return bool(after > first)
 
 
 def call_sites(
-    trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet, *, without: re.Pattern[str] | None = None
+    trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet, *, without: LeftOut | None = None
 ) -> list[CallSite]:
     """Return where a thread spends some spans, costliest first; time without a stack is left out.
 
-    ``without``: leaves out the time in calls whose names match from their start, and in what they call, up to the next
-    user function. Needs recorded Python calls.
+    ``without``: leaves out the time in some calls, and in what they call, up to the next user function. Needs recorded
+    Python calls.
     """
     if trace.python_calls.start_ns.size:
         sites = _from_python_calls(trace, thread, spans, without)
@@ -79,7 +107,7 @@ def call_sites(
     return sorted(sites, key=lambda site: -site.spans.total_ns)
 
 
-def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: re.Pattern[str] | None) -> list[CallSite]:
+def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: LeftOut | None) -> list[CallSite]:
     """Use the innermost call of a user function, and the call that it makes."""
     segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
     locations: dict[int, Location | None] = {}
@@ -104,14 +132,13 @@ def _segments(
     thread: int,
     spans: SpanSet,
     locations: dict[int, Location | None],
-    without: re.Pattern[str] | None,
+    without: LeftOut | None,
 ) -> Iterator[tuple[_Site, int, int]]:
     """Split the thread's time where calls begin or end; only calls that overlap the spans count."""
     calls = trace.python_calls
     chosen = np.flatnonzero((calls.thread == thread) & _overlaps(spans, calls.start_ns, calls.end_ns))
     chosen = chosen[np.lexsort((-calls.end_ns[chosen], calls.start_ns[chosen]))]
     open_: list[tuple[int, _Site]] = []
-    left_out: dict[int, bool] = {}
     since = 0
     columns = (calls.start_ns, calls.end_ns, calls.name_id, calls.call_from)
     for start, end, name, line in zip(*(column[chosen].tolist() for column in columns), strict=True):
@@ -124,12 +151,13 @@ def _segments(
         since = start
         if name not in locations:
             locations[name] = _of_user(trace.names[name], trace.own_code)
-            left_out[name] = bool(without and without.match(trace.names[name]))
         if locations[name]:
             open_.append((end, _Site(name)))
         else:
             callee, at = (name, line) if outer.callee == NONE else (outer.callee, outer.line)
-            open_.append((end, _Site(outer.function, callee, at, outer.is_left_out or left_out[name])))
+            kept = outer.is_kept or (without is not None and start in without.kept_ns)
+            left_out = outer.is_left_out or (without is not None and without.holds(trace.names[name], start, end))
+            open_.append((end, _Site(outer.function, callee, at, left_out and not kept, kept)))
     while open_:
         until, site = open_.pop()
         yield site, since, until

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from traceadvisor.analysis.operators.python_frames import WAITS, frame_of
+from traceadvisor.analysis.operators.metric_modules import METRICS
+from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
 from traceadvisor.analysis.sampled.exact_lines import sure_place
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
@@ -24,9 +25,25 @@ FRAMES_OF_CAPTURE = 13
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""
 
-_OPTIMIZER = "torch/optim/"
-_PASSES = ("torch/nn/modules/module.py", "torch/autograd/", _OPTIMIZER)
-"""Files of a module's call, the backward pass and the optimizer."""
+_OPTIMIZER, _OPTIMIZER_FILE = "torch/optim/", "torch/optim/optimizer.py"
+"""Files of optimizers, and that of their base, which also calls the steps of other libraries' optimizers."""
+
+_GRAD_MODES = frozenset({"torch/autograd/grad_mode.py", "torch/utils/_contextlib.py"})
+_MODULE_FILE = "torch/nn/modules/module.py"
+_MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl", "_slow_forward"})
+"""Functions of this file that call a module's forward pass. Others walk over modules and parameters: ``train``."""
+
+_MODULE_CALL = "_wrapped_call_impl"
+"""The first of them."""
+
+_NO_PASSES = (
+    "torch/autograd/grad_mode.py",
+    "torch/autograd/profiler.py",
+    "torch/optim/lr_scheduler.py",
+    "torch/optim/swa_utils.py",
+)
+_PASSES = ("torch/autograd/", _OPTIMIZER)
+"""Files of the backward pass and the optimizer, and those among them that belong to neither."""
 
 Frames = Sequence[SampledFrame]
 
@@ -186,7 +203,7 @@ def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[F
 
     ``sites``: functions of the user, each with the recorded name of the call that it makes; None for its own lines.
     """
-    wanted = [(function, None if callee is None else frame_of(callee)) for function, callee in sites]
+    wanted = [(function, None if callee is None else _called(callee)) for function, callee in sites]
 
     def matches(frames: Frames) -> bool:
         line = _beside(frames)
@@ -202,17 +219,46 @@ def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[F
 def _beside(frames: Frames) -> SampledFrame | None:
     """Return the user's innermost line of a stack outside the training passes; None inside them, unless it waits."""
     waits = bool(frames) and frames[-1].file is None and frames[-1].function in WAITS
-    if not waits and any((frame.file or "").startswith(_PASSES) for frame in frames):
+    if not waits and any(map(_is_pass, _in_closure(frames))) and not any(map(_is_metric, frames)):
         return None
     return _innermost_line(frames)
+
+
+def _in_closure(frames: Frames) -> Frames:
+    """Return the frames inside the closure that an optimizer of torch calls; all frames if it calls none."""
+    updating = (at for at, frame in enumerate(frames) if (frame.file or "").startswith(_OPTIMIZER))
+    last = max(updating, default=None)
+    if last is None or frames[last].file == _OPTIMIZER_FILE:
+        return frames
+    called = next((frame for frame in frames[last + 1 :] if frame.file not in _GRAD_MODES), None)
+    return frames[last + 1 :] if called and called.file and not called.file.startswith("torch/") else frames
+
+
+def _is_metric(frame: SampledFrame) -> bool:
+    return METRICS.search(frame.file or "") is not None
+
+
+def _is_pass(frame: SampledFrame) -> bool:
+    """Return whether a frame calls a module, the backward pass or an optimizer."""
+    file = frame.file or ""
+    if file == _MODULE_FILE:
+        return frame.function in _MODULE_CALLS
+    return file.startswith(_PASSES) and not file.startswith(_NO_PASSES)
 
 
 def _is_function(frame: SampledFrame, user: Location) -> bool:
     return frame.function == user.function and is_same_file(frame.file or "", user.file)
 
 
+def _called(callee: str) -> Frame:
+    """Return the frame of a call by its recorded name; a call of a module is that of a function of torch."""
+    return Frame(_MODULE_CALL, _MODULE_FILE) if callee.startswith(MODULE_PREFIX) else frame_of(callee)
+
+
 def _is_call(sampled: SampledFrame | None, recorded: Frame | None) -> bool:
     """Return whether a sampled frame is that of a recorded call, which names a method in C with its class."""
     if sampled is None or recorded is None:
         return sampled is None and recorded is None
+    if recorded.function == _MODULE_CALL:
+        return sampled.file == _MODULE_FILE and sampled.function in _MODULE_CALLS
     return sampled.function == recorded.function.rpartition(".")[2]

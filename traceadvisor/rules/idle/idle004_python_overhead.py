@@ -53,7 +53,9 @@ class PythonOverhead(Rule):
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
         GPU is idle: logging, metrics, checkpoints, sleep. A wait inside ``backward()`` is none. If stacks were
-        recorded, the finding names the functions. For recordings from 2021, it names the lines before and after.
+        recorded, the finding names the functions. Code of torch counts as the line that calls it if it neither computes
+        nor runs a pass: ``model.train()`` and other walks over modules and parameters. So do metrics that are modules.
+        For recordings from 2021, it names the lines before and after.
         Without a GPU, all such stretches count if stacks were recorded, together with operators that the training does
         not need: averages of weights, metrics, copies of the model. It needs those in modules, in the backward pass and
         in the optimizer, and those that gradients go back through. Without stacks, only those stretches count that the

@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
-from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
+from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
+from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.shares import line_of_call
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
@@ -113,12 +114,20 @@ MOST_SITES = 5
 
 _TRAINING = re.compile(
     r"(?:<traceadvisor[^>]{0,40}>|traceadvisor/recording/[\w/]{1,60}\.py)(?!\(\d+\): save$)|nn\.Module:"
-    r"|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py|functional\.py"
+    r"|torch/(?:optim/(?!lr_scheduler\.py|swa_utils\.py)|autograd/|amp/|cuda/|profiler/|distributed/|nn/parallel/|utils/data/"
+    r"|_dynamo/|_inductor/|_functorch/|fx/|_tensor\.py\(\d+\): backward$)"
+)
+"""Training code that the script, a framework or a capture calls, also where it runs no operator: calls of modules, the
+backward pass, optimizers, the compiler, the loader, and waits for other ranks and the GPU. Time in it belongs to
+PyTorch, or is a wait for a busy core. A capture only times the saving."""
+
+_OF_TORCH = re.compile(
+    r"torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py|functional\.py|optim/"
     r"|_tensor\.py\(\d+\): (?:__deepcopy__|__repr__|__format__|norm|split|unique)$)"
 )
-"""Training code that the script, a framework or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy
-core. Saving, copying and printing tensors is no training, and a capture only times the saving. Nor are functions of
-torch written in Python, where the training does not need their operators."""
+"""Other code of torch: it is training if it computes. Walks over modules, parameters and hooks do not, such as
+``model.train()``. Saving, copying and printing tensors is no training. Nor are functions of torch written in Python,
+where the training does not need their operators, schedules and averages of weights."""
 
 
 def python_places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
@@ -144,4 +153,8 @@ def some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
 
 def own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
     """Lines where the script's own code runs, without PyTorch and the capture."""
-    return call_sites(facts.trace, facts.tree, facts.observation.thread, lost, without=_TRAINING)
+    trace, thread = facts.trace, facts.observation.thread
+    rows = trace.events.rows(Kind.OPERATOR, Kind.RUNTIME)
+    starts_ns = trace.events.start_ns[rows[trace.events.thread[rows] == thread]]
+    kept_ns = frozenset(trace.python_calls.start_ns[metric_calls(trace)].tolist())
+    return call_sites(trace, facts.tree, thread, lost, without=LeftOut(_TRAINING, _OF_TORCH, starts_ns, kept_ns))
