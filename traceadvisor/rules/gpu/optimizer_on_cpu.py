@@ -37,8 +37,7 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     if facts.share(cost) < min_share:
         label = "time in short optimizer operators and between them"
         return Clear(label, facts.share(cost), min_share, Unit.SHARE)
-    version = version_of(facts.settings.torch_version)
-    if optimizer not in _HAS_FUSED or (version is not None and version < FUSED_ON_CPU):
+    if not has_fused_on_cpu(optimizer, facts.settings.torch_version):
         return Skipped(f"{optimizer} has no fused version for the CPU in this version of torch.")
     doubt = "how long the fused update takes on this CPU is unknown"
     fix = fused_fix("Update all parameters with one operator", optimizer, "fused")
@@ -75,6 +74,12 @@ _KEEP = "# keep your other arguments"
 
 _HAS_FOREACH = _HAS_FUSED | {"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop"}
 """Optimizers that support ``foreach=True``; LBFGS, Muon, SparseAdam and those of other libraries do not."""
+
+
+def has_fused_on_cpu(optimizer: str, version: str | None) -> bool:
+    """Return whether an optimizer has a fused form for the CPU in a torch version; an unknown version is a new one."""
+    known = version_of(version)
+    return optimizer in _HAS_FUSED and (known is None or known >= FUSED_ON_CPU)
 
 
 def optimizer_name(facts: Facts, steps: Int64) -> str:

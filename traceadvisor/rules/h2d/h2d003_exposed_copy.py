@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceadvisor.analysis.operators.offloaded import weight_uploads
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
@@ -19,7 +20,8 @@ torch.cuda.current_stream().wait_stream(copying)  # before the next step uses it
 class ExposedCopy(Rule):
     """Copies to the GPU run while no kernel runs.
 
-    What it finds: Time in which the GPU runs only CPU-to-GPU copies.
+    What it finds: Time in which the GPU runs only CPU-to-GPU copies. Copies of weights that an optimizer on the CPU has
+        updated are no batches, and do not count.
     Why it costs time: A copy does not need the compute units. But on the stream of the kernels, it runs between two
         steps, and the kernels wait.
     How to fix it: Copy the next batch on a separate stream while the GPU computes the current one, from pinned memory
@@ -40,7 +42,8 @@ class ExposedCopy(Rule):
     """Share of the step. Copying ahead needs extra code in the training loop; less is not worth it."""
 
     def check(self, facts: Facts) -> Outcome:
-        exposed = facts.claim(Category.H2D_COPY)
+        weights = weight_uploads(facts.trace, facts.launches)
+        exposed = facts.claim(Category.H2D_COPY) - facts.exposed(weights, Category.H2D_COPY)
         share = facts.share(exposed)
         pageable = pageable_copies(facts.trace, facts.launches)
         pageable = pageable[facts.steps.typical_windows.contains(facts.trace.events.start_ns[pageable])]
@@ -48,13 +51,18 @@ class ExposedCopy(Rule):
             "Copy the next batch on a separate stream during compute, and send images as uint8",
             change=COPY_AHEAD.format("next(batches).pin_memory()" if pageable.size else "next(batches)"),
             needs=frozenset({Part.LOOP}),
-            what_if=OverlappedCopies(),
+            what_if=None if weights.size else OverlappedCopies(),
+            not_replayed="weights are copied to the GPU, too, and those cannot be copied ahead"
+            if weights.size
+            else None,
         )
         if share < self.min_share:
             return clear_of(facts, "exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
         reaches_in = windows.measure_until(events.end_ns[rows]) > windows.measure_until(events.start_ns[rows])
-        mine = (events.kind[rows] == Kind.COPY_H2D) & reaches_in  # a copy may start before the first window
+        mine = (
+            (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~np.isin(rows, weights)
+        )  # a copy may start before the first window
         copies, calls = rows[mine], facts.launches.call_rows[mine]
         largest = calls[[np.argmax(events.duration_ns[copies])]]
         total_ns, moved = facts.device_work.time_ns(copies), events.byte_count[copies]

@@ -55,13 +55,12 @@ class PythonOverhead(Rule):
         GPU is idle: logging, metrics, checkpoints, sleep. A wait inside ``backward()`` is none. If stacks were
         recorded, the finding names the functions. Code of torch counts as the line that calls it if it neither computes
         nor runs a pass: ``model.train()`` and other walks over modules and parameters. So do metrics that are modules.
-        For recordings from 2021, it names the lines before and after.
-        Without a GPU, all such stretches count if stacks were recorded, together with operators that the training does
-        not need: averages of weights, metrics, copies of the model. It needs those in modules, in the backward pass and
-        in the optimizer, and those that gradients go back through. Without stacks, only those stretches count that the
-        median step has at the same place. Without stacks, the optimizer's step does not count either: most optimizers
-        are PyTorch's own code. Without a GPU, many small operators in the forward and backward pass, and the
-        Python between them, count as well.
+        For recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
+        were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
+        the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
+        back through. Without stacks, only those stretches count that the median step has at the same place. Nor does
+        the optimizer's step count: it cannot run less often. Without a GPU, many small operators in the forward and
+        backward pass, and the Python between them, count as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
@@ -104,8 +103,7 @@ class PythonOverhead(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
-        if not facts.trace.python_calls.start_ns.size:  # most optimizers are PyTorch's own code
-            stretches -= optimizer_steps(facts.trace).own
+        stretches -= optimizer_steps(facts.trace).own  # no optimizer can run less often
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         places: list[Place] = []
         if not facts.observation.has_device:

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AUTOGRAD, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.analysis.operators.launches import link_launches
+from traceadvisor.analysis.operators.offloaded import weight_uploads
+from traceadvisor.model.findings import Fix
+from traceadvisor.rules.gpu.gpu019_optimizer_share import BY_SHAPE, COMPILE, ON_GPU, OptimizerShare
+from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
+
+NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+MIB = 1 << 20
+
+
+def _on_cpu(*optimizers: tuple[str, float]) -> TraceBuilder:
+    """Steps of 1 ms without a GPU, at whose end optimizers work for so many microseconds."""
+    builder = TraceBuilder()
+    for at in range(0, 4000, 1000):
+        builder.step(at // 1000, at, at + 1000).op("aten::addmm", at, at + 200, sequence=at)
+        builder.op(NODE, at + 210, at + 400, sequence=at, forward_thread=1)
+        start = at + 1000 - sum(length for _, length in optimizers)
+        for name, length in optimizers:
+            builder.optimizer(start, start + length, name=f"{name}.step").op("aten::mul", start, start + length)
+            start += length
+    return builder
+
+
+def _offloaded(*, weight_bytes: int = 32 * MIB, kernel_first: bool = False) -> TraceBuilder:
+    """Steps of 2 ms: 600 us of kernels, gradients to the CPU, 900 us of its optimizer, and weights back to the GPU."""
+    builder = TraceBuilder()
+    for at in range(0, 8000, 2000):
+        builder.step(at // 2000, at, at + 2000).op("aten::mm", at, at + 20)
+        builder.launch(at + 5, at + 9, kernel=(at + 10, at + 600))
+        builder.op(NODE, at + 20, at + 40, thread=AUTOGRAD)
+        builder.copy(
+            at + 22, at + 30, on_device=(at + 600, at + 700), direction="d2h", byte_count=32 * MIB, thread=AUTOGRAD
+        )
+        builder.sync(at + 45, at + 700).optimizer(at + 705, at + 1605, name="CPUAdam.step")
+        if kernel_first:
+            builder.launch(at + 1606, at + 1607, kernel=(at + 1608, at + 1640))
+        builder.copy(at + 1610, at + 1620, on_device=(at + 1650, at + 1950), byte_count=weight_bytes)
+        builder.sync(at + 1621, at + 1955)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("Lion", COMPILE), ("NAdam", COMPILE), ("Muon", BY_SHAPE), ("DistributedShampoo", BY_SHAPE)]
+)
+def test_an_optimizer_without_a_fused_form_is_found_with_its_share(name: str, fix: Fix, tmp_path: Path) -> None:
+    found = finding(OptimizerShare(), _on_cpu((name, 450)), tmp_path)
+    assert evidence(found, "optimizer") == name
+    assert evidence(found, "share of the step") == pytest.approx(0.45)
+    assert found.fix.summary == fix.summary
+    assert found.saving.high_ns == pytest.approx(450_000)
+
+
+def test_of_several_optimizers_those_with_a_fused_form_do_not_count(tmp_path: Path) -> None:
+    found = finding(OptimizerShare(), _on_cpu(("Muon", 300), ("AdamW", 250)), tmp_path)
+    assert evidence(found, "optimizer") == "Muon"
+    assert found.saving.high_ns == pytest.approx(300_000)
+
+
+@pytest.mark.parametrize(("name", "length"), [("AdamW", 450), ("Lion", 190)])
+def test_fused_forms_and_small_shares_are_clear(name: str, length: float, tmp_path: Path) -> None:
+    assert not is_found(OptimizerShare(), _on_cpu((name, length)), tmp_path)
+
+
+def test_an_optimizer_on_the_cpu_of_a_training_on_a_gpu_is_found_with_its_copies(tmp_path: Path) -> None:
+    found = finding(OptimizerShare(), _offloaded(), tmp_path)
+    assert found.fix.summary == ON_GPU.summary
+    assert found.saving.high_ns == pytest.approx(1_200_000)
+
+
+def test_copies_of_its_weights_are_no_batches(tmp_path: Path) -> None:
+    assert clear(ExposedCopy(), _offloaded(), tmp_path).value == 0
+
+
+@pytest.mark.parametrize(("size", "kernel_first"), [(5 * MIB, False), (32 * MIB, True)])
+def test_other_copies_are_batches(size: int, tmp_path: Path, *, kernel_first: bool) -> None:
+    builder = _offloaded(weight_bytes=size, kernel_first=kernel_first)
+    trace = builder.trace(tmp_path)
+    assert weight_uploads(trace, link_launches(trace.events)).size == 0
+    assert is_found(ExposedCopy(), builder, tmp_path)
+
+
+def test_without_an_optimizer_it_is_skipped(tmp_path: Path) -> None:
+    assert "Optimizer.step" in skipped(OptimizerShare(), _on_cpu(), tmp_path)

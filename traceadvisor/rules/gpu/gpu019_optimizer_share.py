@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.operators.offloaded import weight_uploads
+from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
+from traceadvisor.analysis.sampled.shares import SampledShare, in_optimizer, share_of_steps
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu
+
+_COMPILED = "optimizer.step = torch.compile(optimizer.step)"
+_UNKNOWN = "how long another form of this update takes is unknown"
+COMPILE = Fix(
+    "Compile the optimizer's step, or use an optimizer with a fused form, such as AdamW",
+    change=_COMPILED,
+    not_replayed=_UNKNOWN,
+    needs=frozenset({Part.BACKWARD}),
+)
+BY_SHAPE = Fix(
+    "Update all matrices of one shape together as a batch, or compile the optimizer's step",
+    change=_COMPILED,
+    not_replayed=_UNKNOWN,
+    needs=frozenset({Part.BACKWARD}),
+)
+ON_GPU = Fix(
+    "Keep the optimizer's state on the GPU, all or a part of it, or shard it over more ranks",
+    not_replayed="how long the update takes on the GPU is unknown",
+    needs=frozenset({Part.BACKWARD}),
+)
+
+_ORTHOGONAL = re.compile(r"muon|shampoo|soap", re.IGNORECASE)
+"""Optimizers with matrix products for each weight."""
+
+_IDLE = (Category.IDLE_HOST, Category.IDLE_LAUNCH, Category.IDLE_SYNC, Category.IDLE_ALLOCATOR)
+
+
+@frozen
+class OptimizerShare(Rule):
+    """The optimizer takes much of each step, and no setting makes it faster.
+
+    What it finds: Steps of optimizers that have no fused form in torch, such as Muon, NAdam without a GPU, or one of
+        the script, and optimizers that run on the CPU while the GPU is idle (ZeRO-Offload). In the latter case, copies
+        of the new weights to the GPU count as well.
+    Why it costs time: The update of each parameter takes several operators. A CPU updates parameters with a tenth of
+        the memory bandwidth of a GPU.
+    How to fix it: Compile the optimizer's step, so that few kernels update all parameters. Use an optimizer with a
+        fused form. Muon and similar ones can update all matrices of one shape as a batch. If the optimizer runs on the
+        CPU to save GPU memory, keep as much of its state on the GPU as fits: DeepSpeed's ``offload_optimizer`` has a
+        ``ratio`` for it.
+    How the saving is estimated: The saving is an upper limit: all time of the optimizer in which the GPU computes
+        nothing else. Without a GPU, it is at most the share of the stack samples there, if a capture has enough.
+    When it may be wrong: A compiled step compiles anew if a learning rate is a number that changes; make it a tensor.
+        Another optimizer may need other hyperparameters.
+    """
+
+    meta = RuleMeta("GPU019", "optimizer-share", "The optimizer takes much of each step")
+    needs = frozenset({Input.STEPS})
+    training_only = True
+    refines = frozenset({"GPU005", "IDLE002", "IDLE004", "H2D003"})
+    claims = frozenset({Category.KERNEL, Category.OPTIMIZER, Category.H2D_COPY, *_IDLE})
+
+    min_share: float = 0.2
+    """Share of the step. Usual optimizers take 2% to 10%."""
+
+    min_idle_share: float = 0.5
+    """Share of the optimizer's time in which the GPU is idle and the optimizer launches no kernel: it runs on the
+    CPU."""
+
+    def check(self, facts: Facts) -> Outcome:
+        steps, windows = optimizer_steps(facts.trace), facts.steps.typical_windows
+        if not steps.rows.size:
+            return Skipped(NO_OPTIMIZER)
+        rows, own = steps.rows, steps.own & windows
+        if self._is_offloaded(facts, own):
+            uploads = facts.exposed(weight_uploads(facts.trace, facts.launches), Category.H2D_COPY)
+            return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, ON_GPU)
+        rows = rows[[_is_slow(facts, _name(facts, row)) for row in rows.tolist()]]
+        own &= facts.trace.events.spans(rows)
+        if not facts.observation.has_device:
+            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), _fix(facts, rows))
+        launched = optimizer_work(facts.trace, facts.launches, windows).work_rows
+        mine = launched[facts.trace.events.kind[launched] == Kind.KERNEL] if rows.size == steps.rows.size else rows[:0]
+        claims = facts.exposed(mine, Category.KERNEL) | (own & facts.claim(*_IDLE))
+        return self._found(facts, rows, own, claims, _fix(facts, rows))
+
+    def _is_offloaded(self, facts: Facts, own: SpanSet) -> bool:
+        """Whether the GPU is idle while an optimizer that launches no kernel works."""
+        if not facts.observation.has_device:
+            return False
+        launched = optimizer_work(facts.trace, facts.launches, facts.steps.typical_windows).work_rows
+        idle = own & facts.claim(*_IDLE)
+        has_kernels = (facts.trace.events.kind[launched] == Kind.KERNEL).any()
+        return not has_kernels and idle.total_ns >= self.min_idle_share * max(own.total_ns, 1)
+
+    def _found(self, facts: Facts, rows: Int64, own: SpanSet, claims: SpanSet, fix: Fix) -> Outcome:
+        share = facts.share(claims)
+        if share < self.min_share:
+            label = "time in optimizers without a fused form, or on the CPU"
+            return Clear(label, share, self.min_share, Unit.SHARE)
+        sampled = _sampled(facts, own)
+        most_ns = sampled.high * facts.step_ns if sampled and facts.step_ns else facts.per_step_ns(claims)
+        names = ", ".join(dict.fromkeys(_name(facts, row) for row in rows.tolist()))
+        return finding_of(
+            facts,
+            claims=claims,
+            fix=fix,
+            saving=Estimate.bound(most_ns, fix.not_replayed or ""),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("optimizer", names, Unit.TEXT),
+                Evidence("share of the step", share, Unit.SHARE),
+                facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
+                facts.time_per_step("CPU time in the optimizer", own),
+                facts.time_per_step("time of the optimizer in which nothing else computes", claims),
+            ),
+            locations=facts.locations(rows[:1]),
+        )
+
+
+def _sampled(facts: Facts, own: SpanSet) -> SampledShare | None:
+    """The share of undisturbed steps in these optimizers; None with a GPU, and where a step runs a closure."""
+    steps = optimizer_steps(facts.trace)
+    sampled = share_of_steps(facts.run.stack_samples, in_optimizer)
+    if sampled is None or facts.observation.has_device or steps.has_closure:
+        return None
+    part = own.total_ns / max((steps.own & facts.steps.typical_windows).total_ns, 1)
+    return sampled.times(part * facts.timing.rest_share)
+
+
+def _name(facts: Facts, row: int) -> str:
+    """The class of the optimizer of a step."""
+    name: str = facts.trace.names[facts.trace.events.name_id[row]]
+    return name.removeprefix(STEP_PREFIX).removesuffix(".step")
+
+
+def _is_slow(facts: Facts, name: str) -> bool:
+    """Whether an optimizer has no setting that makes it faster here."""
+    version = facts.settings.torch_version
+    if facts.observation.has_device:
+        return fastest_setting(name, version) is None
+    return not has_fused_on_cpu(name, version)
+
+
+def _fix(facts: Facts, rows: Int64) -> Fix:
+    events = facts.trace.events
+    longest = rows[[np.argmax(events.duration_ns[rows])]].tolist() if rows.size else []
+    return BY_SHAPE if any(_ORTHOGONAL.search(_name(facts, row)) for row in longest) else COMPILE
