@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from traceadvisor.analysis.idle.unknown import Unknown, UnknownReason
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.lost_launches import expected_launches
+from traceadvisor.analysis.operators.unrecorded_device import runs_on_mps
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records, seen_count
 from traceadvisor.hardware.profiler_names import accelerator_named
@@ -210,6 +211,14 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
             yield HealthNote(
                 "no-kernels",
                 f"{lacking}, so the report makes no claims about the GPU. Run `traceadvisor doctor` to find out why.",
+            )
+        elif runs_on_mps(observation.trace):
+            yield HealthNote(
+                "mps",
+                "The model runs on Apple's GPU (MPS), and torch's profiler does not record it. Operators that read a "
+                "value, such as aten::item, wait for it: this time is unknown. Record with "
+                "torch.mps.profiler and Xcode's Instruments to see it.",
+                degrades=False,
             )
         else:
             yield HealthNote(

@@ -33,6 +33,7 @@ IDLE_FOR_UNKNOWN = "The GPU is idle for {part}. No operators were recorded, so t
 """The same for other CPU work, where the recording shows none."""
 
 SPENT_ON_HOST = {
+    Category.IDLE_UNKNOWN: "The CPU waits for Apple's GPU (MPS) for {part}.",
     Category.DATA_WAIT: "The training thread spends {part} waiting for the data loader.",
     Category.OPTIMIZER: "The optimizer takes {part}.",
     Category.BACKWARD: "The backward pass takes {part}.",
@@ -46,6 +47,8 @@ WAITS_FOR_INPUT = "The training thread spends {part} waiting for its input."
 """The same in a profile of JAX or TensorFlow, which have no data loader of their own."""
 
 NO_DEVICE = "No GPU activity was recorded."
+MPS = "mps"
+ON_MPS = "Torch's profiler does not record Apple's GPU."
 
 DEVICE_UNKNOWN = "Whether the GPU worked is unknown: the file is cut off before any GPU activity."
 
@@ -98,6 +101,8 @@ def missing_device(report: Report, recording: Recording) -> str:
     """The sentence on a recording without GPU activity; empty on a machine without a GPU."""
     if is_without_gpu(recording):
         return ""
+    if any(row.note.code == MPS and row.recording_id == recording.id for row in report.health_notes):
+        return ON_MPS
     cut = any(row.note.code == CUT_BEFORE_DEVICE and row.recording_id == recording.id for row in report.health_notes)
     return DEVICE_UNKNOWN if cut else NO_DEVICE
 

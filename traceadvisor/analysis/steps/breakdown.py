@@ -13,12 +13,13 @@ from traceadvisor.analysis.idle.unknown import Unknown
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.unrecorded_device import mps_waits
 from traceadvisor.analysis.steps.compiled_calls import xla_rows
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, without
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
-from traceadvisor.model.events import EventTable, Kind
+from traceadvisor.model.events import EXCHANGE, EventTable, Kind
 from traceadvisor.model.report import Overlap, Work
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
@@ -76,18 +77,27 @@ def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) ->
     return {category: result[category] if category in result else idle[category] for category in DEVICE_CATEGORIES}
 
 
+def _communicates(name: str) -> bool:
+    """Whether an operator starts a collective, sends or receives, or waits for it."""
+    return name.startswith(("c10d::", "_c10d_functional::", EXCHANGE))
+
+
 def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     xla = events.spans(xla_rows(trace))  # runs while the training thread makes the next batch
     of_step = operators if trace.framework else operators[events.thread[operators] == observation.thread]
+    communicating = events.spans(of_step[name_mask(trace.names, _communicates)[events.name_id[of_step]]])
+    waits = mps_waits(trace)
+    unrecorded: dict[Category, SpanSet | Int64] = {Category.IDLE_UNKNOWN: waits} if waits.size else {}
     precedence: dict[Category, SpanSet | Int64] = {
         Category.DATA_WAIT: observation.loading - xla,
+        **unrecorded,
         Category.OPTIMIZER: optimizer_steps(trace).own,
         Category.BACKWARD: operators[backward[events.name_id[operators]]],
-        Category.FORWARD: of_step,
-        Category.COMMUNICATION: host_collective_rows(trace),
+        Category.FORWARD: events.spans(of_step) - communicating,
+        Category.COMMUNICATION: communicating | events.spans(host_collective_rows(trace)),
     }
     result: dict[Category, SpanSet] = {}
     rest = SpanSet.of(extent)
