@@ -87,3 +87,14 @@ def test_a_long_name_is_cut_only_after_the_secrets_in_it_are_gone() -> None:
     token = "ghp_" + "a" * 36
     assert beginning("x" * 60 + " " + token) == "x" * 60 + " [redacted]"
     assert beginning("x" * 75 + " " + token) == "x" * 75 + " [red"
+
+
+def test_the_only_described_device_is_the_one_that_works_by_whatever_number(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name="AMD Instinct MI210").launch(0, 5, kernel=(10, 50), device=2)
+    assert builder.trace(tmp_path).device(2).name == "AMD Instinct MI210"
+    assert builder.trace(tmp_path).device(2).index == 2
+
+
+def test_of_several_devices_none_stands_for_another(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name="AMD Instinct MI210").launch(0, 5, kernel=(10, 50), device=2)
+    assert builder.launch(60, 65, kernel=(70, 90), device=3).trace(tmp_path).device(2).name is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -252,5 +252,12 @@ class Trace:
         return tuple(devices[devices != NONE].tolist())
 
     def device(self, index: int) -> Device:
-        """Description of a device that occurs in events."""
-        return next((device for device in self.devices if device.index == index), Device(index))
+        """Description of a device that occurs in events.
+
+        A process that sees one device of several numbers it 0 in the description, while ROCm's events have its number
+        on the machine: the only described device is then the one.
+        """
+        mine = next((device for device in self.devices if device.index == index), None)
+        if mine is None and len(self.devices) == 1 and self.device_indices == (index,):
+            return replace(self.devices[0], index=index)
+        return mine or Device(index)
