@@ -60,19 +60,25 @@ def _space(*, wrapped: bool) -> dict[str, Any]:
     }
 
 
+def _twice(kind: str, around: str | None) -> TraceBuilder:
+    """A step with two small messages."""
+    builder = collective(steps(), kind, (700, 800), message=(4, "Float"), around=around)
+    return collective(builder, kind, (800, 900), at=50, message=(4, "Float"), around=around)
+
+
 @pytest.mark.parametrize(
     ("rule", "builder", "wrapped"),
     [
         (ExposedCommunication(), reduced(steps(), (600, 950)), True),
         (ExposedCommunication(), reduced(steps(), (600, 950), dtype="Half"), True),
         (PoorOverlap(), reduced(steps(), (700, 900)), False),
-        (SmallMessages(), reduced(steps(), (700, 900), elements=1000), False),
-        (SmallMessages(), collective(steps(), "allreduce", (700, 900), message=(4, "Float")), False),
         (
             SmallMessages(),
-            collective(steps(), SHARDS, (700, 900), message=(4, "Float"), around="FSDP::all_gather"),
+            reduced(reduced(steps(), (700, 800), elements=1000), (800, 900), at=45, elements=1000),
             False,
         ),
+        (SmallMessages(), _twice("allreduce", None), False),
+        (SmallMessages(), _twice(SHARDS, "FSDP::all_gather"), False),
         (ShardedModules(), collective(steps(), SHARDS, (700, 900), around="FSDP::all_gather"), False),
         (
             ShardedModules(),

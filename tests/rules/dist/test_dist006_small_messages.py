@@ -40,23 +40,25 @@ def test_sizes_that_were_not_recorded_are_not_guessed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("elements", "found"), [(1 << 18, False), ((1 << 18) - 1, True)])
 def test_a_message_is_small_below_one_mebibyte(elements: int, tmp_path: Path, *, found: bool) -> None:
-    assert is_found(SmallMessages(), _step((elements, "Float")), tmp_path) is found
+    assert is_found(SmallMessages(), _step((elements, "Float"), (elements, "Float")), tmp_path) is found
 
 
-@pytest.mark.parametrize(("until", "found"), [(64.9, False), (65, True)])
+@pytest.mark.parametrize(("until", "found"), [(69.9, False), (70, True)])
 def test_small_messages_count_from_five_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder().step(0, 0, 100).distributed(0, 2).launch(0, 1, kernel=(0, 60))
-    builder.collective(10, 11, kernel=(60, until), message=(256, "Float"))
+    builder.collective(10, 11, kernel=(60, 65), message=(256, "Float"))  # one of both messages stays
+    builder.collective(12, 13, kernel=(65, until), message=(256, "Float"))
     assert is_found(SmallMessages(), builder, tmp_path) is found
 
 
 def test_small_gradients_get_larger_buckets(tmp_path: Path) -> None:
-    found = finding(SmallMessages(), reduced(steps(), (700, 800), elements=1000), tmp_path)
+    builder = reduced(reduced(steps(), (700, 800), elements=1000), (800, 900), at=45, elements=1000)
+    found = finding(SmallMessages(), builder, tmp_path)
     assert "bucket_cap_mb=25" in (found.fix.change or "")
 
 
 def test_other_small_messages_are_combined_by_hand(tmp_path: Path) -> None:
-    found = finding(SmallMessages(), _step((256, "Float")), tmp_path)
+    found = finding(SmallMessages(), _step((256, "Float"), (256, "Float")), tmp_path)
     assert "torch.cat" in (found.fix.change or "")
 
 
@@ -64,6 +66,27 @@ def test_other_small_messages_are_combined_by_hand(tmp_path: Path) -> None:
     ("kind", "call"), [("all_to_all", None), ("allgather", None), ("broadcast", None), ("allreduce", "all_reduce")]
 )
 def test_the_lines_to_paste_fit_the_collective(kind: str, call: str | None, tmp_path: Path) -> None:
-    builder = collective(steps(), kind, (700, 900), message=(1000, "Float"))
+    builder = collective(steps(), kind, (700, 800), message=(1000, "Float"))
+    collective(builder, kind, (800, 900), at=50, message=(1000, "Float"))
     change = finding(SmallMessages(), builder, tmp_path).fix.change
     assert change is None if call is None else call in (change or "")
+
+
+def test_one_message_per_step_cannot_be_combined(tmp_path: Path) -> None:
+    builder = collective(steps(), "allreduce", (700, 950), message=(1000, "Float"))
+    assert clear(SmallMessages(), builder, tmp_path).value == 0
+
+
+def test_the_saving_leaves_one_message_of_a_kind(tmp_path: Path) -> None:
+    saving = finding(SmallMessages(), _step(*[(256, "Float")] * 4), tmp_path).saving
+    assert saving.high_ns == pytest.approx(30_000)
+
+
+def test_long_small_messages_are_waiting(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).distributed(0, 2).launch(0, 1, kernel=(0, 60))
+    for number in range(3):
+        start = 100 + 3000 * number
+        builder.collective(10 + 2 * number, 11 + 2 * number, kernel=(start, start + 2500), message=(256, "Float"))
+    outcome = clear(SmallMessages(), builder, tmp_path)
+    assert outcome.value == 0
+    assert "waiting" in (outcome.remark or "")
