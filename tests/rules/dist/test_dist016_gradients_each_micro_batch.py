@@ -65,7 +65,7 @@ def test_the_simulated_saving_is_theirs_and_leaves_the_last(tmp_path: Path) -> N
     assert found.saving.expected_ns == pytest.approx(160_000, rel=0.1)
 
 
-def test_micro_batches_that_are_marked_as_steps_are_told_by_the_optimizer(tmp_path: Path) -> None:
+def test_the_optimizer_shows_which_steps_are_micro_batches(tmp_path: Path) -> None:
     builder = _updates((3, 5), count=12, optimizers=())
     builder.events = [event for event in builder.events if not event["name"].startswith("Optimizer")]
     for update in range(6):

@@ -32,8 +32,7 @@ class GradientsEachMicroBatch(Rule):
     """Gradients are reduced in every micro-batch, although the optimizer needs them only after the last one.
 
     What it finds: Gradient all-reduces that a later backward pass repeats with the same messages before the same
-        optimizer step, and the time in which nothing overlaps them. Backward passes are told apart by forward passes
-        between them.
+        optimizer step, and the time in which nothing overlaps them. Forward passes separate backward passes.
     Why it costs time: With gradient accumulation, the sum over ranks of the last micro-batch is enough: gradients of
         earlier ones are added on each rank first. DistributedDataParallel does not know which micro-batch is the last.
     How to fix it: Run all micro-batches but the last in ``model.no_sync()``, with their forward pass. Accelerate has
