@@ -14,7 +14,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.experiments.fixes import changes, proposals
 from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.model.findings import Estimate, Finding, Fix, Method, RuleMeta, Severity
-from traceadvisor.model.report import RankedFinding, Report
+from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, Report
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.rules.idle.idle002_launch_bound import COMPILED
 
@@ -40,6 +40,35 @@ def test_a_report_from_somebody_else_sets_nothing_that_is_not_safe_to_try(
     found, others = proposals(_report(_finding("DATA002", settings, _SIMULATED, loader_finding())))
     assert found == ()
     assert reason in others["DATA002"]
+
+
+def _merged(settings: dict[str, SettingValue]) -> RankedFinding:
+    """A code change, with a finding about the same time in it whose fix halves the step by these settings."""
+    code = _finding("DATA012", {}, _SIMULATED, loader_finding())
+    workers = _finding("DATA002", settings, Estimate.simulated(50 * MS, 50 * MS, 50 * MS), loader_finding()).finding
+    folded = FoldedFinding(workers.rule, FoldedBecause.SAME_TIME, workers.fix, workers.saving)
+    return replace(code, folded=(folded,), step_ns=100.0 * MS)
+
+
+def test_a_setting_of_a_finding_that_was_merged_into_another_one_is_tried() -> None:
+    row = _merged({"num_workers": 1})
+    found, others = proposals(_report(row))
+    assert [(one.fix, one.settings, one.expected) for one in found] == [("DATA002", {"num_workers": 1}, 0.5)]
+    assert [*others] == ["DATA012"]
+    assert row.has_settings
+
+
+def test_a_merged_finding_can_be_named() -> None:
+    report = _report(_merged({"num_workers": 1}))
+    assert [one.fix for one in proposals(report, ["DATA002"])[0]] == ["DATA002"]
+    with pytest.raises(UsageError, match=r"Its findings: DATA012, DATA002\."):
+        proposals(report, ["GPU001"])
+
+
+def test_a_merged_code_change_is_named_where_it_is_wanted_only() -> None:
+    report = _report(_merged({}))
+    assert [*proposals(report)[1]] == ["DATA012"]
+    assert "changes code" in proposals(report, ["DATA002"])[1]["DATA002"]
 
 
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/experiments")

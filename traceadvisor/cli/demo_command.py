@@ -82,7 +82,7 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> bool:
     silent = [fault.value for fault in OF_THE_DEVICE if fault not in fixed]
     if silent and all(recording.device is None for recording in result.recordings):
         click.echo(f"\nNo GPU was used, so these problems were not measured: {', '.join(silent)}.")
-    return any(row.finding.fix.settings for row in result.findings)
+    return any(row.has_settings for row in result.findings)
 
 
 def _next(output: Path, bundle: Path, demo: Demo, *, can_try: bool) -> str:

@@ -50,7 +50,7 @@ def _again(report: Report) -> Iterator[tuple[str, str]]:
     there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     run = shlex.quote(str(path if folder == Path() else path.relative_to(folder)))
     fixed = shlex.quote(str((path if folder == Path() else path.relative_to(folder)).with_suffix("")) + "-fixed")
-    if any(row.finding.fix.settings for row in report.findings) and not report.experiments:
+    if any(row.has_settings for row in report.findings) and not report.experiments:
         yield f"{there}traceadvisor try {run} -- {text}", "measure the fixes"
     yield f"{there}traceadvisor capture -o {fixed} -- {text}", "record again after the fix"
     yield f"{there}traceadvisor compare {run} {fixed}", "what the fix changed"

@@ -12,7 +12,7 @@ from traceadvisor.experiments.plan import Change
 from traceadvisor.experiments.settings import KNOBS, is_valid
 from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import LedgerRow, Section
-from traceadvisor.model.findings import Method
+from traceadvisor.model.findings import Estimate, Fix, Method, RuleMeta
 from traceadvisor.model.report import RankedFinding, Report
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.results.redaction import redacted
@@ -25,37 +25,69 @@ MOST = {"num_workers": 256, "prefetch_factor": 256, "batch_size": 1 << 20}
 def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposal, ...], dict[str, str]]:
     """The proposals of a report that are settings, and why the other fixes are none.
 
-    ``report``: its findings are taken in their order. ``wanted``: ids or names of rules; all by default.
+    ``report``: its findings are taken in their order, each before those that were merged into it. Of these, only
+    settings count unless they are wanted: the report lists no code change of theirs either. ``wanted``: ids or names of
+    rules; all by default.
 
     Raises:
         UsageError: a wanted rule found nothing in this report.
     """
     report = _in_lines(redacted(report))  # a report that is read back may come from anyone
     names = {word.upper() if any(c.isdigit() for c in word) else word for word in wanted}
-    found = [one for one in report.findings if not names or {one.finding.rule.id, one.finding.rule.name} & names]
-    known = {word for one in report.findings for word in (one.finding.rule.id, one.finding.rule.name)}
+    fixes = [one for row in report.findings for one in _fixes_of(row)]
+    found = [one for one in fixes if {one.rule.id, one.rule.name} & names or (not names and one.counts)]
+    known = {word for one in fixes for word in (one.rule.id, one.rule.name)}
     if missing := sorted(names - known):
-        there = ", ".join(one.finding.rule.id for one in report.findings) or "none"
+        there = ", ".join(dict.fromkeys(one.rule.id for one in fixes)) or "none"
         raise UsageError(f"The report has no finding {missing[0]}. Its findings: {there}.")
-    taken: list[Proposal] = []
+    taken: dict[str, Proposal] = {}
     others: dict[str, str] = {}
     for one in found:
-        finding = one.finding
-        settings = dict(finding.fix.settings)
-        if unknown := sorted(settings.keys() - KNOBS.keys()):
-            others[finding.rule.id] = f"it proposes {one_line(unknown[0])}, a setting that `try` cannot change"
-        elif not settings:
-            others[finding.rule.id] = f"“{one_line(finding.fix.summary)}” changes code of the script, not a setting"
-        elif problem := next(filter(None, starmap(_problem, settings.items())), None):
-            others[finding.rule.id] = problem
-        elif any(settings == earlier.settings for earlier in taken):
-            first = next(earlier for earlier in taken if earlier.settings == settings)
-            others[finding.rule.id] = f"it proposes the same settings as {first.fix}"
+        rule, settings = one.rule.id, dict(one.fix.settings)
+        if rule in taken:  # of another recording
+            continue
+        if reason := _why_not(one.fix, settings, taken.values()):
+            others.setdefault(rule, reason)
         else:
             low, expected, high = _predicted(one)
-            change = finding.fix.change
-            taken.append(Proposal(finding.rule.id, finding.rule.title, settings, low, expected, high, change))
-    return (*taken, *_together(report, taken)), others
+            taken[rule] = Proposal(rule, one.rule.title, settings, low, expected, high, one.fix.change)
+    reasons = {rule: reason for rule, reason in others.items() if rule not in taken}
+    return (*taken.values(), *_together(report, list(taken.values()))), reasons
+
+
+@frozen(eq=False)
+class _Proposed:
+    """A fix of a finding, or of one that was merged into it."""
+
+    rule: RuleMeta
+    fix: Fix
+    saving: Estimate
+    step_ns: float | None
+    is_merged: bool
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts where no rule is named."""
+        return not self.is_merged or bool(self.fix.settings)
+
+
+def _fixes_of(row: RankedFinding) -> Iterator[_Proposed]:
+    finding = row.finding
+    yield _Proposed(finding.rule, finding.fix, finding.saving, row.step_ns, is_merged=False)
+    for one in row.folded:
+        yield _Proposed(one.rule, one.fix, one.saving, row.step_ns, is_merged=True)
+
+
+def _why_not(fix: Fix, settings: dict[str, SettingValue], taken: Iterable[Proposal]) -> str | None:
+    """Why a fix is not tried; None if it is."""
+    if unknown := sorted(settings.keys() - KNOBS.keys()):
+        return f"it proposes {one_line(unknown[0])}, a setting that `try` cannot change"
+    if not settings:
+        return f"“{one_line(fix.summary)}” changes code of the script, not a setting"
+    if problem := next(filter(None, starmap(_problem, settings.items())), None):
+        return problem
+    same = next((earlier for earlier in taken if earlier.settings == settings), None)
+    return f"it proposes the same settings as {same.fix}" if same else None
 
 
 def _problem(name: str, value: SettingValue) -> str | None:
@@ -70,10 +102,12 @@ def _problem(name: str, value: SettingValue) -> str | None:
 def _in_lines(report: Report) -> Report:
     """The report with ids and titles of rules in one line each."""
 
+    def in_line(rule: RuleMeta) -> RuleMeta:
+        return replace(rule, id=one_line(rule.id), name=one_line(rule.name), title=one_line(rule.title))
+
     def lined(row: RankedFinding) -> RankedFinding:
-        rule = row.finding.rule
-        rule = replace(rule, id=one_line(rule.id), name=one_line(rule.name), title=one_line(rule.title))
-        return replace(row, finding=replace(row.finding, rule=rule))
+        folded = tuple(replace(one, rule=in_line(one.rule)) for one in row.folded)
+        return replace(row, finding=replace(row.finding, rule=in_line(row.finding.rule)), folded=folded)
 
     return replace(report, findings=tuple(map(lined, report.findings)))
 
@@ -83,9 +117,9 @@ def changes(found: Iterable[Proposal]) -> tuple[Change, ...]:
     return tuple(Change(one.fix, dict(one.settings)) for one in found if one.fix != ALL_FIXES)
 
 
-def _predicted(one: RankedFinding) -> tuple[float | None, float | None, float | None]:
+def _predicted(one: _Proposed) -> tuple[float | None, float | None, float | None]:
     """Predicted step over the step: low, expected and high; an upper limit of the saving has no expected one."""
-    saving, step_ns = one.finding.saving, one.step_ns
+    saving, step_ns = one.saving, one.step_ns
     if not step_ns or not saving.high_ns:
         return None, None, None
     low, high = (max(1 - saved / step_ns, 0.0) for saved in (saving.high_ns, saving.low_ns))

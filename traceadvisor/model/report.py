@@ -469,6 +469,11 @@ class RecordedFinding:
             raise ValueError("a finding of no recording")
 
     @property
+    def has_settings(self) -> bool:
+        """Whether its fix, or that of a finding that was merged into it, is a setting, which `try` can measure."""
+        return any(fix.settings for fix in (self.finding.fix, *(one.fix for one in self.folded)))
+
+    @property
     def predicted_step(self) -> PredictedStep | None:
         """The step with the fix made; None where nothing is saved, or no replay predicts it."""
         saving, step_ns = self.finding.saving, self.step_ns
