@@ -134,7 +134,7 @@ def compare(as_it_is: Sequence[float], same_again: Sequence[float], changed: Seq
         null_low=float(np.exp(null.min())),
         null_high=float(np.exp(null.max())),
         rounds=len(logs),
-        verdict=verdict_of(size, low, high, null_size),
+        verdict=verdict_of(size, low, high, float(np.abs(null).max())),
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from tests.experiments.building import round_of
-from traceadvisor.experiments.curves import compared, knee, points
+from traceadvisor.experiments.curves import compared, knee, noise, points
 from traceadvisor.model.verdict import Verdict
 
 
@@ -26,6 +26,38 @@ def test_a_knee_in_noise_is_a_range() -> None:
     assert found is not None
     assert found.low == 2
     assert found.high == 4
+
+
+def test_a_larger_value_in_noise_may_be_the_knee() -> None:
+    noisy = [0.9, 1.3, 0.8, 1.2, 1.1, 0.95]
+    found = knee(_curve((0, [1.0] * 6), (1, noisy), (2, [3.0] * 6)))
+    assert found is not None
+    assert (found.value, found.low, found.high) == (0, 0, 1)
+
+
+def test_values_that_differ_by_less_than_the_base_from_itself_are_not_told_apart() -> None:
+    curve = _curve((0, [1.0, 1.001] * 3), (1, [1.1, 1.101] * 3), (2, [2.0, 2.001] * 3))
+    quiet, busy = knee(curve), knee(curve, noise=math.log(1.2))
+    assert quiet is not None
+    assert busy is not None
+    assert (quiet.low, quiet.high) == (0, 0)
+    assert (busy.low, busy.high) == (0, 1)
+
+
+def test_the_noise_is_the_largest_difference_of_the_base_from_itself() -> None:
+    rounds = [round_of("x", {"A'": 0.8}), round_of("x", {"A'": 1.04})]
+    assert math.isclose(noise(points(rounds)), -math.log(0.8))
+
+
+def test_a_change_within_the_spread_of_the_base_is_not_shown() -> None:
+    quiet = [round_of("x", {"B": 0.9}) for _ in range(9)]
+    one_noisy_round = [*quiet, round_of("x", {"A'": 0.8, "B": 0.9})]
+    found, in_noise = compared(quiet, "B"), compared(one_noisy_round, "B")
+    assert found is not None
+    assert in_noise is not None
+    assert found.verdict is Verdict.FASTER
+    assert in_noise.high < 1, "significant, but smaller than what the base does to itself"
+    assert in_noise.verdict is Verdict.INCONCLUSIVE
 
 
 def test_values_with_too_few_rounds_do_not_count() -> None:

@@ -76,6 +76,16 @@ def test_fewer_workers_that_were_not_measured_are_named(times: dict[int, float],
     assert said in _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", tuple(times)),)), rows))
 
 
+def test_no_number_of_workers_is_the_fastest_where_the_machine_is_busy() -> None:
+    rows: list[AnyRow] = [facts()]
+    for again, workers in ((0.8, 1.1), (1.04, 0.95), (0.9, 1.2), (1.0, 0.97), (0.85, 1.05)):
+        rows.append(round_of("num_workers", {"A'": again, "num_workers=0": 0.9, "num_workers=1": workers}))
+    words = _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", (0, 1)),)), rows))
+    assert "No number was shown to be the fastest: it may be 0 to 1. Keep the script's 0." in words
+    assert words[0] == "No setting was shown to be faster"
+    assert not any("were fastest" in one for one in words)
+
+
 OWN_THREE = {"num_workers": 3, "batch_size": 16}
 
 

@@ -58,30 +58,41 @@ def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:
     return all(one is not None and one.smallest_visible <= NO_DIFFERENCE for one in results)
 
 
-def knee(curve: Mapping[int, Point]) -> Knee | None:
-    """The smallest value within 3% of the best; None with fewer than five rounds of every value."""
+def noise(found: Mapping[str, Point]) -> float:
+    """The largest difference of the base and the same again in a round: a logarithm, without its sign."""
+    return max((2 * abs(one) for one in found.get(SAME_AGAIN, {}).values()), default=0.0)  # a point is from the middle
+
+
+def knee(curve: Mapping[int, Point], noise: float = 0.0) -> Knee | None:
+    """The smallest value within 3% of the best; None with fewer than five rounds of every value.
+
+    ``noise``: by how much the base differs from itself. Values that differ by less cannot be told apart.
+    """
     curve = {value: point for value, point in sorted(curve.items()) if len(point) >= FEWEST_ROUNDS}
     if not curve:
         return None
     best = min(curve, key=lambda value: fmean(curve[value].values()))
     limit = log1p(NEAR_THE_PEAK)
-    against = {value: _apart(curve[value], curve[best]) for value in curve if value < best}
+    against = {value: _apart(curve[value], curve[best], noise) for value in curve if value < best}
     against[best] = (0.0, 0.0)
+    value = min(value for value, (apart, _) in against.items() if apart <= limit)
+    high = min(value for value, (apart, half) in against.items() if apart + half <= limit)
+    above = {other: _apart(curve[value], curve[other], noise) for other in curve if other > best}
     return Knee(
-        value=min(value for value, (apart, _) in against.items() if apart <= limit),
+        value=value,
         low=min(value for value, (apart, half) in against.items() if apart - half <= limit),
-        high=min(value for value, (apart, half) in against.items() if apart + half <= limit),
+        high=max((other for other, (apart, half) in above.items() if apart + half > limit), default=high),
         best=best,
     )
 
 
-def _apart(one: Point, other: Point) -> tuple[float, float]:
-    """Difference of two points, and half its 95% interval; by round where they share enough."""
+def _apart(one: Point, other: Point, noise: float) -> tuple[float, float]:
+    """Difference of two points, and half its 95% interval, at least the noise; by round where they share enough."""
     shared = [one[key] - other[key] for key in one.keys() & other.keys()]
     if len(shared) >= FEWEST_ROUNDS:
-        return fmean(shared), _half(shared)
+        return fmean(shared), max(_half(shared), noise)
     a, b = list(one.values()), list(other.values())
-    return fmean(a) - fmean(b), (_half(a) ** 2 + _half(b) ** 2) ** 0.5
+    return fmean(a) - fmean(b), max((_half(a) ** 2 + _half(b) ** 2) ** 0.5, noise)
 
 
 def _half(values: Sequence[float]) -> float:

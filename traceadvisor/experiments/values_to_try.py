@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from traceadvisor.experiments.curves import Knee, knee, points
+from traceadvisor.experiments.curves import Knee, knee, noise, points
 from traceadvisor.experiments.journal import AnyRow, Facts, Failed, rounds_of
 from traceadvisor.experiments.plan import Experiment
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Value
@@ -148,7 +148,7 @@ def curve_of(axis: str, experiments: Sequence[Experiment], rows: list[AnyRow], f
     own = own_value(axis, facts)
     if rounds and own is not None:
         values.setdefault(own, {(row.experiment, number): 0.0 for number, row in enumerate(rounds)})
-    return knee({value: point for value, point in values.items() if value is not None})
+    return knee({value: point for value, point in values.items() if value is not None}, noise(found))
 
 
 def _most_workers(facts: Facts) -> int:

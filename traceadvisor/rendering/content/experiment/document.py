@@ -124,7 +124,7 @@ def _about(result: ExperimentResult) -> Section:
 
 _READING = (
     "Change: samples per second compared with the script as it is, or steps where these are unknown; 99% interval.",
-    "A/A: the script as it is against itself, in its lowest and highest round. A verdict rests on all rounds.",
+    "A/A: the script as it is against itself, in its lowest and highest round. No change within it counts.",
     "Visible from: the smallest change that these rounds could have shown.",
     "Verdicts come from a randomisation test at 1%: blocks of all settings alternate in random order in one process.",
     "Not shown: measure longer (`--minutes`), or on an idle machine.",

@@ -94,11 +94,16 @@ def headline(result: ExperimentResult) -> str:
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
-    if best is None or best.measured is None or best.measured.ratio > 1 - LEAST_NAMED:
+    if best is None or best.measured is None or _is_in_noise(best.measured):
         return f"No {'fix' if result.kind == 'try' else 'setting'} was shown to be faster"
     return (
         f"{settings_words(best.settings)}: {_faster(best.measured.ratio, own_rate)}, {counted_verdict(best.measured)}"
     )
+
+
+def _is_in_noise(found: MeasuredRatio) -> bool:
+    """Whether a gain is too small to name, or smaller than what the script as it is does to itself in a round."""
+    return found.ratio > min(1 - LEAST_NAMED, found.null_low, 1 / found.null_high)
 
 
 def _faster(ratio: float, own_rate: float | None) -> str:
@@ -137,6 +142,11 @@ def axis_sentences(axis: AxisResult, cores: int | None) -> Iterator[str]:
     if axis.best is not None and axis.best != axis.knee:
         fastest = f"{value} {was} within 3% of the fastest ({axis.best:,})"
     ends = spread(f"{axis.knee_low:,}", f"{axis.knee_high:,}")
+    if ends and not axis.is_faster:
+        own = "" if axis.own is None else f" Keep the script's {axis.own:,}."
+        yield f"No number was shown to be the fastest: it may be {ends}.{own}"
+        yield from _ceilings(axis, cores)
+        return
     certainty = f"; not certain, {ends}" if ends else ""
     yield f"{fastest}{certainty}{_unmeasured(axis)}."
     if axis.own == axis.knee:
