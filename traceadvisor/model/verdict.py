@@ -42,8 +42,8 @@ class VerdictCertainty(Enum):
 def verdict_of(size: float, low: float, high: float, null_size: float = 0.0) -> Verdict:
     """A change has to be large enough to matter, and to exceed what the same setting did to itself in any round.
 
-    On a busy machine, the rounds of identical settings differ by more than most changes. A test over all rounds may call
-    such a change significant; a reader who sees both figures does not believe it.
+    On a busy machine, identical settings differ by more than most changes from round to round. A test over all rounds
+    may call such a change significant; a reader who sees both figures does not believe it.
 
     All are logarithms of ratios: the estimate, the ends of its interval, and the largest difference of the same setting
     in a round, without its sign: which of both ran first is chance.
