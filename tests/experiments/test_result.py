@@ -86,6 +86,47 @@ def test_no_number_of_workers_is_the_fastest_where_the_machine_is_busy() -> None
     assert not any("were fastest" in one for one in words)
 
 
+def _busy_at_times() -> list[AnyRow]:
+    """Rounds in which a worker halves the step; the first five also measure two, on a machine that is half as fast."""
+    slow = [round_of("num_workers", {"A": 4.0, "A'": 4.0, "num_workers=1": 2.0, "num_workers=2": 2.4})] * 5
+    fast = [round_of("num_workers", {"num_workers=1": 0.5})] * 6
+    return [facts(), *slow, *fast]
+
+
+def test_rates_and_steps_of_all_settings_are_those_of_the_base_times_their_change() -> None:
+    result = _result(plan_in(FOLDER, axes=(Axis("num_workers", (1, 2)),)), _busy_at_times())
+    (section,) = result.sections
+    one, two = section.arms
+    assert section.base_step_ns == pytest.approx(1e9)
+    assert [one.step_ns, two.step_ns] == pytest.approx([0.5e9, 0.6e9]), "two workers were measured in slow rounds only"
+    assert [one.samples_per_s, two.samples_per_s] == pytest.approx([2.0, 1 / 0.6])
+    assert section.axis is not None
+    assert [point.samples_per_s for point in section.axis.loop] == pytest.approx([1.0, 2.0, 1 / 0.6])
+
+
+def test_a_step_of_larger_batches_has_the_samples_of_these() -> None:
+    seconds = {"A": 1.0, "A'": 1.0, "batch_size=32": 0.5}
+    row = replace_samples(round_of("batch_size", seconds), {"batch_size=32": 2.0})
+    result = _result(plan_in(FOLDER, axes=(Axis("batch_size", (32,)),)), [facts(), *[row] * 5])
+    (arm,) = result.sections[0].arms
+    assert arm.step_ns == pytest.approx(1e9)
+    assert arm.samples_per_s == pytest.approx(2.0)
+
+
+def test_the_headline_has_the_base_of_the_section_that_measured_it() -> None:
+    rows: list[AnyRow] = [facts(), *finished("num_workers", {"num_workers=2": 0.5})]
+    rows += finished("settings", {"fused=True": 0.9})
+    both = {"A": 4.0, "A'": 4.0, "num_workers=2, fused=True": 1.6}
+    rows += [round_of("combinations", both)] * 6
+    plan = plan_in(FOLDER, axes=(Axis("num_workers", (2,)),), switches=(Axis("fused", (True,)),), combine=True)
+    assert _lines(_result(plan, rows))[0].startswith("num_workers=2, fused=True: 0.25 -> 0.625 samples per second")
+
+
+def replace_samples(row: Round, samples: dict[str, float]) -> Round:
+    """A round with other numbers of samples in a batch of some arms."""
+    return msgspec.structs.replace(row, samples=row.samples | samples)
+
+
 OWN_THREE = {"num_workers": 3, "batch_size": 16}
 
 

@@ -158,6 +158,21 @@ class _Builder:
             "gpu_power_watts": _mean([row.watts[arm] for row in rounds if arm in row.watts]),
         }
 
+    def _beside_base(self, rounds: Sequence[Round], arm: str) -> dict[str, Any]:
+        """The figures of an arm; its rate and its step are those of the base times the change.
+
+        Medians of an arm's own rounds and of all rounds of the base come from other moments. On a busy machine, they
+        differ by more than the change.
+        """
+        own, found = self._figures(rounds, arm), compared(rounds, arm)
+        base = self._figures([row for row in rounds if AS_IT_IS in row.seconds], AS_IT_IS)
+        if found is None:
+            return own
+        samples = [row.samples[arm] / row.samples[AS_IT_IS] for row in rounds if {arm, AS_IT_IS} <= row.samples.keys()]
+        per_s = base["samples_per_s"] and base["samples_per_s"] / found.ratio
+        step_ns = base["step_ns"] and base["step_ns"] * found.ratio * (median(samples) if samples else 1.0)
+        return own | {"samples_per_s": per_s, "step_ns": step_ns, "cost_per_million_samples": self._cost(per_s)}
+
     def _arms(self, mine: Sequence[Experiment], rounds: Sequence[Round]) -> Iterator[MeasuredArm]:
         all_arms = {arm: settings for one in mine for arm, settings in one.arms.items() if not settings[CACHED]}
         for arm, settings in sorted(all_arms.items(), key=_order):
@@ -169,7 +184,7 @@ class _Builder:
                 measured=msgspec.convert(result.document(), MeasuredRatio) if result else None,
                 problem=out if out or result else "the budget was spent before it was measured",
                 loss_problem=self._loss_problem(mine, arm),
-                **self._figures(rounds, arm),
+                **self._beside_base(rounds, arm),
             )
 
     def _loss_problem(self, mine: Sequence[Experiment], arm: str) -> str | None:
@@ -215,7 +230,7 @@ class _Builder:
     ) -> Iterator[CurvePoint]:
         arms = {arm: settings for one in mine for arm, settings in one.arms.items() if bool(settings[CACHED]) is cached}
         for arm, settings in sorted(arms.items(), key=_order):
-            per_s = _per_s(rounds, arm)
+            per_s = self._beside_base(rounds, arm)["samples_per_s"]
             value = settings.count(name)
             if per_s is not None and (value is not None or cached):
                 yield CurvePoint(value=value or 0, samples_per_s=per_s, peak_bytes=_peak(rounds, arm))

@@ -83,8 +83,8 @@ def measured_words(fix: MeasuredFix) -> str:
 
 def headline(result: ExperimentResult) -> str:
     """The setting to use, or the fastest one, with its change and certainty."""
-    own_rate = next((one.base_samples_per_s for one in result.sections if not one.base), None)
     if result.recommended and result.recommended_ratio:
+        own_rate = _own_rate(result, result.recommended)
         return f"{settings_words(result.recommended)}: {_faster(result.recommended_ratio, own_rate)}, shown"
     if result.recommended:
         return f"{settings_words(result.recommended)}: faster, shown"
@@ -96,9 +96,16 @@ def headline(result: ExperimentResult) -> str:
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
         return f"No {'fix' if result.kind == 'try' else 'setting'} was shown to be faster"
-    return (
-        f"{settings_words(best.settings)}: {_faster(best.measured.ratio, own_rate)}, {counted_verdict(best.measured)}"
-    )
+    faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
+    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}"
+
+
+def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) -> float | None:
+    """The rate of the script as it is in the section that measured these settings, else in the first one."""
+    sections = [one for one in result.sections if not one.base]
+    measured = (one for one in sections if any(arm.settings == settings and arm.measured for arm in one.arms))
+    found = next(measured, sections[0] if sections else None)
+    return found and found.base_samples_per_s
 
 
 def _is_in_noise(found: MeasuredRatio) -> bool:
