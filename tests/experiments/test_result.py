@@ -116,10 +116,10 @@ def test_a_step_of_larger_batches_has_the_samples_of_these() -> None:
 def test_the_headline_has_the_base_of_the_section_that_measured_it() -> None:
     rows: list[AnyRow] = [facts(), *finished("num_workers", {"num_workers=2": 0.5})]
     rows += finished("settings", {"fused=True": 0.9})
-    both = {"A": 4.0, "A'": 4.0, "num_workers=2, fused=True": 1.6}
+    both = {"A": 4.0, "A'": 4.0, "fused=True, num_workers=2": 1.6}
     rows += [round_of("combinations", both)] * 6
     plan = plan_in(FOLDER, axes=(Axis("num_workers", (2,)),), switches=(Axis("fused", (True,)),), combine=True)
-    assert _lines(_result(plan, rows))[0].startswith("num_workers=2, fused=True: 0.25 -> 0.625 samples per second")
+    assert _lines(_result(plan, rows))[0].startswith("fused=True, num_workers=2: 0.25 -> 0.625 samples per second")
 
 
 def replace_samples(row: Round, samples: dict[str, float]) -> Round:

@@ -105,7 +105,7 @@ def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) ->
     sections = [one for one in result.sections if not one.base]
     measured = (one for one in sections if any(arm.settings == settings and arm.measured for arm in one.arms))
     found = next(measured, sections[0] if sections else None)
-    return found and found.base_samples_per_s
+    return found.base_samples_per_s if found else None
 
 
 def _is_in_noise(found: MeasuredRatio) -> bool:
