@@ -51,6 +51,46 @@ def test_several_formats_are_written_at_once(recording: Path, tmp_path: Path) ->
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "beginning"),
+    [("page.html", (), "<!doctype html>"), ("page.md", (), "#"), ("gl.json", ("--format", "gitlab"), "[")],
+)
+def test_a_file_is_written_where_one_is_named(
+    recording: Path, tmp_path: Path, name: str, options: tuple[str, ...], beginning: str
+) -> None:
+    path = tmp_path / "new" / name
+    result = _run(recording, "-o", path, *options)
+    assert result.exit_code == 0, result.output
+    assert [*path.parent.iterdir()] == [path]
+    assert path.read_text().lower().lstrip().startswith(beginning) or beginning in path.read_text()[:400]
+    assert f"Written: {path}" in result.output
+
+
+def test_a_file_takes_no_other_format_and_not_several(recording: Path, tmp_path: Path) -> None:
+    for formats in ("md", "md,json"):
+        result = _run(recording, "-o", tmp_path / "page.html", "--format", formats)
+        assert result.exit_code == 2
+        assert "takes one format, html" in " ".join(result.output.split())
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_capture_without_a_step_is_reported_and_ends_with_3(tmp_path: Path) -> None:
+    manifest = {
+        "format": FORMAT,
+        "tool_version": "0",
+        "started_ns": 1,
+        "command": ["train.py"],
+        "schedule": {"skip_first": 0, "wait": 0, "warmup": 0, "active": 3, "repeat": 1},
+        "world_size": 1,
+        "endings": [{"rank": 0, "ending": "completed", "exit_code": 0, "steps": 0, "recorded_steps": 0}],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    result = _run(tmp_path, "-o", tmp_path / "out")
+    assert result.exit_code == 3, result.output
+    assert "exit code 3: no step was found" in result.output
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
 def test_a_dash_writes_the_report_and_nothing_else_to_standard_output(recording: Path) -> None:
     result = _run(recording, "-o", "-", "--format", "json")
     assert json.loads(result.stdout)["schema"] == "traceadvisor.report/2"
@@ -62,14 +102,11 @@ def test_standard_output_takes_one_format_only(recording: Path) -> None:
     assert "one format" in result.output
 
 
-def test_a_folder_named_as_a_file_is_wrong_usage_with_the_right_one(recording: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_with_the_name_of_a_file_is_a_folder(recording: Path, tmp_path: Path) -> None:
     output = tmp_path / "x.json"
-    result = _run(recording, "-o", output)
-    assert result.exit_code == 2
-    assert f"--format json -o - > {output}" in " ".join(result.output.split())
-    assert not output.exists()
     output.mkdir()
     assert _run(recording, "-o", output).exit_code == 0
+    assert (output / "report.html").is_file()
 
 
 def test_an_unknown_format_is_wrong_usage(recording: Path) -> None:

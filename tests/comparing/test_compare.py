@@ -21,6 +21,7 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, RunSettings, StepState, TimedStep, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.model.workload import Framework
+from traceadvisor.rendering.content.comparison.sentences import headline
 from traceadvisor.results.report_json import render_comparison as render
 
 
@@ -131,6 +132,14 @@ def test_programs_of_different_frameworks_are_not_one_before_and_after_a_change(
     (run,) = compare([base], [head]).runs
     assert run.cautions[0] == OTHER_PROGRAM
     assert Difference(DifferenceKind.RECORDING, "Framework", "PyTorch", "JAX") in run.differences
+
+
+def test_two_different_scripts_are_named_first() -> None:
+    base, head = (report(recording(command=[script])) for script in ("train.py", "eval.py"))
+    comparison = compare([base], [head])
+    assert comparison.runs[0].other_scripts == ("train.py", "eval.py")
+    assert headline(comparison).startswith("Two different scripts, train.py and eval.py: ")
+    assert "different scripts" not in headline(compare([base], [base]))
 
 
 def test_different_gpus_come_first() -> None:

@@ -110,3 +110,32 @@ def test_a_file_that_nothing_reads_is_an_error(step: Path, monkeypatch: pytest.M
     done = CliRunner().invoke(main, ["open", "--no-browser", "--wait", "0", str(step)])
     assert done.exit_code == 2
     assert "Nothing read" in done.output
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that a browser was asked to open."""
+    addresses: list[str] = []
+
+    def note(address: str) -> bool:
+        addresses.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", note)
+    return addresses
+
+
+@pytest.mark.parametrize("name", ["", "comparison.html"])
+def test_a_page_or_a_folder_with_one_is_opened(tmp_path: Path, opened: list[str], name: str) -> None:
+    page = tmp_path / "my pages" / "comparison.html"
+    page.parent.mkdir()
+    page.write_text("<!doctype html>")
+    result = CliRunner().invoke(main, ["open", str(page.parent / name)])
+    assert (result.exit_code, opened) == (0, [page.as_uri()]), result.output
+    assert page.as_uri() in result.output
+
+
+def test_a_folder_without_a_page_names_the_command_that_writes_one(tmp_path: Path, opened: list[str]) -> None:
+    result = CliRunner().invoke(main, ["open", str(tmp_path)])
+    assert (result.exit_code, opened) == (3, [])
+    assert f"traceadvisor report {tmp_path}" in " ".join(result.output.split())

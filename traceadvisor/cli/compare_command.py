@@ -19,6 +19,7 @@ from traceadvisor.cli.options import (
     chosen_workers,
     format_option,
     output_option,
+    place_of,
     settings_options,
     workers_options,
 )
@@ -100,7 +101,8 @@ def command(
         if output == STANDARD_OUTPUT:
             print_report(COMPARISON_FORMATS[names[0]], result)
         else:
-            write_and_print(result, comparison_document, Path(output), names, COMPARISON_FORMATS)
+            folder, named = place_of(output, names, COMPARISON_FORMATS)
+            write_and_print(result, comparison_document, folder, names, named)
         fail_where_met(conditions, result)
 
 

@@ -17,7 +17,7 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
-from traceadvisor.cli.options import chosen_formats
+from traceadvisor.cli.options import chosen_formats, names_file
 from traceadvisor.cli.script_options import Asked
 from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import script_first
@@ -53,7 +53,9 @@ def run(asked: Asked, wanted: Plan, around: Surroundings, report: Report | None)
 
     ``wanted``: what to measure, in any script. ``around``: what is known before.
     """
-    names = chosen_formats(asked.formats, EXPERIMENT_FORMATS, str(asked.output or ""))
+    names = chosen_formats(asked.formats, EXPERIMENT_FORMATS)
+    if names_file(str(asked.output or ""), EXPERIMENT_FORMATS):
+        raise UsageError("sweep and try write several files. Choose a folder with -o.")
     is_module, script = asked.runs_module, asked.words
     _check_script(script, is_module=is_module)
     folder = _folder(asked.output, Path(script[0]).stem, around.kind)

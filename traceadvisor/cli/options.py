@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -16,6 +15,7 @@ from traceadvisor.config import Settings, find_settings, nearest, passed_over, r
 from traceadvisor.errors import UsageError
 from traceadvisor.judging.catalogue import Catalogue, read_catalogue
 from traceadvisor.model.limits import TRUSTED
+from traceadvisor.rendering.formats import Format
 from traceadvisor.system.remote import is_url, limit_time, location
 
 trusted_option = click.option(
@@ -131,6 +131,8 @@ class _Location(click.Path):
 
 LOCATION = _Location()
 
+_DEFAULT_FORMAT = "html"
+
 STANDARD_OUTPUT = "-"
 """Stands for standard output in the place of a folder."""
 
@@ -163,14 +165,14 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def output_option(folder: str) -> _Decorator:
-    """``-o``: the folder to write to, with its default."""
+    """``-o``: the folder or file to write to, with the default folder."""
     return click.option(
         "-o",
         "--output",
         default=folder,
         show_default=True,
-        metavar="DIR",
-        help="Output folder; '-' writes a single format to standard output.",
+        metavar="PATH",
+        help="Output folder, or a file such as page.html for a single format; '-' writes one to standard output.",
     )
 
 
@@ -179,19 +181,19 @@ def format_option(known: Collection[str], remark: str = "") -> _Decorator:
     return click.option(
         "--format",
         "formats",
-        default="html",
+        default=_DEFAULT_FORMAT,
         show_default=True,
         metavar="NAMES",
         help=f"Comma-separated: {', '.join(known)}.{remark}",
     )
 
 
-def chosen_formats(formats: str, known: Collection[str], output: str = "") -> list[str]:
-    """The names of formats in the value of an option, each once.
+def chosen_formats(formats: str, known: Mapping[str, Format], output: str = "") -> list[str]:
+    """The names of formats in the value of an option, each once; that of the file if ``output`` is one.
 
     Raises:
-        UsageError: a name is unknown, there is none, standard output would take several, or the folder is named as a
-            file of a format.
+        UsageError: a name is unknown, there is none, standard output would take several, or the output is a file of
+            another format.
     """
     names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
     unknown = [name for name in names if name not in known]
@@ -202,6 +204,23 @@ def chosen_formats(formats: str, known: Collection[str], output: str = "") -> li
         raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
     if is_url(output):
         raise UsageError("-o takes a local folder: nothing is written elsewhere.")
-    if (suffix := Path(output).suffix[1:]) in known and not Path(output).is_dir():
-        raise UsageError(f"-o takes a folder. For a single file: --format {suffix} -o - > {shlex.quote(output)}")
+    if not names_file(output, known):
+        return names
+    suffix = Path(output).suffix
+    if names == [_DEFAULT_FORMAT]:
+        return [suffix[1:]]
+    if len(names) != 1 or Path(known[names[0]].file_name).suffix != suffix or known[names[0]].is_printed:
+        raise UsageError(f"{output} takes one format, {suffix[1:]}. For several formats, choose a folder with -o.")
     return names
+
+
+def names_file(output: str, known: Mapping[str, Format]) -> bool:
+    """Whether an output is a file of a format, by the end of its name; an existing folder is none."""
+    return Path(output).suffix[1:] in known and not Path(output).is_dir()
+
+
+def place_of(output: str, names: Sequence[str], known: Mapping[str, Format]) -> tuple[Path, Mapping[str, Format]]:
+    """The folder to write to, and the formats with the names of their files there."""
+    if not names_file(output, known):
+        return Path(output), known
+    return Path(output).parent, {name: replace(known[name], file_name=Path(output).name) for name in names}

@@ -22,7 +22,9 @@ from traceadvisor.cli.options import (
     chosen_settings,
     chosen_workers,
     format_option,
+    names_file,
     output_option,
+    place_of,
     settings_options,
     workers_options,
 )
@@ -117,7 +119,8 @@ def command(
     is read. PATHS may be URLs: s3://, gs://, hf:// and https:// (of a file), with `pip install 'traceadvisor[remote]'`.
 
     Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage, or the output cannot be written; 3 input
-    unreadable; 4 PDF is not available on this machine; 70 unexpected error. Formats without an error are written.
+    unreadable, or no step in it to report; 4 PDF is not available on this machine; 70 unexpected error. Formats without
+    an error are written.
     """
     with ended_by_interrupt(), errors_as_exit_codes():
         paths = paths or (_newest(),)
@@ -134,6 +137,7 @@ def command(
             "--beside-plugin": beside_plugin,
             "--explain-silence": explain_silence,
             "--fail-on": conditions,
+            f"-o {output}": names_file(output, FORMATS),
         }
         if runs := runs_to_list(paths, selection, asked=index, only_of_a_report=[name for name in only if only[name]]):
             write_index(
@@ -150,19 +154,23 @@ def command(
         with reading_progress() as progress:
             result = api.load(*paths, selection=selection, settings=settings, progress=progress, processes=workers)
         _write(result, output, names, explain_silence=explain_silence)
+        folder = place_of(output, names, FORMATS)[0]
         if save_steps:
-            _save_steps(result, output, settings.limits)
+            _save_steps(result, folder, settings.limits)
         if beside_plugin:
-            _beside_plugin(result, output, names)
+            _beside_plugin(result, output, folder, names)
         met = first_met(conditions, result)
         if base:
             from traceadvisor.cli.comparison_output import compare_beside  # noqa: PLC0415  # slow to import
 
             still = () if met else conditions
-            compare_beside(result, base, still, folder=Path(output), names=names, settings=settings, processes=workers)
+            compare_beside(result, base, still, folder=folder, names=names, settings=settings, processes=workers)
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
+    if not result.has_figures:
+        tell("exit code 3: no step was found, see the report for the reason.")
+        sys.exit(ExitCode.UNREADABLE)
 
 
 def _refuse_files(*, with_base: bool, save_steps: bool) -> None:
@@ -173,7 +181,7 @@ def _refuse_files(*, with_base: bool, save_steps: bool) -> None:
         raise UsageError("--save-steps writes files. Choose a folder with -o.")
 
 
-def _beside_plugin(result: Report, output: str, names: list[str]) -> None:
+def _beside_plugin(result: Report, output: str, folder: Path, names: list[str]) -> None:
     """Print the figures of torch-tb-profiler beside those of the report, and write them beside it."""
     from traceadvisor.integrations.beside_plugin import beside_plugin  # noqa: PLC0415  # most reports do not need it
     from traceadvisor.rendering.content.beside_plugin import beside_plugin_document  # noqa: PLC0415  # as above
@@ -181,14 +189,14 @@ def _beside_plugin(result: Report, output: str, names: list[str]) -> None:
     beside = beside_plugin(result)
     shared = [name for name in names if name in BESIDE_PLUGIN_FORMATS and output != STANDARD_OUTPUT]
     click.echo()
-    write_and_print(beside, beside_plugin_document, Path(output), shared, BESIDE_PLUGIN_FORMATS)
+    write_and_print(beside, beside_plugin_document, folder, shared, BESIDE_PLUGIN_FORMATS)
 
 
-def _save_steps(result: Report, output: str, limits: Limits) -> None:
+def _save_steps(result: Report, folder: Path, limits: Limits) -> None:
     """Write the typical steps beside the report, and say where they are or why they are not there."""
     from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep  # noqa: PLC0415  # most reports do not need it
 
-    for step, path in api.save_steps(result, output, limits=limits):
+    for step, path in api.save_steps(result, folder, limits=limits):
         name = one_line(clean(step.recording_id))
         match step:
             case SavedStep(is_same=is_same):
@@ -214,7 +222,8 @@ def _write(result: Report, output: str, names: list[str], *, explain_silence: bo
     if output == STANDARD_OUTPUT:
         print_report(FORMATS[names[0]], result)
     else:
-        written = write_formats(result, Path(output), [name for name in names if not FORMATS[name].is_printed])
+        folder, named = place_of(output, names, FORMATS)
+        written = write_formats(result, folder, [name for name in names if not FORMATS[name].is_printed], named)
         print_summary(result, list(written.paths.values()), explain_silence=explain_silence)
         for name in names:
             if FORMATS[name].is_printed:

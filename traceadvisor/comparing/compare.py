@@ -146,8 +146,14 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         findings=findings,
         predictions=prediction_checks(run, findings, change),
         cautions=tuple(filter(None, (*_cautions(change, ranks, differs), order_caution(run), load_caution(run)))),
+        other_scripts=_other_scripts(run),
         job=_job(run),
     )
+
+
+def _other_scripts(run: PairedRun) -> tuple[str, str] | None:
+    base, head = run.base[0].script, run.head[0].script
+    return (base, head) if base and head and base != head else None
 
 
 def _job(run: PairedRun) -> ComparedJob | None:

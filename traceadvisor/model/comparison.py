@@ -255,6 +255,10 @@ class ComparedRun:
     cautions: tuple[str, ...] = ()
     """Limits of the comparison, as sentences."""
 
+    other_scripts: tuple[str, str] | None = None
+    """The scripts of BASE and HEAD if they differ: the change is between two programs. None for one script, or if one
+    is unknown."""
+
     job: ComparedJob | None = None
     """All ranks of both sides; None if a side has no two ranks that were recorded together."""
 

@@ -586,6 +586,11 @@ class Report:
     jobs: tuple[Job, ...] = ()
     """Ranks that were recorded at the same time; a job of many ranks has three of them among the recordings."""
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether a step of a recording is known, or GPU memory was recorded."""
+        return bool(self.memory) or any(one.steps or one.step_now_ns for one in self.recordings)
+
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""
         parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]

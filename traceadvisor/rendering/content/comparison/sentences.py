@@ -118,13 +118,22 @@ def headline(comparison: Comparison) -> str:
     if not comparison.runs:
         return _memory_headline(comparison.memory) or NOTHING
     if len(comparison.runs) == 1:
-        return verdict_sentence(comparison.runs[0])
+        (run,) = comparison.runs
+        return f"{_other_scripts(run)}{verdict_sentence(run)}"
     decides = deciding_run(comparison)
     if decides is None or decides.change is None:
         return NO_STEP
     same = sum(run.change is not None and run.change.verdict is comparison.verdict for run in comparison.runs)
     counted = f"{same} of {number_of(len(comparison.runs), 'run')} {comparison.verdict.value}"
-    return f"{counted}. {decides.name}: {verdict_sentence(decides)}"
+    return f"{counted}. {decides.name}: {_other_scripts(decides)}{verdict_sentence(decides)}"
+
+
+def _other_scripts(run: ComparedRun) -> str:
+    """A warning that both sides are different programs; nothing if not."""
+    if run.other_scripts is None:
+        return ""
+    base, head = run.other_scripts
+    return f"Two different scripts, {base} and {head}: "
 
 
 def _memory_headline(memory: Sequence[ComparedMemory]) -> str | None:
