@@ -27,8 +27,9 @@ from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Report
+from traceadvisor.model.run import CaptureOfScript
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings, newest_of_workers
+from traceadvisor.parsing.discovery import captures_in, captures_of, find_recordings, newest_of_workers
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
@@ -160,14 +161,14 @@ def recordings_below(folder: Path) -> tuple[Origin, ...]:
     return (*found.origins, *(Origin(path, run.as_posix(), path.name, "") for path, run in names))
 
 
-def newest_capture_of(command: Sequence[str], folder: Path = RUNS) -> Path | None:
-    """The newest capture in a folder of a script with the same arguments; None without one.
+def captures_of_script(command: Sequence[str], folder: Path = RUNS) -> list[CaptureOfScript]:
+    """The captures of a script with the same arguments in a folder, the newest first.
 
     Args:
         command: the script and its arguments, or ``-m``, a module and its arguments.
         folder: where captures lie.
     """
-    return capture_of(command, folder)
+    return captures_of(command, folder)
 
 
 def load(  # noqa: PLR0913  # what is read, and how

@@ -16,8 +16,8 @@ from tests.experiments.building import plan_in
 from tests.waiting import wait_until
 from traceadvisor.cli import main
 from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Round, read
-from traceadvisor.experiments.plan import Axis, Plan
-from traceadvisor.experiments.run import Outcome, measure
+from traceadvisor.experiments.plan import JOURNAL, Axis, Plan
+from traceadvisor.experiments.run import LOG, Outcome, _after, footprints, measure
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.text.cleaning import clean
 
@@ -313,3 +313,31 @@ def test_a_setting_of_the_environment_is_measured_in_processes(tmp_path: Path) -
     (arm,) = read_experiment(tmp_path / "out").sections[0].arms
     assert arm.measured is not None
     assert arm.measured.ratio > 2
+
+
+def test_files_that_this_process_prints_into_are_no_files_of_the_script(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from traceadvisor.experiments.run import footprints; "
+        "print(sorted(footprints(Path.cwd(), ignored=Path('link/result'))))"
+    )
+    for name in ("train.py", "runs/result/journal.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    run("sh", "-c", 'exec "$@" > sweep.log', "sh", sys.executable, "-c", code, cwd=tmp_path, check=True)
+    assert (tmp_path / "sweep.log").read_text() == "['link', 'train.py']\n"
+
+
+def test_own_files_in_the_working_directory_are_no_files_of_the_script(tmp_path: Path) -> None:
+    for name in ("train.py", JOURNAL, LOG):
+        (tmp_path / name).touch()
+    assert [*(footprints(tmp_path, ignored=tmp_path) or {})] == ["train.py"]
+
+
+def test_a_log_that_the_script_removed_is_not_named(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / JOURNAL)
+    journal.add(Ended("failed", "it fell over"))
+    plan = plan_in(tmp_path)
+    assert "it fell over. Its output was removed" in (_after(journal, 0, 1, plan)[1] or "")
+    (tmp_path / LOG).touch()
+    assert f"See {tmp_path / LOG}." in (_after(journal, 0, 1, plan)[1] or "")

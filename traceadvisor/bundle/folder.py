@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import FORMAT, MANIFEST, READABLE_FORMATS, BundleFile, FileKind, Manifest
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, READABLE_FORMATS, BundleFile, FileKind, Manifest, Repository
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS
@@ -41,6 +41,12 @@ class _Start(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
 
 
+class _Source(msgspec.Struct, frozen=True):
+    """The part of a manifest that tells where the script was."""
+
+    repository: Repository | None = None
+
+
 def started_ns(folder: Path) -> int:
     """The start of a capture since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
     path = folder / MANIFEST
@@ -59,6 +65,14 @@ def command_of(folder: Path) -> tuple[str, ...]:
         return msgspec.json.decode(beginning(folder / MANIFEST), type=_Start).command
     except UNREADABLE:
         return ()
+
+
+def repository_in(folder: Path) -> Repository | None:
+    """The repository of the captured script; None without one, or if the manifest is damaged."""
+    try:
+        return msgspec.json.decode(beginning(folder / MANIFEST), type=_Source).repository
+    except UNREADABLE:
+        return None
 
 
 def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[Origin], list[HealthNote]]:

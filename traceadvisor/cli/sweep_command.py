@@ -102,11 +102,14 @@ def command(
 
 
 def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:
-    """The newest capture of this command, and its report; None without one."""
+    """The newest capture of this command, file and commit, and its report; None without one."""
     from traceadvisor import api  # noqa: PLC0415  # it imports numpy
+    from traceadvisor.experiments.own_capture import own_capture  # noqa: PLC0415  # not for --help
 
-    capture = api.newest_capture_of(asked.command)
+    capture, reason = own_capture(asked.command, api.RUNS)
     if capture is None:
+        if reason:
+            tell(reason)
         return None, None
     tell(f"reading {capture}, the newest capture of this command, for the report beside the result.")
     try:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from traceadvisor.experiments import keeper
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
-from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
+from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, SAME_AGAIN, Plan
 from traceadvisor.experiments.processes import NO_LOOP, Interleaved
 from traceadvisor.frozen import frozen
 from traceadvisor.system.folders import entries_below
@@ -145,7 +145,7 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
     ended = new[-1] if new and isinstance(new[-1], Ended) else None
     progress = any(isinstance(row, Round | Failed | Void | Rate) for row in new)
     notes = [row.text for row in new if isinstance(row, Note)]
-    log = f"See {Path(plan.folder, LOG)}."
+    log = _see_log(plan)
     if ended and ended.reason == "done":
         return False, None
     if ended and ended.reason in ("refused", "other"):
@@ -171,6 +171,12 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
         return False, f"The script ended with exit code {code}. {log}"
     journal.add(_blamed(last, code))
     return True, None
+
+
+def _see_log(plan: Plan) -> str:
+    """Where the output of the script is; nothing if the script removed it."""
+    log = Path(plan.folder, LOG)
+    return f"See {log}." if log.is_file() else "Its output was removed while it ran."
 
 
 def _blamed(last: Begin, code: int) -> Failed:
@@ -246,18 +252,36 @@ _IGNORED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache
 
 
 def footprints(folder: Path, *, ignored: Path) -> dict[str, tuple[int, int]] | None:
-    """Size and time of change of each file now, except those in one more folder; None if there are too many."""
+    """Size and time of change of each file now; None if there are too many.
+
+    Left out are the files in ``ignored``, the folder of the result, and those that this process prints into.
+    """
     found: dict[str, tuple[int, int]] = {}
-    skipped = str(ignored.absolute())
-    for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
+    skipped = ignored.resolve()
+    own = {skipped / name for name in (LOG, JOURNAL)}
+    printed = {_identity(os.fstat(number)) for number in (1, 2) if _is_open(number)}
+    for path in entries_below(folder, lambda one: one.name not in _IGNORED and one.resolve() != skipped):
         try:
             status = path.lstat()
         except OSError:
+            continue
+        if _identity(status) in printed or (path.name in (LOG, JOURNAL) and path.resolve() in own):
             continue
         found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
         if len(found) > _MOST_FILES:
             return None
     return found
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _is_open(number: int) -> bool:
+    with suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
 
 
 def changed_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from statistics import fmean, median
 
 from traceadvisor.frozen import frozen
@@ -256,6 +257,18 @@ class Repository:
     folder: str | None = None
     """Folder of the script, or working directory of a module, relative to the root; ``.`` for the root itself. Paths in
     torch's call stacks are usually relative to it."""
+
+
+@frozen
+class CaptureOfScript:
+    """A capture, and where its script was."""
+
+    path: Path
+    started_ns: int
+    source: tuple[str, str | None] | None
+    """Root of the repository, and the folder of the script in it; None without a repository."""
+
+    commit: str | None
 
 
 @frozen

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, joined, started_ns
+from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, joined, repository_in, started_ns
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
+from traceadvisor.model.run import CaptureOfScript
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.beginning import first_bytes, stated_rank
 from traceadvisor.parsing.foreign import kind_of_beginning, kind_of_file
@@ -91,14 +92,20 @@ def rank_in_job(origin: Origin) -> tuple[int, int]:
     return (0, 1) if stated.rank is None or not stated.world_size else (stated.rank, stated.world_size)
 
 
-def capture_of(command: Sequence[str], folder: Path) -> Path | None:
-    """The newest capture of a script with the same arguments, directly in a folder; None without one."""
+def captures_of(command: Sequence[str], folder: Path) -> list[CaptureOfScript]:
+    """The captures of a script with the same arguments, directly in a folder, the newest first."""
 
     def words(written: Sequence[str]) -> tuple[str, ...]:
         kept = cleaned_words(written)
         return (Path(kept[0]).as_posix(), *kept[1:]) if kept else ()
 
-    return next((path for path in captures_in(folder) if words(command_of(path)) == words(command)), None)
+    return [_of_script(path) for path in captures_in(folder) if words(command_of(path)) == words(command)]
+
+
+def _of_script(path: Path) -> CaptureOfScript:
+    found = repository_in(path)
+    source = (found.root, found.folder) if found else None
+    return CaptureOfScript(path, started_ns(path), source, found.commit if found else None)
 
 
 def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundRecordings:
