@@ -127,6 +127,26 @@ def replace_samples(row: Round, samples: dict[str, float]) -> Round:
     return msgspec.structs.replace(row, samples=row.samples | samples)
 
 
+def test_only_commands_that_can_be_pasted_are_offered() -> None:
+    secret = ("train.py", "--token", "ghp_0123456789abcdefghijABCDEFGHIJ012345")
+    plain, hidden = (
+        "\n".join(_result(plan_in(FOLDER, script=script, by_importance=True), [facts()]).left_out)
+        for script in (("train.py", "--epochs", "1"), secret)
+    )
+    assert "`traceadvisor sweep --batch-size auto -- train.py --epochs 1`" in plain
+    assert "the same command with `--batch-size auto`" in hidden
+    assert "traceadvisor sweep" not in hidden
+
+
+@pytest.mark.parametrize(
+    ("axis", "heading"),
+    [(Axis("cudnn_benchmark", (True,)), "To paste:"), (Axis("fused", (True,)), "To change in the script:")],
+)
+def test_lines_with_arguments_of_the_script_left_out_are_not_offered_to_paste(axis: Axis, heading: str) -> None:
+    rows: list[AnyRow] = [facts(), *finished("settings", {f"{axis.name}=True": 0.5})]
+    assert heading in _lines(_result(plan_in(FOLDER, switches=(axis,)), rows))
+
+
 OWN_THREE = {"num_workers": 3, "batch_size": 16}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
@@ -52,6 +51,7 @@ from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import AxisResult, CurvePoint, ExperimentResult, MeasuredArm, MeasuredRatio, Section
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.text.secrets import without_secret_arguments
+from traceadvisor.text.shell import pasted
 
 FURTHEST = 16
 """A line through measured peaks is not followed further than this multiple of the largest batch size."""
@@ -356,5 +356,7 @@ def _left_out_sentences(plan: Plan, done: Sequence[Experiment], facts: Facts) ->
 
 
 def _command(plan: Plan, options: str) -> str:
+    """The command that measures more; its options alone if nobody could paste the rest, such as a secret."""
     words = (*(("-m",) if plan.is_module else ()), *plan.script)
-    return f"`traceadvisor sweep {options} -- {shlex.join(without_secret_arguments(words))}`"
+    text = pasted(words) if words == without_secret_arguments(words) else None
+    return f"`traceadvisor sweep {options} -- {text}`" if text else f"the same command with `{options}`"

@@ -85,7 +85,8 @@ def _top(result: ExperimentResult) -> Iterator[Block]:
     if result.problem:
         yield Prose(result.problem, Tone.NOTICE, SUMMARY)
     if result.lines:
-        yield Prose("To paste:", Tone.NAME, SUMMARY)
+        to_paste = not any("..." in line for line in result.lines)  # stands for the arguments of the script
+        yield Prose("To paste:" if to_paste else "To change in the script:", Tone.NAME, SUMMARY)
         yield Code("\n".join(result.lines), SUMMARY)
     if result.trace_report:
         yield Prose(("The same run's trace report: ", Span(result.trace_report, href="report.html"), "."), Tone.QUIET)
