@@ -13,7 +13,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import undisturbed_count
-from traceadvisor.model.verdict import USUAL_NOISE, Verdict, VerdictCertainty
+from traceadvisor.model.verdict import BUSY_SHARE, USUAL_NOISE, Verdict, VerdictCertainty
 
 SAME_SAMPLES_SHARE = 0.001
 """Samples per step are whole numbers of batches; less than this is rounding."""
@@ -154,9 +154,6 @@ def _device(recording: Recording) -> str | None:
     return recording.device.name if recording.device else None
 
 
-_BUSY_SHARE = 0.2
-"""Share of a machine's cores from which other programs may change the step."""
-
 _CROWDED_SHARE = 0.5
 """Share of which a step is not trusted: with 0.6 to 0.75 of two cores taken, identical runs differed 4 to 7 times."""
 
@@ -177,7 +174,7 @@ class _OtherLoad:
 def load_caution(run: PairedRun) -> str | None:
     """A sentence that names the side with a busy machine; None if neither machine was, or neither was sampled."""
     loads = [_other_load(side) for side in (run.base, run.head)]
-    if not any(load and load.share >= _BUSY_SHARE for load in loads):
+    if not any(load and load.share >= BUSY_SHARE for load in loads):
         return None
     base, head = (f"{load.cores:.1f} of {load.of_cores} cores" if load else "unknown" for load in loads)
     return f"Other programs used the CPU: {base} in BASE, {head} in HEAD. Repeat on an idle machine."
@@ -201,7 +198,7 @@ def order_caution(run: PairedRun) -> str | None:
 def _load_explains(run: PairedRun) -> bool:
     """Whether other programs took most cores from a side, or more from one: that alone may change the step."""
     loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]
-    differs = len(loads) == 2 and abs(loads[0] - loads[1]) >= _BUSY_SHARE
+    differs = len(loads) == 2 and abs(loads[0] - loads[1]) >= BUSY_SHARE
     return differs or max(loads, default=0.0) >= _CROWDED_SHARE
 
 

@@ -52,6 +52,15 @@ def compared(rounds: Sequence[Round], arm: str) -> Comparison | None:
     return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
 
 
+def compared_cpu(rounds: Sequence[Round], arm: str) -> Comparison | None:
+    """The same of the CPU time of the training process; None without any."""
+    needed = {AS_IT_IS, SAME_AGAIN, arm}
+    mine = [row.cpu_s for row in rounds if needed <= row.cpu_s.keys()]
+    if not mine:
+        return None
+    return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
+
+
 def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:
     """Whether the rounds would show any change that matters; the size of an effect counts nothing."""
     results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]

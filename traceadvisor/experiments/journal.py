@@ -86,6 +86,12 @@ class Round(Row, frozen=True, tag="round"):
     watts: dict[str, float] = msgspec.field(default_factory=dict)
     """Power of the GPU."""
 
+    cpu_s: dict[str, float] = msgspec.field(default_factory=dict)
+    """CPU seconds of the training process, per sample or batch as ``seconds``; other programs hardly change them."""
+
+    others: dict[str, float] = msgspec.field(default_factory=dict)
+    """Share of the machine's cores that other programs kept busy."""
+
     retries: dict[str, int] = msgspec.field(default_factory=dict)
     """Allocations for which torch had to free its cache; arms without any are left out."""
 

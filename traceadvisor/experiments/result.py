@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.curves import compared, compared_cpu
 from traceadvisor.experiments.fixes import Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
@@ -114,6 +114,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         recorded_start_ns=around.recorded_start_ns,
         recorded_step_ns=around.recorded_step_ns,
         currency=price.currency if price else None,
+        others_cpu_share=_mean([one for row in rows if isinstance(row, Round) for one in row.others.values()]),
     )
 
 
@@ -184,6 +185,7 @@ class _Builder:
                 measured=msgspec.convert(result.document(), MeasuredRatio) if result else None,
                 problem=out if out or result else "the budget was spent before it was measured",
                 loss_problem=self._loss_problem(mine, arm),
+                cpu=msgspec.convert(cpu.document(), MeasuredRatio) if (cpu := compared_cpu(rounds, arm)) else None,
                 **self._beside_base(rounds, arm),
             )
 

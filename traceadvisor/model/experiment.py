@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.setting_value import SettingValue
+from traceadvisor.model.verdict import BUSY_SHARE
 
 FILE = "experiment.json"
 """Name of the JSON file."""
@@ -63,6 +64,9 @@ class MeasuredArm:
     """Share of the time in which a kernel ran, by NVML; None if it was not sampled."""
 
     gpu_power_watts: float | None = None
+    cpu: MeasuredRatio | None = None
+    """CPU time of the training process per sample, without that of loader workers, over that of the base; None if it
+    was not sampled. A second witness where other programs use the CPU."""
 
 
 @frozen(kw_only=True)
@@ -224,6 +228,13 @@ class ExperimentResult:
     """Step of that recording, to which its predictions refer."""
 
     currency: str | None = None
+    others_cpu_share: float | None = None
+    """Share of the machine's cores that other programs kept busy while the settings alternated; None if unknown."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other programs may have changed the steps."""
+        return self.others_cpu_share is not None and self.others_cpu_share >= BUSY_SHARE
 
     @property
     def base_step_ns(self) -> float | None:

@@ -8,6 +8,9 @@ from math import log1p
 NO_DIFFERENCE = 0.03
 """An interval within this share of 1 means that no difference matters; a smaller change is never called."""
 
+BUSY_SHARE = 0.2
+"""Share of a machine's cores from which other programs may change a step."""
+
 USUAL_NOISE = 0.15
 """Assumed difference of identical runs with few captures: they differed by up to 14% on a small machine."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from traceadvisor.errors import named
+from traceadvisor.experiments.inside.cpu_watch import CpuWatch
 from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, devices_of
 from traceadvisor.experiments.inside.memory import MemoryUse, PeakMemory
@@ -68,6 +69,12 @@ class Block:
     retries: int = 0
     """Allocations for which torch had to free its cache."""
 
+    cpu_s: float | None = None
+    """CPU time of the training process per step."""
+
+    others_share: float | None = None
+    """Share of the machine's cores that other programs kept busy."""
+
 
 class Blocks:
     """The blocks of one training loop."""
@@ -79,6 +86,7 @@ class Blocks:
         self.device = self._devices[0]
         self.memory = PeakMemory(self.device)
         self._gpu = GpuWatch(self.device)
+        self._cpu = CpuWatch()
         self.trained = TrainedSteps(found, self.memory)
         self._clock = BlockClock(self._synchronise)
         self._timing = False
@@ -257,12 +265,22 @@ class Blocks:
         yield from self.settled(experiment.settings(arm))
         retries = self.memory.retries()
         self._gpu.start()
+        self._cpu.start()
+        served = self.steps
         try:
             step_s = yield from self.timed(self._measured(arm))
         finally:
-            gpu = self._gpu.stop()
+            gpu, cpu = self._gpu.stop(), self._cpu.stop()
         assert self.source is not None  # noqa: S101  # entered
-        return Block(step_s, self.source.samples, self.memory.peak_bytes(), gpu, self.memory.retries() - retries)
+        return Block(
+            step_s,
+            self.source.samples,
+            self.memory.peak_bytes(),
+            gpu,
+            self.memory.retries() - retries,
+            cpu_s=cpu.own_s / max(self.steps - served, 1) if cpu else None,
+            others_share=cpu.others_share if cpu else None,
+        )
 
     def rate(self, settings: Settings) -> tuple[float, float]:
         """The loader alone: batches and samples per second. It takes no step of the loop."""

@@ -385,6 +385,8 @@ def _round_row(experiment: str, blocks: dict[str, Block], steps: int) -> Round:
         steps=steps,
         retries={arm: one.retries for arm, one in blocks.items() if one.retries},
         gpu_shares={arm: one.gpu.busy_share for arm, one in blocks.items() if one.gpu.busy_share is not None},
+        cpu_s={arm: one.cpu_s / one.samples for arm, one in blocks.items() if one.cpu_s},
+        others={arm: one.others_share for arm, one in blocks.items() if one.others_share is not None},
         watts={arm: one.gpu.power_watts for arm, one in blocks.items() if one.gpu.power_watts is not None},
     )
 

@@ -13,6 +13,7 @@ from traceadvisor.rendering.content.experiment.words import (
     axis_sentences,
     band,
     base_words,
+    busy_sentences,
     change,
     counted_verdict,
     headline,
@@ -82,6 +83,7 @@ def measured_fold(result: ExperimentResult, number: int) -> Fold:
 
 def _top(result: ExperimentResult) -> Iterator[Block]:
     yield Prose(scope(result), Tone.SCOPE, SUMMARY)
+    yield from (Prose(sentence, Tone.NOTICE, SUMMARY) for sentence in busy_sentences(result))
     if result.problem:
         yield Prose(result.problem, Tone.NOTICE, SUMMARY)
     if result.lines:

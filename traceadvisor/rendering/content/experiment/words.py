@@ -222,6 +222,19 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
         )
 
 
+def busy_sentences(result: ExperimentResult) -> Iterator[str]:
+    """Sentences if other programs used the CPU: how much, and what the CPU time of the training process shows then."""
+    if not result.is_busy or result.others_cpu_share is None:
+        return
+    share = whole_percent(result.others_cpu_share)
+    yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
+    for arm in (arm for one in result.sections for arm in one.arms):
+        is_open = arm.measured and not arm.problem and arm.measured.verdict == Verdict.INCONCLUSIVE.value
+        if is_open and arm.cpu and arm.cpu.verdict == Verdict.FASTER.value:
+            saved = f"{whole_percent(1 - arm.cpu.ratio)} less CPU time in the training process"
+            yield f"{arm.name} takes {saved}, which other programs hardly change: it may be faster on an idle machine."
+
+
 def scope(result: ExperimentResult) -> str:
     """The command, the machine, and the length of the measurement."""
     device = f" on {result.device_name or result.device.upper()}" if result.torch else ""
