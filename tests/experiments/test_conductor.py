@@ -42,6 +42,8 @@ def test_a_plain_loop_is_measured_and_ended(tmp_path: Path) -> None:
     }  # fmt: skip
     assert rounds[0].samples["batch_size=16"] == 16
     assert rounds[0].seconds["A"] * 8 == pytest.approx(rounds[0].step_s["A"])
+    assert rounds[0].cpu_s.keys() == rounds[0].seconds.keys(), "each block has the CPU time of this process"
+    assert all(0 <= one <= 1 for one in rounds[0].others.values())
     assert 16 in training.sizes
     assert rows[-1] == Ended("done")
     assert training.epochs == 1  # its batches did not end

@@ -174,7 +174,7 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
 
 
 def _see_log(plan: Plan) -> str:
-    """Where the output of the script is; nothing if the script removed it."""
+    """A sentence on the file with the output of the script, which the script may have removed."""
     log = Path(plan.folder, LOG)
     return f"See {log}." if log.is_file() else "Its output was removed while it ran."
 

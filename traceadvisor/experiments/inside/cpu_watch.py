@@ -14,21 +14,21 @@ class CpuTimes:
     """Counters of CPU seconds at one moment."""
 
     own_s: float
-    """Of the training process, with all its threads."""
+    """The training process, with all its threads."""
 
     family_s: float | None
-    """Of it and of its child processes, such as loader workers; None where the system does not tell."""
+    """The same and its child processes, such as loader workers; None where the system does not tell."""
 
     busy_s: float | None
-    """Of the machine's cores that were not idle."""
+    """All cores while they were not idle."""
 
     all_s: float | None
-    """Of all cores, idle or not."""
+    """All cores, idle or not."""
 
 
 @frozen
 class CpuUse:
-    """What was used between two moments."""
+    """CPU time between two moments."""
 
     own_s: float
     others_share: float | None
