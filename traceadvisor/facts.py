@@ -22,6 +22,7 @@ from traceadvisor.analysis.communication.micro_batches import (
 )
 from traceadvisor.analysis.communication.queues import LEAST_QUEUED_SHARE, QueuedGathers, queued_gathers
 from traceadvisor.analysis.data.handover import begin_with_fetch, handover_ns
+from traceadvisor.analysis.data.loader_time import loader_time
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH, Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
@@ -69,6 +70,7 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.loader_time import LoaderTime
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings
@@ -482,7 +484,16 @@ class Facts:
             None if received_ns is None else exposed_ns - wait_ns,
             timing.rest_spread,
             self._operator_share(self.observation.loading & marks),
+            self.loader_time,
         )
+
+    @cached_property
+    def loader_time(self) -> LoaderTime | None:
+        """The time of the training loader by cause; None without a capture or an undisturbed step."""
+        if self.captured is None:
+            return None
+        marks = self.observation.loading & self.steps.typical_marks
+        return loader_time(self.captured, operator_share=self._operator_share(marks))
 
     def _operator_share(self, spans: SpanSet) -> float:
         """Share of some time in which operators run; 1 if none was recorded."""

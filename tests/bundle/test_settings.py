@@ -14,7 +14,7 @@ from traceadvisor.bundle.settings import (
 )
 from traceadvisor.model.findings import Location
 from traceadvisor.model.location import Constructed, PlaceKind, Role
-from traceadvisor.model.run import LoaderSettings, Padding, RunSettings, TrainingDevice, UnusedGradients
+from traceadvisor.model.run import LoaderLoops, LoaderSettings, Padding, RunSettings, TrainingDevice, UnusedGradients
 
 PLACE = Location("train.py", 30, "main", PlaceKind.CONSTRUCTED)
 LOADER = RecordedLoader(
@@ -31,6 +31,7 @@ LOADER = RecordedLoader(
     sampler="RandomSampler",
     collates=True,
     shuffled=True,
+    in_order=True,
 )
 SETTINGS = RecordedSettings(
     loader=LOADER,
@@ -70,6 +71,8 @@ SETTINGS = RecordedSettings(
     cpu_affinity=8,
     parameter_count=9,
     parameter_bytes=36,
+    loops=(LoaderLoops(2, False, True, 3, 9, 4, 5, 6, 7, 8, Location("train.py", 41, "main"), PLACE),),  # noqa: FBT003
+    thread_pools=("OpenBLAS", "tokenizers"),
 )
 
 

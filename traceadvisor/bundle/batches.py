@@ -95,6 +95,6 @@ def batch_rows(file: TextIO) -> Iterator[TimedBatch | None]:
 
 def _is_possible(batch: TimedBatch) -> bool:
     fetch, collate = (batch.fetch_ns, batch.fetch_cpu_ns), (batch.collate_ns or 0, batch.collate_cpu_ns or 0)
-    times = (*fetch, *collate, batch.core_wait_ns or 0, batch.process_cpu_ns)
+    times = (*fetch, *collate, batch.core_wait_ns or 0, batch.process_cpu_ns, batch.threads_cpu_ns or 0)
     possible = all(0 <= time < LONGEST_STEP_NS for time in times) and 0 <= batch.start_ns < MOST
     return possible and 0 <= (batch.worker or 0) < MOST_WORKERS

@@ -11,7 +11,7 @@ and ends after ``end`` of the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ import msgspec
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, PlaceKind
-from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.model.run import LoaderLoops, LoaderSettings, RunSettings
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.documents import cleaned_document
 
@@ -34,8 +34,25 @@ RECORDED_ENV = (
 )
 """Environment variables that change how training runs. No others are recorded, because some hold secrets."""
 
+THREAD_POOLS: Mapping[str, tuple[str, ...]] = {
+    "OpenBLAS": ("libopenblas", "libscipy_openblas"),
+    "MKL": ("libmkl_rt", "libmkl_core", "mkl_rt"),
+    "BLIS": ("libblis",),
+    "libgomp": ("libgomp",),
+    "libiomp5": ("libiomp5",),
+    "OpenCV": ("cv2.", "libopencv_core"),
+    "tokenizers": ("tokenizers.",),
+    "Arrow": ("libarrow.so", "libarrow."),
+    "Polars": ("polars.", "_polars_runtime"),
+    "TBB": ("libtbb",),
+}
+"""Beginnings of the file names of native libraries that compute in threads of their own, by name."""
+
 MOST = 1 << 53
 """Every count is smaller."""
+
+MOST_LOADERS = 16
+"""Loaders whose loops are described: a script may make one for each epoch."""
 
 LONGEST_TEXT = 1000
 
@@ -108,6 +125,10 @@ def decode_settings(content: bytes) -> RunSettings:
     for name in ("padding", "unused_gradients"):
         if None in _object(found.get(name)).values():
             found[name] = None
+    found["loops"] = [*_loops(found.get("loops"))]
+    found["thread_pools"] = [
+        one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])
+    ]
     settings = msgspec.convert(found, RunSettings)
     limits = (settings.cpu_quota, msgspec.convert(found.get("cpu_affinity"), int | None))
     environment = {name: text[:LONGEST_TEXT] for name, text in settings.environment.items() if name in RECORDED_ENV}
@@ -126,6 +147,15 @@ def _constructed(found: object) -> Iterator[dict[str, Any]]:
             given["place"] = {key: given.get(key) for key in _PLACE} | {"kind": PlaceKind.CONSTRUCTED.value}
             msgspec.convert(given, Constructed)
             yield given
+
+
+def _loops(found: object) -> Iterator[dict[str, Any]]:
+    """The loops over each loader whose times are possible."""
+    for one in msgspec.convert(found or (), list[Any])[:MOST_LOADERS]:
+        with suppress(ValueError):
+            given = _possible(_object(one))
+            if msgspec.convert(given, LoaderLoops).count:
+                yield given
 
 
 def _object(value: object) -> dict[str, Any]:

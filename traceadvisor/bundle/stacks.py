@@ -70,6 +70,7 @@ class _Stack(msgspec.Struct, frozen=True, tag_field="record", tag="stack"):
     samples: _Written
     fetching: bool = False
     waiting: bool = False
+    beside: bool = False
 
 
 class _Other(msgspec.Struct, frozen=True, tag_field="record", tag="other"):
@@ -124,7 +125,7 @@ def _records(samples: StackSamples) -> Iterator[StackRecord]:
     for frame in samples.frames:
         yield _Frame(_cleaned(frame.function), _cleaned(frame.file or "") or None, frame.line, frame.is_user)
     for stack in samples.stacks:
-        yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching, stack.is_waiting)
+        yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching, stack.is_waiting, stack.is_beside)
     yield _Other(_written(samples.other))
     for call in samples.only_calls[:MOST_CALLS]:
         texts = {name: _cleaned(getattr(call, name)) for name in ("file", "function", "name")}
@@ -199,7 +200,7 @@ class _Reading:
                 if any(not 0 <= place < len(self.frames) or self.frames[place] is None for place in record.frames):
                     raise ValueError("a stack with an unknown frame")
                 tallies = _read(record.samples)
-                self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting))
+                self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting, record.beside))
             case _Other():
                 self.other = _read(record.samples)
             case _Call():

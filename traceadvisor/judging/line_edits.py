@@ -12,7 +12,8 @@ from traceadvisor.model.setting_value import SettingValue
 
 ROLE_OF: Mapping[str, Role] = {
     **dict.fromkeys(
-        ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "drop_last"), Role.LOADER
+        ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "drop_last", "in_order"),
+        Role.LOADER,
     ),
     **dict.fromkeys(("fused", "foreach"), Role.OPTIMIZER),
     **dict.fromkeys(("compile", "channels_last"), Role.MODEL),

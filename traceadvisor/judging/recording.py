@@ -113,6 +113,7 @@ def without_tables(facts: Facts) -> Recording:
         start_up_share=facts.start_up_share,
         distortion=facts.distortion,
         run_time=facts.run.time,
+        loader_time=facts.loader_time,
         step_error_share=_step_error(facts),
         framework=facts.trace.framework,
         is_cut_short=origin.is_cut_short,

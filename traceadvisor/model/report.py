@@ -30,6 +30,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.job import Job
 from traceadvisor.model.json_hints import MaybeNan
+from traceadvisor.model.loader_time import LoaderTime
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
 from traceadvisor.model.origins import Origins
@@ -328,6 +329,9 @@ class Recording:
 
     inference_sign: InferenceSign | None = None
     """Sign that the recording is of inference; None for any other."""
+
+    loader_time: LoaderTime | None = None
+    """The time of the training loader by cause; None where no capture timed it."""
 
     typical_step_ns: float | None = None
     """Mean of the typical steps: the kept ones without start-up, teardown and outliers."""

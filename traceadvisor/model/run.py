@@ -78,10 +78,56 @@ class TimedBatch:
     process_cpu_ns: int
     """CPU time of all threads of a worker since its previous batch; of the training process, since this fetch began."""
 
+    threads_cpu_ns: int | None = None
+    """CPU time of the other threads of the process while the batch was made; None if not recorded."""
+
     @property
     def duration_ns(self) -> int:
         """Time to make the batch."""
         return self.fetch_ns + (self.collate_ns or 0)
+
+
+@frozen
+class LoaderLoops:
+    """Loops over one data loader with workers, without the first. Times are sums over these loops."""
+
+    workers: int
+    keeps_workers: bool
+    """Whether its workers live on between loops."""
+
+    trains: bool
+    """Whether it is the training loader."""
+
+    count: int
+    start_ns: int
+    """Time in its ``__iter__``."""
+
+    sampler_ns: int
+    """Part in the sampler, until workers have their first indices."""
+
+    worker_start_ns: int
+    """Part that starts processes."""
+
+    worker_stop_ns: int
+    """Time to stop processes at the ends of loops."""
+
+    first_batch_ns: int
+    """Time to get the first batch of each loop."""
+
+    batch_ns: int | None = None
+    """Median time of a worker to make a batch; None if none was timed."""
+
+    location: Location | None = None
+    """The loop over it, in the user's code."""
+
+    constructed: Location | None = None
+    """The line that constructs it; None if unknown."""
+
+    @property
+    def workers_ns(self) -> int:
+        """Time that kept workers save: processes start and stop, and the first batch comes later than it takes."""
+        late_ns = max(self.first_batch_ns - (self.batch_ns or 0) * self.count, 0)
+        return self.worker_start_ns + self.worker_stop_ns + late_ns
 
 
 @frozen
@@ -109,6 +155,9 @@ class LoaderSettings:
 
     collates: bool | None = None
     """Whether the loader takes samples one by one and collates them; without it, the data set makes whole batches."""
+
+    in_order: bool | None = None
+    """Whether batches come in their order; None before torch 2.6, where they always do."""
 
     @property
     def last_batch(self) -> int | None:
@@ -240,6 +289,13 @@ class RunSettings:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""
+
+    loops: tuple[LoaderLoops, ...] = ()
+    """Loops over each data loader with workers, validation's too, without the first loop; empty where not timed."""
+
+    thread_pools: tuple[str, ...] = ()
+    """Native libraries in the training process that compute in threads of their own, as :mod:`bundle.settings` names
+    them."""
 
 
 @frozen

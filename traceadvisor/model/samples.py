@@ -92,6 +92,9 @@ class SampledStack:
     is_waiting: bool = False
     """Whether it waited for storage, a network, a lock or sleep. Only known while it gets a batch."""
 
+    is_beside: bool = False
+    """Whether it waited while other threads of its process computed, or wanted a core. Only known as above."""
+
 
 @frozen
 class StackSamples:

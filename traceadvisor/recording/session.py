@@ -380,7 +380,7 @@ class CaptureSession:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
             settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
-            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.seen.settings())))
+            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
             if batches := loop.batches():
                 yield Growing(BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host), batches)
             if samples := loop.loader_samples():

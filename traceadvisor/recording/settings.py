@@ -20,6 +20,7 @@ from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
+from traceadvisor.recording.thread_pools import thread_pools
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
@@ -129,6 +130,7 @@ class SettingsSeen:
             padding=self.padding.result(),
             unused_gradients=_guarded(self.gradients.result),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
+            thread_pools=_guarded(thread_pools) or (),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

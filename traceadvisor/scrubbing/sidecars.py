@@ -18,7 +18,7 @@ import msgspec
 from traceadvisor.bundle.batches import LARGEST_BATCHES_BYTES, BatchLog, batch_rows
 from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, UNREADABLE
 from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind, Private, private_fields
-from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
+from traceadvisor.bundle.settings import RECORDED_ENV, THREAD_POOLS, RecordedLoader, RecordedSettings
 from traceadvisor.bundle.stacks import (
     LARGEST_STACKS_BYTES,
     LONGEST_LINE,
@@ -29,7 +29,7 @@ from traceadvisor.bundle.stacks import (
 )
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
-from traceadvisor.model.run import Padding, StepState, TimedBatch, TimedStep, UnusedGradients
+from traceadvisor.model.run import LoaderLoops, Padding, StepState, TimedBatch, TimedStep, UnusedGradients
 from traceadvisor.model.telemetry import (
     DeviceColumn,
     DeviceTelemetry,
@@ -99,7 +99,9 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     if found is None:
         file.write(_UNREADABLE_LINE)
         return
-    kept: dict[str, Any] = _figures(found, {field.name for field in fields(RecordedSettings)} - {"constructed"})
+    kept: dict[str, Any] = _figures(
+        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops"}
+    )
     kept |= {name: found[name] for name in _versions(found)}
     for name in ("autocast_dtype", "device_name"):
         kept[name] = _named(found.get(name), texts)
@@ -114,6 +116,12 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         _figures(one, {"line"}) | _placed(one, texts) | {name: _named(one.get(name), texts) for name in _OF_CONSTRUCTED}
         for one in _objects(found.get("constructed"))
     ]
+    kept["loops"] = [
+        _figures(one, {field.name for field in fields(LoaderLoops)})
+        | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
+        for one in _objects(found.get("loops"))
+    ]
+    kept["thread_pools"] = [one for one in THREAD_POOLS if one in (found.get("thread_pools") or ())]
     if isinstance(padding := found.get("padding"), dict):
         kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
         kept["padding"]["source"] = _named(padding.get("source"), texts)
@@ -125,6 +133,12 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     if isinstance(environment := found.get("environment"), dict):
         kept["environment"] = {name: environment[name] for name in RECORDED_ENV if is_usual(environment.get(name))}
     file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+
+
+def _places(loops: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name in ("location", "constructed"):
+        if isinstance(place := loops.get(name), dict):
+            yield name, place
 
 
 def _placed(found: Mapping[str, Any], texts: Texts) -> dict[str, str | None]:

@@ -38,9 +38,11 @@ class Samples:
         state: StepState | None = StepState.PLAIN,
         is_fetching: bool = False,
         is_waiting: bool = False,
+        is_beside: bool = False,
     ) -> Samples:
         places = tuple(self.frames.setdefault(frame, len(self.frames)) for frame in frames)
-        self.stacks.append(SampledStack(places, {state: Sampled(count * INTERVAL_NS, count)}, is_fetching, is_waiting))
+        sampled = {state: Sampled(count * INTERVAL_NS, count)}
+        self.stacks.append(SampledStack(places, sampled, is_fetching, is_waiting, is_beside))
         return self
 
     def build(self) -> StackSamples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import multiprocessing
 import os
@@ -511,3 +512,36 @@ def test_workers_that_stay_are_sampled_in_all_epochs(tmp_path: Path) -> None:
     samples, _ = read_stacks(tmp_path / "bundle" / "loader_stacks.0.jsonl")
     assert samples is not None
     assert samples.time_ns > 0.5 * 2 * 3 * 200 * MS
+
+
+@pytest.mark.slow
+def test_samples_tell_a_wait_beside_threads_that_compute(tmp_path: Path) -> None:
+    samples = sampled(tmp_path, BesideThread(12), num_workers=1)
+    assert samples is not None
+    beside = sum(stack.by_state[StepState.PLAIN].time_ns for stack in samples.stacks if stack.is_beside)
+    assert beside > 0.5 * samples.time_ns
+
+
+@pytest.mark.slow
+def test_cpu_time_of_other_threads_is_counted_while_a_batch_is_made(tmp_path: Path) -> None:
+    busy = timed(tmp_path / "busy", BesideThread(8), num_workers=1)
+    alone = timed(tmp_path / "alone", Slow(8, burn_ms=30), num_workers=1)
+    assert mean_ms(busy, "threads_cpu_ns") > 15
+    assert mean_ms(alone, "threads_cpu_ns") < 10
+
+
+class BesideThread(Slow):
+    """Its samples are computed in a thread, for which the loading thread waits."""
+
+    def __getitem__(self, index: int) -> Any:
+        thread = threading.Thread(target=hash_for, args=(60,))
+        thread.start()
+        thread.join()
+        return super().__getitem__(index)
+
+
+def hash_for(cpu_ms: float) -> None:
+    """Compute without the interpreter lock, as native libraries do."""
+    begun = time.thread_time()
+    while time.thread_time() - begun < cpu_ms / 1000:
+        hashlib.sha256(bytes(1 << 20)).digest()

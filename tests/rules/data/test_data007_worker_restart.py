@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.analysis.data.loader_stacks import FIRST_INDICES, STARTING
+from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
+from traceadvisor.model.location import Location
+from traceadvisor.model.run import LoaderLoops
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 
 
@@ -74,3 +79,45 @@ def test_epoch_starts_count_from_one_percent_of_the_training_time(
     # Ten steps of 100 us take 1,000 us, with a start within the first of them: 1% is 10 us.
     captured = _captured(tmp_path).with_steps([0.0] * 30, begun={0: begun_us, 10: begun_us, 20: begun_us})
     assert captured.is_found(WorkerRestart()) is found
+
+
+def _loops(
+    *, trains: bool = True, keeps: bool = False, start_us: float = 0, sampler_us: float = 0, line: int = 41
+) -> LoaderLoops:
+    """Two loops after the first, each with so much time in the start of workers and in the sampler."""
+    ns = round(2000 * start_us), round(2000 * sampler_us)
+    place = Location("train.py", line, "main")
+    return LoaderLoops(2, keeps, trains, 2, sum(ns), ns[1], ns[0], 0, 0, None, place, None)
+
+
+def test_a_start_that_the_sampler_takes_is_no_start_of_workers(tmp_path: Path) -> None:
+    captured = _captured(tmp_path).with_settings(loops=(_loops(start_us=1, sampler_us=299),))
+    assert captured.clear(WorkerRestart()).value == pytest.approx(2 / 3300, rel=0.5)
+
+
+def test_measured_starts_of_workers_are_found(tmp_path: Path) -> None:
+    found = _captured(tmp_path).with_settings(loops=(_loops(start_us=300),)).finding(WorkerRestart())
+    assert evidence(found, "time to start workers, training loader") == 300_000
+    assert found.fix.settings == {"num_workers": 2, "persistent_workers": True}
+
+
+def test_workers_of_the_validation_loader_are_found_and_named(tmp_path: Path) -> None:
+    kept, other = _loops(keeps=True, sampler_us=300), _loops(trains=False, start_us=300, line=50)
+    found = _captured(tmp_path, persistent_workers=True).with_settings(loops=(kept, other)).finding(WorkerRestart())
+    assert found.fix.change is not None
+    assert "persistent_workers=True)  # the loader of train.py:50" in found.fix.change
+    assert not found.fix.settings  # these are the training loader's
+    assert found.locations == (Location("train.py", 50, "main"),)
+
+
+def test_a_first_batch_that_takes_as_long_as_a_worker_makes_one_costs_no_more(tmp_path: Path) -> None:
+    late = LoaderLoops(2, False, True, 2, 0, 0, 0, 0, 600_000, 300_000, None, None)  # noqa: FBT003
+    assert late.workers_ns == 0
+    assert replace(late, batch_ns=100_000).workers_ns == 400_000
+    assert _captured(tmp_path).with_settings(loops=(late,)).clear(WorkerRestart()).value == 0
+
+
+def test_samples_of_an_older_capture_tell_the_sampler_from_the_start_of_workers(tmp_path: Path) -> None:
+    samples = Samples().add(15, *FIRST_INDICES, state=None).add(5, *STARTING, state=None).build()
+    found = _captured(tmp_path).with_run(stacks=samples).finding(WorkerRestart())
+    assert evidence(found, "time to start the workers") == 75_000

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64
-from traceadvisor.model.run import TimedBatch
+from traceadvisor.model.run import RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
 
 FEWEST_BATCHES = 8
@@ -26,6 +26,18 @@ MOST_BATCHES = 4096
 WAITING_SHARE = 0.5
 """Share of a batch's time that is spent waiting, from which waiting bounds the loading: then more workers than cores
 are useful."""
+
+
+SPIN_NS = 20_000_000
+"""Time for which each further thread of an operator spins after the operator: GCC's OpenMP tries 300,000 times, which
+takes 1 to 14 ms on today's processors (https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html)."""
+
+LONG_SPIN_NS = 220_000_000
+"""The same for LLVM's and Intel's OpenMP, whose ``KMP_BLOCKTIME`` is 200 ms by default."""
+
+NATIVE_SHARE = 0.2
+"""CPU time of other threads as a share of the time of a batch, from which these count: a thread that sends batches or
+samples stacks takes less."""
 
 
 class CostSource(Enum):
@@ -71,6 +83,23 @@ class BatchCost:
     shared_ns: float = 0.0
     """The part of it that operators take at most: a worker takes up to so much longer."""
 
+    native_ns: float = 0.0
+    """The mean part of the CPU time that native libraries take in threads of their own, such as BLAS, OpenCV or
+    tokenizers. A part of it may be busy waiting: a worker with one thread takes less by at most this time."""
+
+    lock_share: float = 0.0
+    """Share of the time to make a batch spent waiting for a lock that others hold: more processes wait longer."""
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether other threads compute for a notable part of the time of a batch."""
+        return self.native_ns >= NATIVE_SHARE * self.mean_ns > 0
+
+    def single_threaded(self) -> BatchCost:
+        """The cost if all CPU time of other threads were busy waiting."""
+        kept = max(1 - self.native_ns / max(self.mean_cpu_ns, 1.0), 0.0)
+        return replace(self, cpu_ns=self.cpu_ns * kept, native_ns=0.0)
+
     def longest(self) -> BatchCost:
         """The same cost if other threads shared the operators, so that a worker takes longest."""
         return replace(self, cpu_ns=self.cpu_ns + self.shared_ns, shared_ns=0.0)
@@ -110,8 +139,45 @@ class BatchCost:
         return self.is_split and 1 - self.cpu_share >= WAITING_SHARE
 
 
-def cost_by_clocks(
-    batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_is_free: bool, threads: int = 1
+@frozen
+class OwnThreads:
+    """The threads of torch's operators in the training process, which also compute or spin while a batch is made."""
+
+    threads: int = 1
+    """Per operator."""
+
+    operator_share: float = 1.0
+    """Share of the time of a batch in operators."""
+
+    spin_ns: int = SPIN_NS
+
+    def native_ns(self, batch: TimedBatch) -> int:
+        """Return the CPU time of other threads while a batch was made that cannot be theirs."""
+        if batch.worker is not None:
+            return batch.threads_cpu_ns or 0
+        thread_ns = batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0)
+        others_ns = batch.process_cpu_ns - thread_ns if batch.threads_cpu_ns is None else batch.threads_cpu_ns
+        each_ns = self.spin_ns + round(self.operator_share * batch.duration_ns)
+        return max(others_ns - each_ns * (self.threads - 1), 0)
+
+
+_KMP = "libiomp5"
+
+
+def own_threads(settings: RunSettings, operator_share: float) -> OwnThreads:
+    """Return the threads of torch's operators in the training process."""
+    spin_ns = LONG_SPIN_NS if _KMP in settings.thread_pools else SPIN_NS
+    return OwnThreads(settings.torch_threads or 1, operator_share, spin_ns)
+
+
+def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
+    batches: Sequence[TimedBatch],
+    undisturbed: SpanSet,
+    *,
+    core_is_free: bool,
+    threads: int = 1,
+    own_threads: OwnThreads | None = None,
+    beside_share: float = 0.0,
 ) -> BatchCost | None:
     """Return the cost by clock reads; None without batches.
 
@@ -123,6 +189,8 @@ def cost_by_clocks(
             for a core, waiting cannot be told from it, and all time counts as CPU time.
         threads: threads per operator of the training process. While its thread loads, the others spin or share
             operators: that is no CPU time of a worker. A batch made there takes no longer than its time on the wall.
+        own_threads: tells the CPU time that these threads can take at most; by default all of it is theirs.
+        beside_share: share of the waiting time in which other threads of the process compute.
     """
     starts_ns = np.array([batch.start_ns for batch in batches], dtype=np.int64)
     inside = np.flatnonzero(undisturbed.contains(starts_ns)) if undisturbed else np.empty(0, dtype=np.int64)
@@ -139,8 +207,14 @@ def cost_by_clocks(
     is_own = np.array([batch.worker is None for batch in used], dtype=np.bool_)
     all_cpu_ns = cpu_ns = np.maximum(process_ns, thread_ns)
     other_ns = np.maximum(cpu_ns - thread_ns * threads, 0.0)  # of threads that are not those of operators
-    cpu_ns = np.where(is_own, np.minimum(thread_ns + other_ns, np.maximum(ready_ns, thread_ns)), cpu_ns)
-    wait_ns = np.maximum(ready_ns - cpu_ns, 0.0)
+    native_ns = np.array([own_threads.native_ns(batch) if own_threads else 0 for batch in used], dtype=np.float64)
+    least_ns = np.minimum(thread_ns + other_ns, np.maximum(ready_ns, thread_ns))
+    is_native = float(native_ns.sum()) >= NATIVE_SHARE * float(all_cpu_ns.sum())
+    cpu_ns = np.where(is_own, np.maximum(least_ns, thread_ns + native_ns) if is_native else least_ns, cpu_ns)
+    beside_ns = np.maximum(ready_ns - cpu_ns, 0.0)
+    wait_ns = beside_ns * (1 - beside_share)
+    cpu_ns = cpu_ns + beside_ns * beside_share
+    native_ns = native_ns + beside_ns * beside_share
     is_split = knows_cores or core_is_free or float(wait_ns.sum()) < WAITING_SHARE * float(spent_ns.sum())
     if not is_split:
         cpu_ns, wait_ns = cpu_ns + wait_ns, np.zeros_like(wait_ns)
@@ -153,6 +227,7 @@ def cost_by_clocks(
         _by_worker(used, ready_ns),
         float(np.mean(no_core)) if knows_cores else None,
         beside_ns=float((all_cpu_ns - np.minimum(cpu_ns, all_cpu_ns)).mean()),
+        native_ns=min(float(native_ns.mean()), float(cpu_ns.mean())),
     )
 
 

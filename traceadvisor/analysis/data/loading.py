@@ -11,9 +11,11 @@ from traceadvisor.analysis.data.batch_cost import (
     cost_by_clocks,
     cost_by_loader_time,
     cost_by_samples,
+    own_threads,
 )
 from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Crowding, Loop, WorkerCurve
 from traceadvisor.frozen import frozen
+from traceadvisor.model.loader_time import LoaderTime, MakerPart
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -81,6 +83,16 @@ class Loading:
 
     operator_share: float = 1.0
     """Share of the time in the data loader in operators, which may use several threads; 1 if unknown."""
+
+    time: LoaderTime | None = None
+    """The time of the loader by cause; None if no capture timed it."""
+
+    def share_of_waits(self, part: MakerPart) -> float:
+        """Share of a part in the time in which those who make batches wait for something else than a core, 0..1."""
+        if self.time is None:
+            return 0.0
+        waits = [self.time.maker_share(one) for one in (MakerPart.THREADS, MakerPart.LOCK, MakerPart.WAITING)]
+        return self.time.maker_share(part) / sum(waits) if sum(waits) else 0.0
 
     @property
     def batches_are_ready(self) -> bool:
@@ -190,6 +202,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         _training_cores(loading, cost, rest_ns),
         WORKER_FACTOR if loading.workers == 0 else 1.0,
         (loading.handover_ns or 0.0) / loading.fetches,
+        loader.in_order is not False,
     )
     return WorkerCurve(cost, loop)
 
@@ -214,7 +227,16 @@ def batch_cost(loading: Loading) -> BatchCost | None:
     free = loading.cores_are_free
     if loading.batches:
         threads = loading.settings.torch_threads or 1
-        return cost_by_clocks(loading.batches, loading.undisturbed, core_is_free=bool(free), threads=threads)
+        found = cost_by_clocks(
+            loading.batches,
+            loading.undisturbed,
+            core_is_free=bool(free),
+            threads=threads,
+            own_threads=own_threads(loading.settings, loading.operator_share),
+            beside_share=loading.share_of_waits(MakerPart.THREADS),
+        )
+        locked = loading.time.maker_share(MakerPart.LOCK) if loading.time else 0.0
+        return found and replace(found, lock_share=locked)
     if loading.workers == 0:
         own = loading.own_cores
         most_cpu_ns = None if own is None else own * loading.step_ns / loading.fetches

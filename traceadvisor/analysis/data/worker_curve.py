@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from heapq import heappop, heappush
 from itertools import cycle, islice
 from math import ceil
 
@@ -46,6 +47,9 @@ plugin samples)."""
 TAKING_NS = 700_000
 """Time of the training thread to take a batch from a worker, however small: it crosses a queue between processes. The
 middle of the range in the same recordings. On two CPU cores, with batches of 32 rows, it was as long."""
+
+SENDING_NS = TAKING_NS
+"""Time of a worker to send a batch, however small: both sides of the exchange take about as long."""
 
 NO_GAIN_SHARE = 0.02
 """More workers are not worth it if they shorten the step by less than this share."""
@@ -88,6 +92,9 @@ class Loop:
 
     taking_ns: float = 0.0
     """Time to take a batch that is ready from a worker, if it was measured. No number of workers saves it."""
+
+    is_ordered: bool = True
+    """Whether batches are taken in their order: then a slow one keeps finished ones waiting."""
 
 
 @frozen
@@ -142,7 +149,8 @@ class WorkerCurve:
         durations = cpu_ns * loop.worker_factor * slow + self.cost.wait_ns + delay_ns
         per_batch_ns = rest_ns / max(loop.fetches, 1e-9)
         ahead = prefetch or loop.prefetch
-        wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
+        mean_ns = mean_wait_ns if loop.is_ordered else mean_wait_in_any_order_ns
+        wait_ns = mean_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
         least_ns = self._least_step_ns() if crowding is not Crowding.NONE else 0.0
         step_ns = max(rest_ns + wait_ns, least_ns)
         taken_ns = rest_ns + loop.taking_ns * loop.fetches
@@ -151,6 +159,10 @@ class WorkerCurve:
     def even(self) -> WorkerCurve:
         """Return the curve with equal batches."""
         return replace(self, cost=self.cost.even())
+
+    def in_any_order(self) -> WorkerCurve:
+        """Return the curve of a loop that takes any batch that is ready (``in_order=False``)."""
+        return replace(self, loop=replace(self.loop, is_ordered=False))
 
     def with_step(self, rest_ns: float) -> WorkerCurve:
         """Return the curve of a loop whose step takes so long without its wait."""
@@ -273,3 +285,36 @@ def mean_wait_ns(durations_ns: Float64, rest_ns: float, workers: int, prefetch: 
         taken_ns.append(now_ns)
         now_ns += rest_ns
     return waited_ns / (count - settling)
+
+
+def mean_wait_in_any_order_ns(durations_ns: Float64, rest_ns: float, workers: int, prefetch: int) -> float:
+    """Return the mean wait per batch of a loop that takes the first batch that is ready; arguments as above.
+
+    An index goes to the next worker in turn that has fewer than ``prefetch`` unfinished or untaken batches.
+    """
+    count = 2 * workers * prefetch + min(max(int(durations_ns.size), FEWEST_BATCHES), MOST_BATCHES)
+    made_ns = cycle(durations_ns.tolist())
+    free_ns, held, ready = [0.0] * workers, [0] * workers, list[tuple[float, int]]()
+    turn, now_ns, waited_ns = 0, 0.0, 0.0
+
+    def ask() -> None:
+        nonlocal turn
+        while held[turn % workers] >= prefetch:
+            turn += 1
+        worker = turn % workers
+        turn += 1
+        held[worker] += 1
+        free_ns[worker] = max(free_ns[worker], now_ns) + next(made_ns)
+        heappush(ready, (free_ns[worker], worker))
+
+    for _ in range(workers * prefetch):
+        ask()
+    for number in range(count):
+        ready_ns, worker = heappop(ready)
+        held[worker] -= 1
+        if number >= 2 * workers * prefetch:
+            waited_ns += max(ready_ns - now_ns, 0.0)
+        now_ns = max(now_ns, ready_ns)
+        ask()
+        now_ns += rest_ns
+    return waited_ns / (count - 2 * workers * prefetch)

@@ -26,7 +26,7 @@ from torch.nn.modules.module import (
 from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from traceadvisor.recording.after_import import BACKWARD, after_import
 from traceadvisor.recording.loop.constructors import Constructors
@@ -83,6 +83,8 @@ class Hooks:
         self._originals: list[tuple[Any, str, object]] = []
         self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen)
         self._hook(DataLoader, "__iter__", _hooked_iter, listener, loaders)
+        self._hook(_MultiProcessingDataLoaderIter, "_reset", _hooked_reset, listener)
+        self._hook(_MultiProcessingDataLoaderIter, "_shutdown_workers", _hooked_stop, listener)
         self._hook(GradScaler, "step", _hooked_scaler_step, listener, seen)
         self._hook(torch.autograd, BACKWARD, _hooked_backward, listener)
         self._hook(autocast, "__enter__", _hooked_autocast, seen)
@@ -205,6 +207,8 @@ def _hooked_iter(
     @unseen
     def iterate(self: Any) -> Any:
         entered = listener.enter()  # a data set that is iterated from here is no feed of the loop
+        if entered:
+            listener.loops.began()
         begin_ns = clocks.perf_counter_ns()
         try:
             iterator = original(self)
@@ -216,9 +220,39 @@ def _hooked_iter(
             listener.loop_started(took_ns)
         with suppress(Exception):  # such as an iterator that cannot be referred to weakly
             loaders.iterated(self, iterator, took_ns)
+            if entered:
+                listener.loops.started(iterator, took_ns)
         return iterator
 
     return iterate
+
+
+def _hooked_reset(original: Callable[..., None], listener: LoopListener) -> Callable[..., None]:
+    """The start of a loop over workers: the sampler begins anew and gives them their first indices."""
+
+    @functools.wraps(original)
+    @unseen
+    def reset(self: Any, loader: Any, first_iter: bool = False) -> None:  # noqa: FBT001, FBT002  # as torch has it
+        begin_ns = clocks.perf_counter_ns()
+        original(self, loader, first_iter)
+        if listener.is_here:
+            listener.loops.sampled(clocks.perf_counter_ns() - begin_ns, starts_processes=first_iter)
+
+    return reset
+
+
+def _hooked_stop(original: Callable[[Any], None], listener: LoopListener) -> Callable[[Any], None]:
+    """The end of a loop over workers that are not kept."""
+
+    @functools.wraps(original)
+    @unseen
+    def stop(self: Any) -> None:
+        begin_ns = clocks.perf_counter_ns()
+        original(self)
+        if listener.is_here:
+            listener.loops.stopped(clocks.perf_counter_ns() - begin_ns)
+
+    return stop
 
 
 def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen) -> Callable[[Any], Any]:

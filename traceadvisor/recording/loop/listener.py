@@ -15,6 +15,7 @@ from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.held_events import Event, HeldEvents
+from traceadvisor.recording.loop.loader_loops import LoopTimes
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.settings import SettingsSeen
@@ -57,6 +58,7 @@ class LoopListener:
         self._events, self._tracker = events, tracker
         self._loaders = loaders
         self._clocks = clocks
+        self.loops = LoopTimes()
         self._graphs = graphs
         self._seen = seen
         self._failed = failed
@@ -87,6 +89,11 @@ class LoopListener:
         """Whether the training thread is getting a batch; the sampler of stacks reads it."""
         self.after_event: Callable[[], None] | None = None
         """Called after each event; may raise :class:`SystemExit` to end the script."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the training thread runs, and is followed."""
+        return self.active and threading.get_ident() == self._thread
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -143,6 +150,7 @@ class LoopListener:
                 self.hear_of_backward()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
+                self.loops.fetch_begins(loader, iterator)
                 restarted, self._restarted = self._restarted and start_ns > 0, False
                 self._events.fetch_begins(
                     loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns, restarted=restarted
@@ -154,6 +162,7 @@ class LoopListener:
             elif self._feed and self._is_within_feed(iterator):
                 if self._loaders.belongs(iterator, self._feed):
                     self._clocks.knows(iterator, self._feed)
+                self.loops.fetch_begins(self._feed, iterator)
                 self._clocks.fetch_begins(iterator)
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._fail(error)
@@ -170,6 +179,8 @@ class LoopListener:
             return
         try:
             loader = self._loaders.of(iterator)
+            if got_batch and not isinstance(iterator, FeedLoop):
+                self.loops.fetched()
             if outermost:
                 self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
                 self._feed, self._loop_start_ns = None, 0

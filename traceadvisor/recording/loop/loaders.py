@@ -148,6 +148,7 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedL
         sampler=None if drawn_by is None else type(drawn_by).__name__,
         collates=None if (collates := getattr(source, "_auto_collation", None)) is None else bool(collates),
         location=_location(frame) if frame else None,
+        in_order=flag("in_order"),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import Note
+from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.errors import named
 from traceadvisor.recording.devices import PATIENCE_S, POLL_S
@@ -167,6 +168,11 @@ class LoopCapture:
     def loader_samples(self) -> LoaderSamples | None:
         """The samples of the training loader's workers; None without any."""
         return self._clocks.samples_of(self._loader)
+
+    def settings(self) -> RecordedSettings:
+        """The settings of the run, with the loops over each data loader."""
+        loops = self.listener.loops.result(self._loader, self._clocks.log_of)
+        return dataclasses.replace(self.seen.settings(), loops=loops)
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """The script ended: save what was recorded. A device that does not finish in time is not waited for."""

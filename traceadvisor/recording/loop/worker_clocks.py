@@ -46,6 +46,7 @@ class Reading(NamedTuple):
     collate_cpu_ns: int | None
     core_wait_ns: int | None
     process_cpu_ns: int
+    threads_cpu_ns: int
     samples: tuple[Sample, ...] = ()
     """Samples of the worker's stack in this batch."""
 
@@ -90,7 +91,7 @@ class BatchClock:
     def __init__(self, worker: int) -> None:
         self._worker, self._pid = worker, os.getpid()
         self._core_wait = CoreWait()
-        self._begun: tuple[int, int, int | None] | None = None
+        self._begun: tuple[int, int, int | None, int] | None = None
         self._split: tuple[int, int] | None = None
         self._process_ns: int | None = None
         self.stacks: WorkerStacks | None = None
@@ -103,10 +104,11 @@ class BatchClock:
 
     def begin(self) -> None:
         """The loading of a batch begins."""
+        process_ns = clocks.process_time_ns()
         if self._process_ns is None:
-            self._process_ns = clocks.process_time_ns()
+            self._process_ns = process_ns
         self._split = None
-        self._begun = (clocks.perf_counter_ns(), clocks.thread_time_ns(), self._core_wait.total_ns())
+        self._begun = (clocks.perf_counter_ns(), clocks.thread_time_ns(), self._core_wait.total_ns(), process_ns)
 
     def collating(self) -> None:
         """Its samples are complete. Loaders inside a data set come here too, but before."""
@@ -118,7 +120,7 @@ class BatchClock:
         if self._begun is None or self._process_ns is None:
             return None
         now_ns, cpu_ns, process_ns = clocks.perf_counter_ns(), clocks.thread_time_ns(), clocks.process_time_ns()
-        begun_ns, begun_cpu_ns, begun_wait_ns = self._begun
+        begun_ns, begun_cpu_ns, begun_wait_ns, begun_process_ns = self._begun
         wait_ns = self._core_wait.total_ns()
         split_ns, split_cpu_ns = self._split or (now_ns, cpu_ns)
         used_ns, self._process_ns, self._begun = process_ns - self._process_ns, process_ns, None
@@ -132,6 +134,7 @@ class BatchClock:
             cpu_ns - split_cpu_ns if self._split else None,
             None if wait_ns is None or begun_wait_ns is None else wait_ns - begun_wait_ns,
             used_ns,
+            max(process_ns - begun_process_ns - (cpu_ns - begun_cpu_ns), 0),
             self.stacks.taken() if self.stacks else (),
         )
 

@@ -32,8 +32,9 @@ _LOOP = "_worker_loop"
 
 _MOST_KNOWN = 1 << 12
 
-Sample = tuple[int, bool, tuple[tuple[str, str | None, int | None, bool], ...]]
-"""The time that it stands for, whether the thread waited, and the fields of its frames, outermost first: those of the
+Sample = tuple[int, bool, bool, tuple[tuple[str, str | None, int | None, bool], ...]]
+"""The time that it stands for, whether the thread waited, whether it did beside other threads that computed, and the
+fields of its frames, outermost first: those of the
 user, what the innermost of them calls, and the innermost of all."""
 
 
@@ -48,7 +49,15 @@ class WorkerStacks:
         self._sampler.start()
 
     def add(  # noqa: PLR0913  # see Samples
-        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool
+        self,
+        raw: Raw,
+        *,
+        at_ns: int,
+        weight_ns: int,
+        is_fetching: bool,
+        is_in_call: bool,
+        is_waiting: bool,
+        is_beside: bool,
     ) -> None:
         """Take a sample, in the sampling thread."""
         del at_ns
@@ -60,7 +69,7 @@ class WorkerStacks:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = _frames(inside, is_in_call=is_in_call)
-        self._waiting.append((weight_ns, is_waiting, self._known[key]))
+        self._waiting.append((weight_ns, is_waiting, is_beside, self._known[key]))
 
     def taken(self) -> tuple[Sample, ...]:
         """The samples since the last call; none for the first batch."""
@@ -86,14 +95,14 @@ class LoaderSamples:
     """The samples of all workers of a loader, in the training process. One thread adds, any thread may read."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[bool, tuple[SampledFrame, ...]], Sampled] = {}
+        self._sums: dict[tuple[bool, bool, tuple[SampledFrame, ...]], Sampled] = {}
         self._other = NOTHING_SAMPLED
         self._squares_ns2 = 0.0
 
     def add(self, samples: tuple[Sample, ...]) -> None:
         """Add the samples of a batch."""
-        for weight_ns, is_waiting, frames in samples:
-            key = is_waiting, tuple(SampledFrame(*frame) for frame in frames)
+        for weight_ns, is_waiting, is_beside, frames in samples:
+            key = is_waiting, is_beside, tuple(SampledFrame(*frame) for frame in frames)
             self._squares_ns2 += float(weight_ns) ** 2
             if key in self._sums or len(self._sums) < MOST_STACKS:
                 self._sums[key] = _more(self._sums.get(key, NOTHING_SAMPLED), weight_ns)
@@ -109,8 +118,9 @@ class LoaderSamples:
                 {StepState.PLAIN: sampled},
                 is_fetching=True,
                 is_waiting=is_waiting,
+                is_beside=is_beside,
             )
-            for (is_waiting, frames), sampled in list(self._sums.items())
+            for (is_waiting, is_beside, frames), sampled in list(self._sums.items())
         ]
         other: Tallies = {StepState.PLAIN: self._other} if self._other.count else {}
         return StackSamples(tuple(numbers), tuple(stacks), other, self._squares_ns2)

@@ -77,6 +77,9 @@ FIRST_OF_SHORT_STEPS = 100
 MOST_HELD, LONGEST_HELD_NS = 64, 500_000_000
 """Samples that wait until they are counted, and for how long: a killed run loses them."""
 
+MOST_ASKED = 32
+"""Threads of the process that are asked at most whether they compute, in a sample of a thread that waits."""
+
 _SMOOTHING = 0.05
 """Weight of the latest sample in means."""
 
@@ -98,7 +101,15 @@ class Samples(Protocol):
     """Receives the samples."""
 
     def add(  # noqa: PLR0913  # a sample has this many parts
-        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool
+        self,
+        raw: Raw,
+        *,
+        at_ns: int,
+        weight_ns: int,
+        is_fetching: bool,
+        is_in_call: bool,
+        is_waiting: bool,
+        is_beside: bool,
     ) -> None:
         """Take a sample, in the sampling thread; see :meth:`StackTally.add`."""
 
@@ -176,6 +187,7 @@ class ThreadSampler:
         cpu_before_ns = clocks.thread_time_ns()
         sampled = self._sampled
         state = ThreadState(sampled.native_id) if sampled and sampled.native_id else None
+        others = OtherThreads(state.native_id) if state else OtherThreads(0)
         while sampled is not None and sampled.ident is not None and not self._stopped:
             waited = self._sleep_until(target_ns)
             if self._stopped and clocks.perf_counter_ns() < target_ns:
@@ -187,6 +199,7 @@ class ThreadSampler:
             if raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
             now_ns = clocks.perf_counter_ns()
+            is_beside = is_waiting and others.compute()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
             self._samples.add(
                 raw,
@@ -194,7 +207,8 @@ class ThreadSampler:
                 weight_ns=weight_ns,
                 is_fetching=is_fetching,
                 is_in_call=not waited,
-                is_waiting=is_waiting,
+                is_waiting=is_waiting and not is_beside,
+                is_beside=is_beside,
             )
             self._weigh(weight_ns, now_ns - target_ns, waited=waited)
             target_ns = next_ns
@@ -341,6 +355,7 @@ class ThreadState:
     """Tells whether a thread of this process waits, from Linux's ``/proc``; never, where that is missing."""
 
     def __init__(self, native_id: int) -> None:
+        self.native_id = native_id
         self._file: int | None = None
         with suppress(OSError):
             self._file = os.open(f"/proc/self/task/{native_id}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -353,6 +368,36 @@ class ThreadState:
             return os.pread(self._file, 512, 0).rpartition(b") ")[2][:1] in {b"S", b"D"}
         except OSError:  # the script has closed it
             return False
+
+
+class OtherThreads:
+    """Tells whether threads of this process, besides the sampled and the sampling one, compute or want a core."""
+
+    def __init__(self, sampled: int) -> None:
+        self._left_out = {str(sampled), str(threading.get_native_id())}
+        self._random = random.Random()  # noqa: S311  # not the script's own generator
+
+    def compute(self) -> bool:
+        """Whether one does; of many threads, some are asked. Never, where the system does not tell."""
+        try:
+            others = sorted({*os.listdir("/proc/self/task")} - self._left_out)  # noqa: PTH208  # names are enough
+        except OSError:
+            return False
+        asked = others if len(others) <= MOST_ASKED else self._random.sample(others, MOST_ASKED)
+        return any(map(_wants_core, asked))
+
+
+def _wants_core(thread: str) -> bool:
+    try:
+        file = os.open(f"/proc/self/task/{thread}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # it has ended
+        return False
+    try:
+        return os.read(file, 512).rpartition(b") ")[2][:1] == b"R"
+    except OSError:
+        return False
+    finally:
+        os.close(file)
 
 
 def _own_waits() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
@@ -42,6 +42,7 @@ class _Kept:
     frames: tuple[int, ...]
     is_fetching: bool
     is_waiting: bool = False
+    is_beside: bool = False
 
 
 @dataclass(slots=True)
@@ -88,7 +89,15 @@ class StackTally:
         """Odd while sums and single samples are changed."""
 
     def add(  # noqa: PLR0913  # a sample has this many parts
-        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool = False
+        self,
+        raw: Raw,
+        *,
+        at_ns: int,
+        weight_ns: int,
+        is_fetching: bool,
+        is_in_call: bool,
+        is_waiting: bool = False,
+        is_beside: bool = False,
     ) -> None:
         """Add a sample.
 
@@ -99,11 +108,13 @@ class StackTally:
             is_fetching: whether the thread was getting a batch.
             is_in_call: whether it was inside a function written in C.
             is_waiting: whether it waited for something other than a core.
+            is_beside: whether it waited while other threads of the process computed.
         """
-        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
+        key = (is_fetching, is_in_call, is_waiting, is_beside, *(part for code, at in raw for part in (id(code), at)))
         stack = self._stack_at.get(key)
         if stack is None:
-            stack = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
+            kept = _Kept((), is_fetching, is_waiting, is_beside)
+            stack = self._find(raw, kept, is_in_call=is_in_call)
             if len(self._stack_at) >= _MOST_KNOWN // 16:
                 self._stack_at.clear()
             self._stack_at[key] = stack
@@ -129,7 +140,7 @@ class StackTally:
         other = by_stack.pop(OTHER, {})
         kept = tuple(self._stacks)
         stacks = tuple(
-            SampledStack(kept[stack].frames, tallies, kept[stack].is_fetching, kept[stack].is_waiting)
+            SampledStack((one := kept[stack]).frames, tallies, one.is_fetching, one.is_waiting, one.is_beside)
             for stack, tallies in by_stack.items()
         )
         return tuple(self._frames), stacks, other
@@ -172,8 +183,8 @@ class StackTally:
             single.forget(self._settled)
             self._first_sums, self._first_step, self._settled = dict(self._sums), self._step, 0
 
-    def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
-        """The number of a stack; a new one where there is room."""
+    def _find(self, raw: Raw, kept: _Kept, *, is_in_call: bool) -> int:
+        """The number of a stack; a new one where there is room. ``kept``: what is kept of it, without frames."""
         if len(self._codes) >= _MOST_KNOWN or len(self._frame_at) >= _MOST_KNOWN:
             self._stack_at.clear()
             self._frame_at.clear()
@@ -183,7 +194,7 @@ class StackTally:
         frames = [frame for frame in found if frame is not None]
         if work:
             frames.insert(0, self._intern(OWN_WORK))
-            is_fetching = is_in_call = is_waiting = False
+            kept, is_in_call = _Kept((), is_fetching=False), False
         if OTHER_FRAME in frames:
             return OTHER
         if is_in_call and frames and found[0] == frames[0] and self._frames[frames[0]].is_user:
@@ -193,13 +204,13 @@ class StackTally:
         frames.reverse()
         if len(self._stacks) >= MOST_WHOLE_STACKS or len(frames) > MOST_DEPTH:
             frames = self._short(frames)
-        key = (is_fetching, is_waiting, *frames)
+        key = (kept.is_fetching, kept.is_waiting, kept.is_beside, *frames)
         number = self._stack_of.get(key)
         if number is None:
             if len(self._stacks) >= MOST_STACKS:
                 return OTHER
             number = self._stack_of[key] = len(self._stacks)
-            self._stacks.append(_Kept(tuple(frames), is_fetching, is_waiting))
+            self._stacks.append(replace(kept, frames=tuple(frames)))
         return number
 
     def _short(self, frames: list[int]) -> list[int]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
+from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -64,7 +65,7 @@ class DataLoaderWait(Rule):
 FEW_WORKERS = "Use the smallest number that hides the wait: workers and the training thread share the CPU cores."
 
 TAKES_ROWS = (
-    "The data set must take a list of indices, as TensorDataset does.",
+    "The data set must take a list of indices, as TensorDataset does, in __getitem__ or in a __getitems__ of its own.",
     "Transforms and a collate_fn of your own must take whole batches.",
 )
 
@@ -93,6 +94,17 @@ def _fix(facts: Facts) -> Fix:
             )
         case Limit.NOTHING:
             return Fix("Load batches with less work per sample", what_if=without_wait, effort=Effort.REFACTOR)
+        case Limit.HANDOVER if _costs_more_to_send(facts) and _takes_single_rows(loader):
+            return Fix(
+                "Load these batches without workers, all rows with one index: handing a batch over takes longer than "
+                "making it",
+                _rows_at_once(facts),
+                not_replayed="how long one index takes is unknown",
+                needs=frozenset({Part.LOADER}),
+                edits=Role.LOADER,
+                effort=Effort.LINE,
+                caveats=TAKES_ROWS,
+            )
         case Limit.HANDOVER:
             summary = "Make batches faster to receive: use larger ones, of a few large tensors instead of many objects"
             return Fix(summary, what_if=without_wait, effort=Effort.REFACTOR)
@@ -106,6 +118,16 @@ def _fix(facts: Facts) -> Fix:
                 effort=Effort.SETTING,
                 caveats=(FEW_WORKERS,),
             )
+
+
+def _costs_more_to_send(facts: Facts) -> bool:
+    """Return whether a worker makes a batch in less CPU time than the training thread takes to receive it."""
+    loading, curve, time = facts.loading, facts.worker_curve, facts.loader_time
+    if loading is None or curve is None or time is None or not loading.fetches:
+        return False
+    made_ns = curve.cost.mean_cpu_ns + curve.cost.mean_wait_ns
+    received_ns = time.per_step_ns(LoaderPart.RECEIVING) / loading.fetches if time.sample_count else 0.0
+    return made_ns < max(received_ns, (loading.handover_ns or 0.0) / loading.fetches)
 
 
 def _takes_single_rows(loader: LoaderSettings | None) -> bool:

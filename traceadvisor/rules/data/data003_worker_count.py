@@ -19,6 +19,9 @@ ELSEWHERE = {
     Limit.STORAGE: "storage limits data loading",
     Limit.BURSTS: "the loader is fast enough on average, and late at times",
     Limit.HANDOVER: "the current {workers} workers make batches fast enough",
+    Limit.SAMPLER: "the sampler limits data loading, and it runs in the training process",
+    Limit.LOCK: "workers wait for a lock that one of them holds, and more workers would, too",
+    Limit.THREADS: "threads of native libraries use the cores already",
     Limit.NOTHING: "more workers would not shorten the step",
 }
 """Why the loop waits, if the number of workers is not the reason."""

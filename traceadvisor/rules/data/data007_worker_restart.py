@@ -1,27 +1,42 @@
 from __future__ import annotations
 
-from traceadvisor.model.findings import Clear, Effort, Evidence, Skipped, Unit
-from traceadvisor.rules.base import Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from traceadvisor.analysis.data.loader_time import sampler_share
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
+from traceadvisor.rules.data.worker_starts import LoopsShare, worker_starts
+
+SEES_NO_CHANGE = "Kept workers do not see changes to the data set between epochs."
+
+UNKNOWN_SAMPLER = (
+    "The sampler also runs at the start of an epoch, and kept workers do not shorten it. This capture does not tell "
+    "both apart; a new capture does."
+)
 
 
 @frozen
 class WorkerRestart(Rule):
-    """Each epoch stops the loader workers and starts new ones, and the training loop waits for their first batch.
+    """Each loop over a data loader stops its workers and starts new ones.
 
-    What it finds: The time to start an epoch, for all epochs except the first. This is the time in the data loader's
-        ``__iter__``, which starts the workers, the extra time of the first ``__next__``, and the last call of the epoch
-        before, which stops the workers. It is divided by the number of steps in an epoch. The rule covers only loaders
-        that do not keep their workers (``persistent_workers=False``).
+    What it finds: The time to start and stop worker processes, of each data loader of the run, validation's too, for
+        all loops except the first. A capture times it apart from the sampler, which also runs at the start of a loop:
+        ``persistent_workers`` saves nothing of that. The first batch counts as far as it comes later than a worker
+        takes to make one. Captures before 2026-11-27 timed the start of an epoch as a whole. There it is the time in
+        the data loader's ``__iter__`` without the part in which samples show the sampler, the extra time of the first
+        ``__next__``, and the last call of the epoch before, which stops the workers. The rule covers only loaders that
+        do not keep their workers (``persistent_workers=False``).
     Why it costs time: Each worker is a new process. It may import modules, open files and fill caches again. The queue
         is empty until the first batch is ready.
     How to fix it: ``DataLoader(..., persistent_workers=True)`` keeps the workers, and the state of their data set,
         between epochs.
-    How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in epoch
-        starts, applied to the training time per step. The first 20 steps of an epoch may be longer because of the
-        start. What they take longer than later ones, or than the fastest tenth if epochs are that short, counts too, up
-        to the time of the start itself. The first batch of an epoch takes time in any case.
+    How the saving is estimated: Upper limit, from the times of the run: the share of the training loop in starts and
+        stops of workers, applied to the training time per step. In older captures, the first 20 steps of an epoch may
+        be longer because of the start. What they take longer than later ones, or than the fastest tenth if epochs are
+        that short, counts too, up to the time of the start itself. The first batch of an epoch takes time in any case.
     When it may be wrong: Kept workers hold their memory between epochs, also during validation. The training process
         may change the data set between epochs, for example its seed or the length of samples. Kept workers do not see
         this change.
@@ -36,9 +51,13 @@ class WorkerRestart(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         loader, timing = facts.needed(facts.settings.loader, Input.SETTINGS), facts.timing
+        if (measured := worker_starts(facts)) is not None:
+            return self._measured(facts, measured)
         if not loader.worker_count:
             return Skipped("The data loader has no workers, or their number is unknown.")
-        starts = epoch_starts(facts.run.steps)
+        starts, by_sampler = epoch_starts(facts.run.steps), sampler_share(facts.run.stack_samples)
+        if starts and by_sampler is not None:
+            starts = starts.without_sampler(by_sampler)
         if timing.launch_ns:
             return Skipped(RAN_AHEAD)
         if starts is None or not timing.undisturbed_ns:
@@ -71,5 +90,59 @@ class WorkerRestart(Rule):
             most_share=min(starts.most_per_step_ns / training_ns, 1.0),
             whole_ns=training_ns,
             locations=facts.loader_locations,
-            caveats=("Kept workers do not see changes to the data set between epochs.",),
+            caveats=(SEES_NO_CHANGE, *(() if by_sampler is not None else (UNKNOWN_SAMPLER,))),
         )
+
+    def _measured(self, facts: Facts, found: Sequence[LoopsShare]) -> Outcome:
+        share, label = sum(one.share for one in found), "share of the training loop in starts and stops of workers"
+        costly = [one for one in found if one.share >= self.min_share / 2]
+        if share < self.min_share or not costly:
+            kept = facts.settings.loader is not None and bool(facts.settings.loader.persistent_workers) and not found
+            remark = "workers are kept between loops" if kept else None
+            return Clear(label, share, self.min_share, Unit.SHARE, remark)
+        training_ns = self._per_step_ns(facts)
+        return finding_of(
+            facts,
+            fix=_keeps(facts, costly),
+            effort=Effort.SETTING,
+            evidence=(Evidence(label, share, Unit.SHARE), *(row for one in costly for row in _evidence(one))),
+            most_share=sum(one.share for one in costly),
+            whole_ns=training_ns,
+            locations=tuple(
+                place for one in costly for place in (one.loops.constructed, one.loops.location) if place is not None
+            )
+            or facts.loader_locations,
+            caveats=(SEES_NO_CHANGE,),
+        )
+
+    @staticmethod
+    def _per_step_ns(facts: Facts) -> float | None:
+        """The training loop per step; None if unknown."""
+        run = facts.run.time
+        return run.loop_ns / run.training_steps if run and run.training_steps else None
+
+
+def _keeps(facts: Facts, costly: Sequence[LoopsShare]) -> Fix:
+    """The fix that keeps the workers of these loaders."""
+    unknown = "epochs and validation start outside the simulated steps"
+    mine = next((one.loops for one in costly if one.loops.trains), None)
+    others = [one for one in costly if not one.loops.trains]
+    lines = [
+        f"DataLoader(dataset, num_workers={one.loops.workers}, persistent_workers=True)  # the {one.name}"
+        for one in others
+    ]
+    if mine is None:
+        summary, needs = "Keep the workers of this data loader between its loops", frozenset({Part.LOADER})
+        return Fix(summary, "\n".join(lines), not_replayed=unknown, needs=needs)
+    arguments = {"num_workers": mine.workers, "persistent_workers": True}
+    fix = loader_fix(facts, "Keep the workers between epochs", arguments, not_replayed=unknown)
+    return replace(fix, change="\n".join(filter(None, (fix.change, *lines))))
+
+
+def _evidence(found: LoopsShare) -> Iterator[Evidence]:
+    loops, name = found.loops, found.name
+    yield Evidence(f"time to start workers, {name}", loops.worker_start_ns / loops.count, Unit.NS)
+    yield Evidence(f"time to stop workers, {name}", loops.worker_stop_ns / loops.count, Unit.NS)
+    yield Evidence(f"time to get the first batch, {name}", loops.first_batch_ns / loops.count, Unit.NS)
+    yield Evidence(f"time in the sampler at the start, {name}", loops.sampler_ns / loops.count, Unit.NS)
+    yield Evidence(f"measured loops without the first, {name}", loops.count, Unit.COUNT)

@@ -4,6 +4,7 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, U
 from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.loading_limit import not_workers
 
 WORKER = "pt_data_worker"
 """Name that torch gives to loader workers, in versions that name them."""
@@ -43,7 +44,10 @@ class UnbalancedWorkers(Rule):
     min_cores: float = 0.5
     """CPU cores used by the busiest worker. With less, the training loop does not wait for this worker."""
 
-    def check(self, facts: Facts) -> Outcome:
+    def check(self, facts: Facts) -> Outcome:  # noqa: PLR0911  # one answer per figure
+        wait = facts.claim(Category.DATA_WAIT)
+        if facts.share(wait) >= self.min_share and (remark := not_workers(facts)):
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         if facts.worker_curve and len(facts.worker_curve.cost.by_worker_ns) > 1:
             return self._by_time(facts, facts.worker_curve.cost.by_worker_ns)
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)

@@ -8,7 +8,14 @@ from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import WAIT_LESS, cost_evidence, is_beside_others, received_only, usual_time
+from traceadvisor.rules.data.loading_limit import (
+    WAIT_LESS,
+    cost_evidence,
+    is_beside_others,
+    not_workers,
+    received_only,
+    usual_time,
+)
 from traceadvisor.savings.estimates import doubt_of
 
 WAITING_SHARE = 0.5
@@ -74,7 +81,11 @@ class LoaderLineCost(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
-        usual = (usual_time(facts) or received_only(facts)) if facts.share(wait) >= self.min_share else None
+        usual = (
+            (usual_time(facts) or received_only(facts) or not_workers(facts))
+            if facts.share(wait) >= self.min_share
+            else None
+        )
         if facts.share(wait) < self.min_share or usual:
             hidden_at = self._hidden_at(facts, line)
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual, hidden_at=hidden_at)

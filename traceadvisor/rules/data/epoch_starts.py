@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median, quantiles
 
@@ -41,6 +42,10 @@ class EpochStarts:
 
     training_step_ns: float
     """Mean undisturbed step, with the starts of epochs."""
+
+    def without_sampler(self, share: float) -> EpochStarts:
+        """The same if a share of the time to start a loop is the sampler's."""
+        return replace(self, start_ns=self.start_ns * (1 - share))
 
     @property
     def per_step_ns(self) -> float:

@@ -12,12 +12,14 @@ from traceadvisor.analysis.data.loading import Loading, is_late_by_chance
 from traceadvisor.analysis.data.worker_curve import (
     MOST_WAITING_WORKERS,
     NO_GAIN_SHARE,
+    SENDING_NS,
     TAKING_NS,
     Crowding,
     Point,
     WorkerCurve,
 )
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
+from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Category, Facts, Part, frozen
 from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
@@ -63,6 +65,46 @@ RAN_AHEAD = "The CPU ran ahead of the GPU, so its clock does not show how long u
 NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
 
+MOSTLY = 0.5
+"""Share of the time in the loader, from which one part of it is the limit."""
+
+LEAST_WAITING = 0.1
+"""Share of the time in the loader spent waiting for a worker, below which workers are not the limit."""
+
+MOSTLY_IDLE = 0.8
+"""Share of the run in which workers make no batch, from which they are not the limit."""
+
+CHEAP_ROW_NS = 5_000
+"""CPU time per sample, below which a batch costs mostly what Python does for each row: an index, a dict and collating
+its scalars take 1 to 3 us."""
+
+MIN_LOCK_SHARE = 0.2
+"""Share of the time to make a batch spent waiting for a lock. Two workers of which each holds it for a fifth of a batch
+wait less."""
+
+FEWEST_LOCKED = 2
+"""Workers: one alone waits for the training process or for a server, and another one may help."""
+
+UNKNOWN_SPIN = "how much of the CPU time of native threads is busy waiting is unknown"
+
+CAVEATS_OF_THREADS = (
+    "Limit the threads first: workers whose libraries use all cores slow each other down, and may be slower than none.",
+    "The variables also hold in the training process. In a worker_init_fn, threadpoolctl limits workers alone.",
+)
+
+ONE_THREAD = {
+    "OpenBLAS": ("OPENBLAS_NUM_THREADS", "1"),
+    "MKL": ("MKL_NUM_THREADS", "1"),
+    "BLIS": ("BLIS_NUM_THREADS", "1"),
+    "libiomp5": ("OMP_NUM_THREADS", "1"),
+    "OpenCV": ("OPENCV_FOR_THREADS_NUM", "1"),
+    "tokenizers": ("TOKENIZERS_PARALLELISM", "false"),
+    "Arrow": ("OMP_NUM_THREADS", "1"),
+    "Polars": ("POLARS_MAX_THREADS", "1"),
+}
+"""The environment variable that limits a library to one thread, by its documentation, and its value."""
+
+
 class Limit(Enum):
     """The limit of loading."""
 
@@ -81,16 +123,33 @@ class Limit(Enum):
     HANDOVER = "handover"
     """Workers make batches fast enough; the training thread takes long to receive one."""
 
+    SAMPLER = "sampler"
+    """The training process takes long to choose the samples of a batch."""
+
+    LOCK = "lock"
+    """Workers wait for a lock that one of them holds."""
+
+    THREADS = "threads"
+    """Native libraries compute in threads of their own, on all cores already."""
+
     NOTHING = "nothing"
     """More workers would not shorten the step, even with a core each."""
 
     UNKNOWN = "unknown"
 
 
+NOT_WORKERS = {
+    Limit.SAMPLER: "most of the time in the data loader is the sampler's",
+    Limit.LOCK: "workers wait for a lock that one of them holds",
+    Limit.HANDOVER: READY,
+}
+"""Why the loop waits, if neither workers nor what they do is the reason."""
+
 WITHOUT_WORKERS = {
     Limit.CORES: "loading needs CPU time, and no core is free for a worker",
     Limit.STORAGE: "storage limits data loading",
     Limit.NOTHING: "workers would not shorten the step",
+    Limit.THREADS: "threads of native libraries use the cores already",
     Limit.UNKNOWN: "with so few CPU cores, workers may not shorten the step",
 }
 """Why workers are not proposed."""
@@ -125,9 +184,11 @@ def loading_limit(facts: Facts) -> LoadingLimit:
     return _KNOWN[facts]
 
 
-def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kind of limit
+def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer per kind of limit
     loading, curve = facts.loading, facts.worker_curve
     workers = loading.workers if loading else None
+    if kind := shown_cause(facts):
+        return LoadingLimit(kind)
     if workers and bursts(facts.run.steps, workers, is_fast=usually_fast(facts)):
         return LoadingLimit(Limit.BURSTS)
     if storage_share(facts) >= MIN_IO_SHARE and (workers or 1) >= FEWEST_READERS:
@@ -140,7 +201,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
         # With a core each they are fast enough: either they have none, or it takes long to receive a batch.
         lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
-    if not workers and _batch_ns(facts, loading) <= TAKING_NS:
+    if not workers and (_batch_ns(facts, loading) <= TAKING_NS + SENDING_NS or _has_cheap_rows(facts, curve)):
         return LoadingLimit(Limit.NOTHING)
     point = curve.best()
     if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
@@ -149,11 +210,52 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
             return LoadingLimit(Limit.WORKERS, proposal)
         if not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
+    if curve.cost.has_threads:
+        return _threads_limit(facts, loading, curve)
     unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
     would_gain = unlimited.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns
     if not would_gain:
         return LoadingLimit(Limit.NOTHING)
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
+
+
+def _has_cheap_rows(facts: Facts, curve: WorkerCurve) -> bool:
+    """Whether a batch costs mostly what Python does for each row, so that one index for all of them saves most."""
+    loader = facts.settings.loader
+    if loader is None or not loader.batch_size or curve.cost.source is not CostSource.CLOCKS or curve.cost.is_waiting:
+        return False
+    return loader.collates is True and curve.cost.mean_cpu_ns <= CHEAP_ROW_NS * loader.batch_size
+
+
+def shown_cause(facts: Facts) -> Limit | None:
+    """Return the limit that samples of the training thread and of its workers show; None if workers may be it."""
+    time, curve, workers = facts.loader_time, facts.worker_curve, facts.loading.workers if facts.loading else None
+    if not workers:
+        return None
+    if time and time.sample_count:
+        waiting = time.share(LoaderPart.WAITING) + time.share(LoaderPart.QUEUE)
+        if time.share(LoaderPart.SAMPLER) >= MOSTLY:
+            return Limit.SAMPLER
+        are_idle = time.idle_share >= MOSTLY_IDLE
+        if time.share(LoaderPart.RECEIVING) >= MOSTLY and (waiting < LEAST_WAITING or are_idle):
+            return Limit.HANDOVER
+    if curve and workers >= FEWEST_LOCKED and curve.cost.lock_share >= MIN_LOCK_SHARE:
+        return Limit.LOCK
+    return None
+
+
+def _threads_limit(facts: Facts, loading: Loading, curve: WorkerCurve) -> LoadingLimit:
+    """The limit where other threads of the loading process take a notable part of its CPU time.
+
+    How much of that is busy waiting is unknown. If all of it were, workers with one thread each would gain most.
+    """
+    most = WorkerCurve(curve.cost.single_threaded(), curve.loop)
+    point = most.best()
+    gained_ns = loading.step_ns - point.step_ns
+    if loading.workers or gained_ns < NO_GAIN_SHARE * loading.step_ns:
+        return LoadingLimit(Limit.THREADS)
+    fix = _workers_fix(facts, loading, most, point)
+    return LoadingLimit(Limit.WORKERS, Proposal(point, fix, Estimate.bound(gained_ns, UNKNOWN_SPIN)))
 
 
 def _workers_suffice(loading: Loading, curve: WorkerCurve) -> bool:
@@ -191,6 +293,12 @@ def workers_keep_up(facts: Facts) -> bool:
     if loading is None or curve is None:
         return False
     return loading.batches_are_ready or is_late_by_chance(loading, curve)
+
+
+def not_workers(facts: Facts) -> str | None:
+    """Return why the loop waits, if samples show that neither workers nor what they do is the reason."""
+    cause = shown_cause(facts)
+    return NOT_WORKERS.get(cause) if cause else None
 
 
 def received_only(facts: Facts) -> str | None:
@@ -240,8 +348,8 @@ def storage_share(facts: Facts) -> float:
     return telemetry.node.mean_iowait_share * cores / processes
 
 
-def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Proposal:
-    """Return the fix that sets these workers, and its saving: simulated, else by the worker curve."""
+def _workers_fix(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Fix:
+    """Return the fix that sets these workers, and one thread in each where native libraries have several."""
     arguments = {"num_workers": point.workers, "persistent_workers": True}
     if point.prefetch != curve.loop.prefetch:
         arguments["prefetch_factor"] = point.prefetch
@@ -251,10 +359,27 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     if curve.cost.is_waiting and point.workers == MOST_WAITING_WORKERS and not point.is_hidden:
         less = f"{WAIT_LESS[:1].lower()}{WAIT_LESS[1:]}"
         summary = f"Use {point.workers} workers, which still leave a wait. To remove it, {less}"
+    limits = bool(facts.worker_curve and facts.worker_curve.cost.has_threads)
+    if limits:
+        summary = "Load batches in worker processes, and limit the threads of native libraries to one per worker"
+    fix = loader_fix(facts, summary, arguments)
+    return replace(fix, change=f"{one_thread(facts)}\n\n{fix.change}", caveats=CAVEATS_OF_THREADS) if limits else fix
+
+
+def one_thread(facts: Facts) -> str:
+    """Return the code that limits native libraries to one thread in the workers, and in the training process."""
+    pools = facts.settings.thread_pools
+    known = dict.fromkeys(line for pool, line in ONE_THREAD.items() if pool in pools) or {ONE_THREAD["OpenBLAS"]: None}
+    lines = (f'os.environ["{name}"] = "{value}"' for name, value in known)
+    return "\n".join(("import os  # in the first lines of the script", "", *lines))
+
+
+def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Proposal:
+    """Return the fix that sets these workers, and its saving: simulated, else by the worker curve."""
     even = curve.even()
     unequal_ns = (curve.at(loading.workers or 0).wait_ns, -even.at(loading.workers or 0).wait_ns)
     edit = _edit(curve, even, point, is_beside=loading.workers != 0)
-    fix = replace(loader_fix(facts, summary, arguments), what_if=edit)
+    fix = replace(_workers_fix(facts, loading, curve, point), what_if=edit)
     if sum(unequal_ns) > NO_GAIN_SHARE * loading.step_ns:  # the simulated steps lack the longest batches
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
@@ -324,6 +449,8 @@ def cost_evidence(facts: Facts) -> tuple[Evidence | None, ...]:
     return (
         Evidence("CPU time per batch", cost.mean_cpu_ns, Unit.NS),
         Evidence("waiting time per batch", cost.mean_wait_ns, Unit.NS),
+        facts.known("CPU time of native threads per batch", cost.native_ns if cost.has_threads else None, Unit.NS),
+        facts.known("share of the time of a batch waiting for a lock", cost.lock_share or None, Unit.SHARE),
         facts.known("share of CPU time in collate_fn", cost.collate_share, Unit.SHARE),
         facts.known("wait for a CPU core per batch", cost.core_wait_ns or None, Unit.NS),
     )

@@ -10,6 +10,7 @@ from traceadvisor.model.report import Recording
 from traceadvisor.model.run import Run, RunSettings, StateSteps, steps_by_state
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
+from traceadvisor.rendering.content.report.loader_time import loader_time_blocks
 from traceadvisor.rendering.content.report.run_lines import lines_fold
 from traceadvisor.rendering.content.report.run_time import distortion_remark, distortion_table, run_bar
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
@@ -114,6 +115,7 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
         about = Prose(distortion_remark(first.distortion), Tone.QUIET)
         table = distortion_table(first.distortion)
         yield Group(table.caption, (about, table), detail=Detail.COMMENT)
+    yield from loader_time_blocks(next((one.loader_time for one in shared.recordings if one.loader_time), None))
     if states := steps_by_state(run):
         title = "Steps of the run by profiler state"
         yield Table(title, *by_column(_STATE, states), layout=Layout.NARROW, is_named=True)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.data.loader_stacks import MAKING
+from tests.analysis.sampled.sampling import Samples
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.run import TimedBatch
+from traceadvisor.model.samples import SampledFrame
+from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
+from traceadvisor.rules.data.data017_native_threads import NativeThreads
+
+MS = 1_000_000
+
+
+def _captured(
+    folder: Path, *, threads_ms: int = 100, worker: int | None = None, cores: int = 8, pool: str = "OpenBLAS"
+) -> Captured:
+    """Batches of 100 ms of CPU time in the loading thread, and so much in other threads; the rest takes 5 ms."""
+    iterator = "_SingleProcessDataLoaderIter" if worker is None else "_MultiProcessingDataLoaderIter"
+    builder = TraceBuilder().step(0, 0, 105_000).loader(0, 100_000, kind=iterator).op("aten::mm", 100_000, 105_000)
+    batches = tuple(
+        TimedBatch(worker, 10**18 + n, 100 * MS, 100 * MS, 0, 0, 0, (100 + threads_ms) * MS, threads_ms * MS)
+        for n in range(40)
+    )
+    captured = Captured(builder, folder).with_loader(worker_count=0 if worker is None else 1, collates=True)
+    captured.with_steps([100_000.0] * 40, step_us=5_000)
+    return captured.with_run(batches=batches).with_settings(cpu_count=cores, torch_threads=1, thread_pools=(pool,))
+
+
+def test_cpu_time_of_native_threads_is_found(tmp_path: Path) -> None:
+    found = _captured(tmp_path, worker=0).finding(NativeThreads())
+    assert evidence(found, "CPU time of native threads per batch") == 100 * MS
+    assert evidence(found, "libraries with threads of their own") == "OpenBLAS"
+    assert found.fix.change is not None
+    assert 'os.environ["OPENBLAS_NUM_THREADS"] = "1"' in found.fix.change
+    assert found.saving.low_ns == 0  # how much of this CPU time is busy waiting is unknown
+
+
+@pytest.mark.parametrize(("threads_ms", "found"), [(24, False), (26, True)])
+def test_native_threads_count_from_a_fifth_of_a_batch(threads_ms: int, tmp_path: Path, *, found: bool) -> None:
+    # A batch takes the CPU time of all threads: 26 ms are a fifth of 126.
+    assert _captured(tmp_path, threads_ms=threads_ms, worker=0).is_found(NativeThreads()) is found
+
+
+def test_threads_of_torchs_operators_are_not_native_ones(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, threads_ms=100).with_settings(torch_threads=8)
+    assert captured.clear(NativeThreads()).value == 0  # seven more may spin for 20 ms each
+
+
+def test_workers_are_proposed_with_one_thread_each_and_as_many_as_have_cores(tmp_path: Path) -> None:
+    found = _captured(tmp_path, cores=3).finding(SynchronousLoader())
+    assert found.fix.change is not None
+    assert "OPENBLAS_NUM_THREADS" in found.fix.change
+    assert found.fix.settings["num_workers"] == 3
+    # A worker takes the CPU time of both threads, 214 ms: three make a batch in 71 instead of 100.
+    assert found.saving.expected_ns < 35 * MS
+
+
+def test_where_the_threads_use_all_cores_the_saving_of_workers_is_an_upper_limit(tmp_path: Path) -> None:
+    found = _captured(tmp_path, cores=2).finding(SynchronousLoader())
+    assert found.saving.low_ns == 0
+    assert found.fix.caveats
+
+
+def test_tokenising_is_done_once(tmp_path: Path) -> None:
+    samples = Samples().add(30, *MAKING, SampledFrame("encode_batch"), is_fetching=True, is_beside=True).build()
+    captured = _captured(tmp_path, pool="tokenizers").with_run(stacks=samples)
+    batch = TimedBatch(None, 10**18, 100 * MS, 2 * MS, 0, 0, 0, 90 * MS, 88 * MS)
+    captured.with_run(batches=tuple(replace(batch, start_ns=10**18 + n) for n in range(40)))
+    found = captured.finding(NativeThreads())
+    assert found.fix.summary == "Tokenise once before the training, and store the token ids"
+    assert evidence(found, "share of a batch waiting for these threads") == pytest.approx(0.98)
+
+
+def test_without_a_capture_the_rule_is_skipped(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 50)
+    assert "traceadvisor capture" in skipped(NativeThreads(), builder, tmp_path)

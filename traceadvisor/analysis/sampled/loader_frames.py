@@ -1,0 +1,60 @@
+"""The part of the loader that a sampled stack is in, by the frames below ``__next__`` and ``__iter__``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.samples import SampledFrame
+
+LOADER = "torch/utils/data/dataloader.py"
+_FETCHER = "torch/utils/data/_utils/fetch.py"
+_PINS = "torch/utils/data/_utils/pin_memory.py"
+_SAMPLERS = frozenset({"_next_index"})
+_STARTS = frozenset({"_shutdown_workers", "_mark_worker_as_unavailable"})
+_TAKES = frozenset({"_try_get_data", "_get_data"})
+_QUEUES = ("queue.py", "asyncio/", "concurrent/futures/")
+_STARTING = ("multiprocessing/context.py", "multiprocessing/process.py", "multiprocessing/popen_")
+_POLLS = frozenset({"poll", "_poll", "wait", "select", "acquire"})
+_LOCKS = ("multiprocessing/synchronize.py", "filelock/", "fasteners/", "portalocker/", "multiprocessing/managers.py")
+_LOCKED = frozenset({"acquire", "flock", "lockf", "__enter__"})
+"""Functions written in C that wait for a lock, as the code names them."""
+
+
+def part_of(frames: Sequence[SampledFrame]) -> LoaderPart:
+    """Return the part of a stack of the training thread that gets a batch, or starts a loop; outermost frame first."""
+    inside = [frame for frame in frames if frame.file == LOADER]
+    functions = {frame.function for frame in inside}
+    inner = frames[-1] if frames else SampledFrame("")
+    takes = LoaderPart.WAITING if inner.function in _POLLS else LoaderPart.RECEIVING
+    signs = (
+        (LoaderPart.SAMPLER, bool(functions & _SAMPLERS)),
+        (LoaderPart.START, bool(functions & _STARTS) or _has_file(frames, _STARTING)),
+        (LoaderPart.MAKING, _has_file(frames, (_FETCHER,))),
+        (LoaderPart.PINNING, _has_file(frames, (_PINS,))),
+        (takes, bool(functions & _TAKES)),
+        (LoaderPart.QUEUE, _has_file(frames, _QUEUES)),
+        (LoaderPart.MAKING, not inside),  # a feed of the script that makes batches itself
+        (LoaderPart.RECEIVING, "_try_put_index" in functions),
+    )
+    return next((part for part, is_shown in signs if is_shown), LoaderPart.OTHER)
+
+
+def _has_file(frames: Sequence[SampledFrame], begins: tuple[str, ...]) -> bool:
+    return any((frame.file or "").startswith(begins) for frame in frames)
+
+
+def starts_loop(frames: Sequence[SampledFrame]) -> bool:
+    """Return whether a stack is in the ``__iter__`` of a ``DataLoader``."""
+    return any(frame.file == LOADER and frame.function == "__iter__" for frame in frames)
+
+
+def waits_for_lock(frames: Sequence[SampledFrame]) -> bool:
+    """Return whether a stack that waits is in the call of a lock."""
+    inner = frames[-1] if frames else SampledFrame("")
+    below = frames[-3:]
+    if any((frame.file or "").startswith(_LOCKS) for frame in below if not frame.is_user):
+        return True
+    if any(frame.file == "threading.py" and frame.function in _LOCKED for frame in below):
+        return True
+    return inner.file is None and inner.function in _LOCKED

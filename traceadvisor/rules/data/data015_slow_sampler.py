@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceadvisor.analysis.sampled.loader_frames import part_of
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
+from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.location import Location
+from traceadvisor.model.samples import SampledFrame
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
+from traceadvisor.replay.what_if import Scenario
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.statistics import share_interval
+
+MAKES_LIST = "RandomSampler"
+"""Sampler of torch that makes a list of all indices at the start of each epoch."""
+
+CHUNKS = (
+    "class Chunks(torch.utils.data.Sampler):\n"
+    "    def __init__(self, data): self.length = len(data)\n"
+    "    def __len__(self): return self.length\n"
+    "    def __iter__(self):\n"
+    "        for part in torch.randperm(self.length).split(4096): yield from part.tolist()\n\n"
+    "DataLoader(dataset, sampler=Chunks(dataset))  # instead of shuffle=True; keep the other arguments"
+)
+
+
+@frozen
+class SlowSampler(Rule):
+    """The sampler of the data loader takes long, and it runs in the training process, whatever the number of workers.
+
+    What it finds: Time of the training thread in the sampler or batch sampler: within ``__next__``, by samples of its
+        stack, and at the start of each loop, by clock reads in ``__iter__``.
+    Why it costs time: The sampler decides which samples are in a batch, before a worker can make it. While the training
+        thread runs it, it launches nothing, and more workers do not share this work.
+    How to fix it: Draw the batches of an epoch at once with array operations, or before the training. Keep data sorted
+        that each batch sorts again. ``RandomSampler``, which ``shuffle=True`` means, makes a Python list of all indices
+        at the start of each epoch: for tens of millions of samples, convert the permutation in parts.
+    How the saving is estimated: Within steps: 0.9 of the sampled share of the undisturbed time in the loader; the low
+        estimate is 0.5 of the lower end of its 95% interval, the high estimate all of the upper end. At the start of
+        loops: at most all of that time.
+    When it may be wrong: A sampler that groups samples well may save more time in the model than it costs.
+    """
+
+    meta = RuleMeta("DATA015", "slow-sampler", "The sampler takes the time of the training thread")
+    needs = frozenset({Input.STEPS, Input.SETTINGS})
+    refines = frozenset({"DATA001", "DATA003", "DATA004", "DATA008", "DATA012"})
+    claims = frozenset({Category.DATA_WAIT})
+
+    min_share: float = 0.03
+    """Share of the training time. The fix is in few lines of Python, and no other fix shortens this time."""
+
+    def check(self, facts: Facts) -> Outcome:
+        time, timing = facts.loader_time, facts.timing
+        if time is None or not timing.undisturbed_ns:
+            return Skipped(facts.unknown_without("The time in the sampler is unknown", Option.CAPTURE))
+        within = time.per_step_ns(LoaderPart.SAMPLER) / timing.undisturbed_ns if time.sample_count else 0.0
+        at_start = _share_at_start(facts)
+        if max(within, at_start) < self.min_share:
+            return Clear("time in the sampler", max(within, at_start), self.min_share, Unit.SHARE)
+        return self._within(facts) if within >= at_start else self._at_start(facts, at_start)
+
+    def _within(self, facts: Facts) -> Outcome:
+        time, step_ns = facts.needed(facts.loader_time, Input.SETTINGS), facts.timing.undisturbed_ns or 1.0
+        share, loader_ns = time.share(LoaderPart.SAMPLER), time.total_ns / time.steps
+        low, high = share_interval(share, time.sample_count)
+        low_ns, expected_ns = REMOVED_SHARE[Scenario.LOW] * low, REMOVED_SHARE[Scenario.EXPECTED] * share
+        wait = facts.claim(Category.DATA_WAIT)
+        return finding_of(
+            facts,
+            claims=wait,
+            fix=Fix("Make the sampler cheaper: draw the batches of an epoch at once, with array operations"),
+            saving=Estimate(low_ns * loader_ns, expected_ns * loader_ns, high * loader_ns, Method.MODEL),
+            effort=Effort.REFACTOR,
+            evidence=(
+                Evidence("time in the sampler", share * loader_ns, Unit.NS_PER_STEP),
+                Evidence("share of the step in the sampler", share * loader_ns / step_ns, Unit.SHARE),
+                Evidence("share of the time in the data loader", share, Unit.SHARE),
+                Evidence("samples of the time in the data loader", time.sample_count, Unit.COUNT),
+                facts.time_per_step("data wait", wait),
+            ),
+            locations=(*sampler_lines(facts), *facts.loader_locations),
+        )
+
+    def _at_start(self, facts: Facts, share: float) -> Outcome:
+        loops, run, loader = facts.settings.loops, facts.run.time, facts.settings.loader
+        makes_list = bool(loader and loader.sampler == MAKES_LIST)
+        summary = "Make the start of the sampler cheaper: prepare what does not change between epochs only once"
+        if makes_list:
+            summary = "Convert the order of the samples in parts: RandomSampler makes a list of all indices at once"
+        return finding_of(
+            facts,
+            fix=Fix(
+                summary,
+                CHUNKS if makes_list else None,
+                not_replayed="epochs start outside the simulated steps",
+                needs=frozenset({Part.LOADER}) if makes_list else frozenset(),
+            ),
+            effort=Effort.LINE if makes_list else Effort.REFACTOR,
+            evidence=(
+                Evidence("share of the training loop in the sampler, at the start of loops", share, Unit.SHARE),
+                *(
+                    Evidence("time in the sampler per start", one.sampler_ns / one.count, Unit.NS)
+                    for one in loops
+                    if one.trains
+                ),
+                facts.known("samples per epoch", loader.sample_count if loader else None, Unit.COUNT),
+                facts.known("sampler", loader.sampler if loader else None, Unit.TEXT),
+            ),
+            most_share=share,
+            whole_ns=run.loop_ns / run.training_steps if run and run.training_steps else None,
+            locations=(*sampler_lines(facts), *facts.loader_locations),
+        )
+
+
+def _share_at_start(facts: Facts) -> float:
+    """The share of the training loop that samplers take at the start of loops."""
+    run = facts.run.time
+    if run is None or run.loop_ns <= 0:
+        return 0.0
+    of_loops = sum(one.sampler_ns for one in facts.settings.loops if not one.keeps_workers)
+    return min(of_loops / run.loop_ns, 1.0)
+
+
+def sampler_lines(facts: Facts) -> tuple[Location, ...]:
+    """Return the user's line with the most samples in a sampler; none if the sampler is a library's."""
+    samples = facts.run.stack_samples
+    times_ns: dict[SampledFrame, int] = {}
+    for stack in samples.stacks if samples else ():
+        frames = [samples.frames[place] for place in stack.frames] if samples else []
+        if part_of(frames) is LoaderPart.SAMPLER and (line := _line_within(frames)):
+            times_ns[line] = times_ns.get(line, 0) + sum(one.time_ns for one in stack.by_state.values())
+    most = max(times_ns, key=lambda line: times_ns[line], default=None)
+    return (Location(most.file or "", most.line or 1, most.function),) if most else ()
+
+
+def _line_within(frames: Sequence[SampledFrame]) -> SampledFrame | None:
+    """The innermost line of the user below the loader's call of its sampler."""
+    begin = next((place for place, frame in enumerate(frames) if frame.function == "_next_index"), len(frames))
+    return next((frame for frame in reversed(frames[begin:]) if frame.is_user), None)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from traceadvisor.analysis.data.batch_cost import CostSource
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.loading_limit import SLOWER_TRAINING, cost_evidence, loader_fix, usual_time
+
+FIRST_TORCH = (2, 6)
+"""The first version of torch with ``in_order``."""
+
+
+@frozen
+class SlowBatchBlocks(Rule):
+    """A slow batch keeps finished ones waiting, because batches are delivered in their order.
+
+    What it finds: Workers that make batches fast enough on average, while the training loop waits for a slow one. The
+        measured times of the batches are simulated twice: delivered in their order, and as soon as any is ready.
+    Why it costs time: The loop takes batches in the order of the sampler. While one worker makes a slow batch, the
+        others fill their part of the queue and stop.
+    How to fix it: ``DataLoader(..., in_order=False)`` (torch 2.6 and later) delivers the first batch that is ready.
+        Otherwise make samples of equal size, or prefetch more batches.
+    How the saving is estimated: The difference between both simulations, at most the measured wait. The low estimate
+        lets the training slow down by a tenth.
+    When it may be wrong: The order of batches then depends on timing, so runs differ with the same seed. Slow samples
+        come later than fast ones. That matters if they differ in content.
+    """
+
+    meta = RuleMeta("DATA018", "slow-batch-blocks", "A slow batch keeps finished ones waiting")
+    needs = frozenset({Input.STEPS, Input.SETTINGS})
+    refines = frozenset({"DATA001", "DATA003", "DATA006", "DATA012"})
+    claims = frozenset({Category.DATA_WAIT})
+
+    min_share: float = 0.05
+    """Share of the step that the change saves, as for a data wait."""
+
+    least_part: float = 0.3
+    """Share of the simulated wait that goes. With less, batches are mostly too slow in any order: see DATA003."""
+
+    def check(self, facts: Facts) -> Outcome:
+        loading, curve, loader = facts.loading, facts.worker_curve, facts.needed(facts.settings.loader, Input.SETTINGS)
+        if loading is None or curve is None or curve.cost.source is not CostSource.CLOCKS or not loading.workers:
+            return Skipped(facts.unknown_without("Times of batches in workers are unknown", Option.CAPTURE))
+        label = "share of the step that batches in any order save"
+        if loader.in_order is False:
+            return Clear(label, 0.0, self.min_share, Unit.SHARE, "batches come in any order")
+        if not _has_in_order(facts.settings.torch_version) and loader.in_order is None:
+            return Skipped("This version of torch delivers batches in their order only.")
+        now, then = curve.at(loading.workers), curve.in_any_order().at(loading.workers)
+        gained_ns = min(max(now.step_ns - then.step_ns, 0.0), loading.wait_ns)
+        share, part = gained_ns / max(loading.step_ns, 1.0), gained_ns / max(now.wait_ns, 1.0)
+        usual = usual_time(facts)
+        if share < self.min_share or part < self.least_part or usual:
+            remark = usual or ("batches are too slow in any order" if share >= self.min_share else None)
+            return Clear(label, share, self.min_share, Unit.SHARE, remark)
+        arguments = {"num_workers": loading.workers, "in_order": False}
+        low_ns = max(gained_ns - SLOWER_TRAINING * loading.rest_ns, 0.0)
+        return finding_of(
+            facts,
+            claims=facts.claim(Category.DATA_WAIT),
+            fix=loader_fix(facts, "Take any batch that is ready, instead of the next in order", arguments),
+            saving=Estimate(low_ns, gained_ns, max(loading.wait_ns, gained_ns), Method.MODEL),
+            effort=Effort.SETTING,
+            evidence=(
+                Evidence("simulated wait, in order", now.wait_ns, Unit.NS_PER_STEP),
+                Evidence("simulated wait, in any order", then.wait_ns, Unit.NS_PER_STEP),
+                Evidence("measured wait for batches", loading.wait_ns, Unit.NS_PER_STEP),
+                Evidence("longest batch", float((curve.cost.cpu_ns + curve.cost.wait_ns).max()), Unit.NS),
+                *cost_evidence(facts),
+            ),
+            locations=facts.loader_locations,
+            caveats=("The order of batches then depends on timing: runs with the same seed differ.",),
+        )
+
+
+def _has_in_order(version: str | None) -> bool:
+    parts = (version or "").split(".")[:2]
+    return len(parts) == 2 and all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= FIRST_TORCH
