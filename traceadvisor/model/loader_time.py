@@ -70,7 +70,7 @@ class MakerTime:
 
     batches: int
     total_ns: int
-    """A worker's from its first batch to the end of its last one; that of the training process in which it makes them."""
+    """A worker's from its first batch to the end of its last; the training process's in which it makes batches."""
 
     parts_ns: Mapping[MakerPart, int]
     """Sums exactly to the total."""
@@ -128,6 +128,11 @@ class LoaderTime:
         for parts_ns, total_ns in wholes:
             if sum(parts_ns.values()) != total_ns:
                 raise ValueError(f"the parts do not sum to {total_ns} ns")
+
+    @property
+    def is_from_thread(self) -> bool:
+        """Whether a thread of the script takes the batches from the loader, and the training thread waits for it."""
+        return self.parts_ns.get(LoaderPart.QUEUE, 0) > self.total_ns / 2
 
     def share(self, part: LoaderPart) -> float:
         """Share of the time in the loader, 0..1."""

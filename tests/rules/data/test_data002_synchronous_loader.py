@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.data.loader_stacks import QUEUE
+from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
@@ -176,3 +178,14 @@ def test_batches_that_load_faster_than_a_worker_hands_them_over_need_no_worker(
     captured = Captured(builder, tmp_path).loader(workers=0).made(load_us, workers=[None])
     captured = captured.with_steps([load_us] * 30, step_us=6_000 - load_us)
     assert captured.is_found(SynchronousLoader()) is found
+
+
+def test_a_thread_that_iterates_the_loader_is_found_as_loading_in_the_training_process(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100_000).loader(0, 80_000, kind="Queue").op("aten::mm", 80_000, 100_000)
+    samples = Samples().add(50, *QUEUE, is_fetching=True).build()
+    captured = Captured(builder, tmp_path).with_loader(worker_count=0).with_steps([80_000.0] * 40, step_us=20_000)
+    found = captured.with_run(stacks=samples).with_processes(mean_cpu_cores=0.1).finding(SynchronousLoader())
+    assert evidence(found, "batches taken by") == "a thread of the script"
+    times = (evidence(found, f"{kind} time per batch") for kind in ("CPU", "waiting"))
+    assert sum(map(float, times)) == 100_000_000
+    assert found.fix.settings["num_workers"] == 5  # the thread makes a batch in 100 ms, the rest of a step takes 20

@@ -240,7 +240,8 @@ def batch_cost(loading: Loading) -> BatchCost | None:
     if loading.workers == 0:
         own = loading.own_cores
         most_cpu_ns = None if own is None else own * loading.step_ns / loading.fetches
-        return cost_by_loader_time(loading.loader_ns / loading.fetches, most_cpu_ns)
+        made_ns = loading.step_ns if loading.time and loading.time.is_from_thread else loading.loader_ns
+        return cost_by_loader_time(made_ns / loading.fetches, most_cpu_ns)
     busy = loading.worker_cores
     if loading.workers is None or loading.wait_ns < WAITING_LOOP_SHARE * loading.step_ns:
         return None  # workers that are ahead of the loop take an unknown time for a batch

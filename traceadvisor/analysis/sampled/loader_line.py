@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from traceadvisor.analysis.sampled.exact_lines import sure
+from traceadvisor.analysis.sampled.loader_frames import part_of
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.frozen import frozen
+from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, StackSamples
@@ -108,10 +110,15 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
 
 def _paths(samples: StackSamples) -> list[_Path]:
     """The stacks of the loading with their samples in undisturbed steps, or in all steps if these are too few."""
-    loading = [stack for stack in samples.stacks if stack.is_fetching]
+    loading = [stack for stack in samples.stacks if stack.is_fetching and not _waits_for_thread(samples, stack)]
     plain = [stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED) for stack in loading]
     counted = plain if sum(one.count for one in plain) >= FEWEST_SAMPLES else list(map(in_training, loading))
     return [_path(samples, stack, one) for stack, one in zip(loading, counted, strict=True) if one.count]
+
+
+def _waits_for_thread(samples: StackSamples, stack: SampledStack) -> bool:
+    """Whether another thread makes the batches, whose code these frames do not show."""
+    return part_of([samples.frames[place] for place in stack.frames]) is LoaderPart.QUEUE
 
 
 def _path(samples: StackSamples, stack: SampledStack, counted: Sampled) -> _Path:

@@ -34,6 +34,7 @@ from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks,
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import LoaderRegistry
+from traceadvisor.recording.loop.queue_feeds import QueueFeeds
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
 from traceadvisor.system import clocks
@@ -81,7 +82,8 @@ class Hooks:
         """
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
-        self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen)
+        self._queues = QueueFeeds(listener, loaders)
+        self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen, self._queues)
         self._hook(DataLoader, "__iter__", _hooked_iter, listener, loaders)
         self._hook(_MultiProcessingDataLoaderIter, "_reset", _hooked_reset, listener)
         self._hook(_MultiProcessingDataLoaderIter, "_shutdown_workers", _hooked_stop, listener)
@@ -116,6 +118,7 @@ class Hooks:
             stop_waiting()
         for hook in self._of_modules:
             hook.remove()
+        self._queues.remove()
         for owner, name, original in reversed(self._originals):
             if original is _INHERITED:
                 delattr(owner, name)
@@ -255,12 +258,15 @@ def _hooked_stop(original: Callable[[Any], None], listener: LoopListener) -> Cal
     return stop
 
 
-def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen) -> Callable[[Any], Any]:
+def _hooked_next(
+    original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen, queues: QueueFeeds
+) -> Callable[[Any], Any]:
     """The ``__next__`` of a loader's iterator, which also tells how long each batch took."""
 
     @unseen
     def followed(self: Any) -> Any:
         if not listener.enter():
+            queues.iterated_elsewhere(self)
             return original(self)
         got_batch = False
         try:

@@ -95,6 +95,11 @@ class LoopListener:
         """Whether the training thread runs, and is followed."""
         return self.active and threading.get_ident() == self._thread
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether no fetch and no optimizer step runs."""
+        return self._depth == 0
+
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
         if not self.active or threading.get_ident() != self._thread:

@@ -59,6 +59,8 @@ class LoaderRegistry:
         self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+        self._sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        """The iterators of loaders behind loops over queues, until their first batch."""
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.latest: tuple[Callable[[], object], KnownLoader | None] = _NONE
         """The iterator that was asked for last, and its loader."""
@@ -92,7 +94,12 @@ class LoaderRegistry:
             self._by_iterator[iterator] = loader
         return is_new
 
+    def feeds_from(self, loop: object, iterator: object) -> None:
+        """A loop takes its batches from a loader's iterator through another thread."""
+        self._sources[loop] = iterator
+
     def _find(self, iterator: object) -> KnownLoader:
+        iterator = self._sources.pop(iterator, iterator) if self._sources else iterator
         reference = self._pending.pop(iterator, None)
         loader = reference() if reference else None
         if loader is None:

@@ -12,7 +12,9 @@ class SynchronousLoader(Rule):
     """The training process loads its own batches, and the GPU is idle meanwhile.
 
     What it finds: A ``DataLoader`` without workers (``num_workers=0``, recorded as ``_SingleProcessDataLoaderIter``)
-        whose loading does not overlap GPU operations.
+        whose loading does not overlap GPU operations. Or one that a thread of the script iterates, which puts batches
+        into a queue (such as a ``BackgroundGenerator``), while the training thread waits for the queue: both threads
+        share one Python interpreter.
     Why it costs time: The training thread reads, decodes and collates one batch at a time. Meanwhile it launches no
         kernels.
     How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
@@ -45,8 +47,9 @@ class SynchronousLoader(Rule):
         loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         wait = facts.claim(Category.DATA_WAIT)
         share = facts.share(wait)
-        if share < self.min_share or not loader.in_training_process:
-            remark = None if loader.in_training_process else "the loader uses worker processes"
+        from_thread = bool(facts.loader_time and facts.loader_time.is_from_thread) and facts.run.worker_count == 0
+        if share < self.min_share or not (loader.in_training_process or from_thread):
+            remark = None if loader.in_training_process or from_thread else "the loader uses worker processes"
             return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
         limit = loading_limit(facts)
         if limit.proposal is None:
@@ -65,6 +68,7 @@ class SynchronousLoader(Rule):
                 Evidence("time in data loader", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
+                Evidence("batches taken by", "a thread of the script", Unit.TEXT) if from_thread else None,
                 Evidence("workers needed", then.workers, Unit.COUNT),
                 Evidence("predicted share of the step spent waiting", then.wait_share, Unit.SHARE),
                 *cost_evidence(facts),
