@@ -18,7 +18,7 @@ from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import one_line
 
-MOST = {"num_workers": 256, "prefetch_factor": 256, "batch_size": 1 << 20}
+MOST = {"num_workers": 256, "native_threads": 256, "prefetch_factor": 256, "batch_size": 1 << 20}
 """Largest values that are tried; a report that is read back may come from anyone."""
 
 

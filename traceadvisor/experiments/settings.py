@@ -30,12 +30,16 @@ class Knob:
 
 
 BATCH_SIZE, WORKERS, CACHED = "batch_size", "num_workers", "cached"
+NATIVE_THREADS = "native_threads"
+"""Threads of native libraries, such as BLAS, in each loader worker."""
 
 _KNOBS = (
     Knob(WORKERS, int, "DataLoader(..., num_workers={value})", is_of_loader=True),
     Knob("prefetch_factor", int, "DataLoader(..., prefetch_factor={value})", is_of_loader=True),
     Knob("pin_memory", bool, "DataLoader(..., pin_memory={value})", is_of_loader=True),
     Knob("persistent_workers", bool, "DataLoader(..., persistent_workers={value})", is_of_loader=True),
+    Knob("in_order", bool, "DataLoader(..., in_order={value})", is_of_loader=True),
+    Knob(NATIVE_THREADS, int, 'os.environ["OPENBLAS_NUM_THREADS"] = "{value}"', is_of_loader=True),
     Knob(BATCH_SIZE, int, "DataLoader(..., batch_size={value})", is_of_loader=True),
     Knob(CACHED, bool, "", is_of_loader=True),
     Knob("amp", str, 'with torch.autocast("{device}", dtype=torch.{value}): ...'),

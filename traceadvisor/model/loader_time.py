@@ -147,6 +147,11 @@ class LoaderTime:
         making_ns = sum(maker.making_ns for maker in self.makers)
         return sum(maker.parts_ns.get(part, 0) for maker in self.makers) / making_ns if making_ns else 0.0
 
+    def per_batch_ns(self, part: MakerPart) -> float:
+        """Mean time of a part per batch."""
+        batches = sum(maker.batches for maker in self.makers)
+        return sum(maker.parts_ns.get(part, 0) for maker in self.makers) / batches if batches else 0.0
+
     @property
     def idle_share(self) -> float:
         """Share of the time of all makers in which they make no batch, 0..1."""

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
+from tests.analysis.data.loader_stacks import RECEIVING
+from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
@@ -14,6 +16,7 @@ from traceadvisor.model.findings import Clear, Effort, Found, Method, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.recording.loop.loaders import _settings
 from traceadvisor.rules.data.data001_dataloader_wait import FEW_WORKERS, TAKES_ROWS, DataLoaderWait
+from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
 
 def _steps(wait_us: int, *, count: int = 3, us: int = 1) -> TraceBuilder:
@@ -177,3 +180,27 @@ def test_each_fix_has_its_own_effort_and_caveats(tmp_path: Path) -> None:
     assert (cheap.effort, workers.effort) == (Effort.LINE, Effort.SETTING)
     assert cheap.caveats == TAKES_ROWS
     assert FEW_WORKERS in workers.caveats
+
+
+def test_batches_that_cost_less_to_make_than_to_receive_are_loaded_without_workers(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).loader(0, 5_000).op("aten::mm", 5_000, 10_000)
+    samples = Samples().add(50, *RECEIVING, is_fetching=True).build()
+    loader = {"worker_count": 2, "batch_size": 64, "sampler": "SequentialSampler", "collates": True}
+    captured = Captured(builder, tmp_path).with_loader(**loader).with_steps([5_000.0] * 40, step_us=5_000)
+    found = captured.made(cpu_us=1_000, workers=(0, 1)).with_run(stacks=samples).finding(DataLoaderWait())
+    assert found.fix.summary.startswith("Load these batches without workers, all rows with one index")
+    # a batch that takes 6 ms to make is worth the 5 ms of sending it
+    costly = captured.made(cpu_us=6_000, workers=(0, 1)).finding(DataLoaderWait())
+    assert costly.fix.summary.startswith("Make batches faster to receive")
+
+
+def test_many_tiny_samples_get_one_index_for_all_rows_instead_of_workers(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 4_000).loader(0, 3_000, kind="_SingleProcessDataLoaderIter")
+    builder = builder.op("aten::mm", 3_000, 4_000)
+    loader = {"worker_count": 0, "batch_size": 1024, "sampler": "SequentialSampler", "collates": True}
+    captured = Captured(builder, tmp_path).with_loader(**loader).with_steps([3_000.0] * 40, step_us=1_000)
+    captured.made(cpu_us=3_000, workers=(None,))  # 3 us for each sample
+    assert captured.clear(SynchronousLoader()).remark == "workers would not shorten the step"
+    assert captured.finding(DataLoaderWait()).fix.summary.startswith("Load a batch with less work: take its rows")
+    fewer = captured.with_loader(batch_size=256)  # 12 us for each
+    assert fewer.is_found(SynchronousLoader())

@@ -57,7 +57,7 @@ def test_workers_are_proposed_with_one_thread_each_and_as_many_as_have_cores(tmp
     found = _captured(tmp_path, cores=3).finding(SynchronousLoader())
     assert found.fix.change is not None
     assert "OPENBLAS_NUM_THREADS" in found.fix.change
-    assert found.fix.settings["num_workers"] == 3
+    assert found.fix.settings == {"num_workers": 3, "persistent_workers": True, "native_threads": 1}
     # A worker takes the CPU time of both threads, 214 ms: three make a batch in 71 instead of 100.
     assert found.saving.expected_ns < 35 * MS
 

@@ -17,7 +17,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value
+from traceadvisor.experiments.inside.native_threads import LimitedThreads
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, NATIVE_THREADS, WORKERS, Settings, Value
 
 DEFAULT_PREFETCH = 2
 PATIENCE_S = 10.0
@@ -39,6 +40,7 @@ def own_settings(loader: DataLoader[Any] | None) -> dict[str, Value]:
         "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
         "pin_memory": loader.pin_memory,
         "persistent_workers": loader.persistent_workers,
+        "in_order": getattr(loader, "in_order", None),
         BATCH_SIZE: batch_size(loader),
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -113,8 +115,8 @@ def rebuilt(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any]:
         "persistent_workers": bool(workers) and bool(loader.persistent_workers if persistent is None else persistent),
         "collate_fn": loader.collate_fn,
         "timeout": loader.timeout if workers else 0,
-        "worker_init_fn": loader.worker_init_fn,
-        "in_order": loader.in_order,
+        "worker_init_fn": _limited(loader.worker_init_fn, settings.count(NATIVE_THREADS)),
+        **_ordered(loader, settings["in_order"]),
         "multiprocessing_context": loader.multiprocessing_context if workers else None,
     }
     size = settings.count(BATCH_SIZE)
@@ -131,6 +133,17 @@ def rebuilt(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any]:
     else:
         batches = Endless(loader.batch_sampler, None)
     return DataLoader(loader.dataset, batch_sampler=batches, **arguments)
+
+
+def _limited(original: Any, threads: int | None) -> Any:
+    """The function that begins a worker, with a limit of native threads if there is one."""
+    return original if threads is None else LimitedThreads(threads, original)
+
+
+def _ordered(loader: DataLoader[Any], wanted: object) -> dict[str, bool]:
+    """The argument on the order of batches; torch before 2.6 has none."""
+    own = getattr(loader, "in_order", None)
+    return {} if own is None else {"in_order": own if wanted is None else bool(wanted)}
 
 
 class Source:

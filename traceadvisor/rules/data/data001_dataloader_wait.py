@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
-from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.loader_time import LoaderPart, MakerPart
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -122,10 +122,10 @@ def _fix(facts: Facts) -> Fix:
 
 def _costs_more_to_send(facts: Facts) -> bool:
     """Return whether a worker makes a batch in less CPU time than the training thread takes to receive it."""
-    loading, curve, time = facts.loading, facts.worker_curve, facts.loader_time
-    if loading is None or curve is None or time is None or not loading.fetches:
+    loading, time = facts.loading, facts.loader_time
+    if loading is None or time is None or not loading.fetches or not time.makers:
         return False
-    made_ns = curve.cost.mean_cpu_ns + curve.cost.mean_wait_ns
+    made_ns = time.per_batch_ns(MakerPart.COMPUTING) + time.per_batch_ns(MakerPart.WAITING)
     received_ns = time.per_step_ns(LoaderPart.RECEIVING) / loading.fetches if time.sample_count else 0.0
     return made_ns < max(received_ns, (loading.handover_ns or 0.0) / loading.fetches)
 

@@ -363,7 +363,10 @@ def _workers_fix(facts: Facts, loading: Loading, curve: WorkerCurve, point: Poin
     if limits:
         summary = "Load batches in worker processes, and limit the threads of native libraries to one per worker"
     fix = loader_fix(facts, summary, arguments)
-    return replace(fix, change=f"{one_thread(facts)}\n\n{fix.change}", caveats=CAVEATS_OF_THREADS) if limits else fix
+    if not limits:
+        return fix
+    settings = {**fix.settings, "native_threads": 1}
+    return replace(fix, change=f"{one_thread(facts)}\n\n{fix.change}", settings=settings, caveats=CAVEATS_OF_THREADS)
 
 
 def one_thread(facts: Facts) -> str:
