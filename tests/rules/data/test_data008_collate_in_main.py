@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.judging.engine import judge
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
@@ -111,3 +112,10 @@ def test_at_most_five_functions_are_named(tmp_path: Path) -> None:
             builder.python(f"data.py({line}): load", at + 16 * line, at + 16 * line + 15 - line)
     found = finding(CollateInMain(), builder, tmp_path)
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_functions_of_cheap_batches_are_not_sent_to_workers(tmp_path: Path) -> None:
+    captured = Captured(_with_calls(_steps()), tmp_path).with_loader(worker_count=0)
+    captured.with_steps([100.0] * 40, step_us=100).made(cpu_us=100, workers=(None,))
+    found = captured.finding(CollateInMain())
+    assert found.fix.summary == "Make these functions process whole batches instead of single samples"

@@ -5,8 +5,14 @@ from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.loading_limit import Limit, loading_limit
 
 MOST_SITES = 5
+
+IN_WORKERS = "Run these functions in worker processes, and make the most expensive one cheaper"
+
+WITHOUT_WORKERS = "Make these functions process whole batches instead of single samples"
+"""The fix where handing a batch over takes as long as making it."""
 
 
 @frozen
@@ -45,7 +51,7 @@ class CollateInMain(Rule):
             facts,
             claims=claims,
             fix=Fix(
-                "Run these functions in worker processes, and make the most expensive one cheaper",
+                WITHOUT_WORKERS if loading_limit(facts).kind is Limit.NOTHING else IN_WORKERS,
                 what_if=WithoutHostWork(claims),
             ),
             effort=Effort.REFACTOR,
