@@ -78,6 +78,15 @@ def test_tokenising_is_done_once(tmp_path: Path) -> None:
     assert evidence(found, "share of a batch waiting for these threads") == pytest.approx(0.98)
 
 
+def test_cpu_time_that_spinning_could_explain_is_native_where_samples_show_it(tmp_path: Path) -> None:
+    # 15 ms of CPU time in other threads may be torch's that spin, but the loading thread waits for tokenizers.
+    samples = Samples().add(30, *MAKING, SampledFrame("encode_batch"), is_fetching=True, is_beside=True).build()
+    captured = _captured(tmp_path, pool="tokenizers").with_run(stacks=samples).with_settings(torch_threads=2)
+    batch = TimedBatch(None, 10**18, 20 * MS, 2 * MS, 0, 0, 0, 17 * MS, 15 * MS)
+    captured.with_run(batches=tuple(replace(batch, start_ns=10**18 + n) for n in range(40)))
+    assert captured.is_found(NativeThreads())
+
+
 def test_without_a_capture_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 50)
     assert "traceadvisor capture" in skipped(NativeThreads(), builder, tmp_path)

@@ -214,7 +214,7 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
     beside_ns = np.maximum(ready_ns - cpu_ns, 0.0)
     wait_ns = beside_ns * (1 - beside_share)
     cpu_ns = cpu_ns + beside_ns * beside_share
-    native_ns = native_ns + beside_ns * beside_share
+    native_ns = np.maximum(native_ns, np.maximum(cpu_ns - thread_ns, 0.0) * beside_share)
     is_split = knows_cores or core_is_free or float(wait_ns.sum()) < WAITING_SHARE * float(spent_ns.sum())
     if not is_split:
         cpu_ns, wait_ns = cpu_ns + wait_ns, np.zeros_like(wait_ns)
