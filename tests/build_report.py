@@ -45,11 +45,14 @@ from traceadvisor.model.report import (
     Recording,
     RecordingNote,
     Report,
+    SmallBecause,
+    SmallSaving,
     Source,
     SourceKind,
     StepRow,
     Work,
 )
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.timeline import Activity, Lane, Timeline
@@ -121,8 +124,8 @@ def one_recording() -> Report:
             ranked(pageable_finding(), recording, Severity.LOW, also=("H2D003",)),
         ),
         not_worth_doing=(
-            NotWorthDoing("Mixed precision", 0.004, "Kernels are hidden behind the data loader already."),
-            NotWorthDoing("A larger batch", 0.0, "The device waits for data, not for work."),
+            NotWorthDoing("Mixed precision", 0.004, SmallSaving(SmallBecause.TAKEN_OVER)),
+            NotWorthDoing("A larger batch", 0.0, SmallSaving(SmallBecause.TAKEN_OVER)),
         ),
         outcomes=outcomes(recording),
     )
@@ -175,7 +178,7 @@ def on_the_cpu() -> Report:
         overlaps={work: Overlap(6.1 * MS, 5.8 * MS) if work is Work.DATA_LOADING else None for work in Work},
         timeline=host_timeline(),
     )
-    saving = Estimate.bound(5.8 * MS, "no device was recorded")
+    saving = Estimate.bound(5.8 * MS, of_the_fix("no device was recorded"))
     needs_device = Skipped(
         "No device activity was recorded. Record with ProfilerActivity.CUDA on a machine with a GPU."
     )
@@ -447,7 +450,7 @@ def launch_finding() -> Finding:
     return Finding(
         rule=rule("IDLE002", "launch-bound", "Kernels are shorter than their launches"),
         claims=SpanSet.of((60 * MS, 74 * MS)),
-        saving=Estimate.bound(27.8 * MS, "the unchanged replay misses the recorded step by +4.0%"),
+        saving=Estimate.bound(27.8 * MS, of_the_fix("the unchanged replay misses the recorded step by +4.0%")),
         confidence=Confidence.MEDIUM,
         effort=Effort.LINE,
         evidence=(

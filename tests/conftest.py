@@ -90,6 +90,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown() -> None:
     """Put torch's flags back, and forget that a test compiled code: captures in the same process would record less."""
     torch_flags.put_back()
+    if noticed := sys.modules.get("traceadvisor.recording.loop.own_profiles"):
+        noticed.own_profiles.forget()  # it lasts as long as a process: as long as one script
     if (dynamo := sys.modules.get("torch._dynamo")) and dynamo.utils.counters["stats"]:
         dynamo.reset()
         dynamo.utils.counters.clear()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.shared import CHECKOUT
 
-MOST_LINES_OF_CODE, MOST_MODULES = 52_500, 615
+MOST_LINES_OF_CODE, MOST_MODULES = 54_700, 640
 
 
 def lines_of_code(path: Path) -> int:

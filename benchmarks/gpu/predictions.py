@@ -9,6 +9,8 @@ from typing import Any
 
 from traceadvisor.model.findings import Clear, Estimate, Failed, Method, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
+from traceadvisor.model.saving import Reason
+from traceadvisor.rendering.words import reason_words
 
 Document = dict[str, Any]
 
@@ -60,9 +62,9 @@ def predict_all_fixes(report: Report) -> Prediction:
     """The joint replay of all fixes of the first recording."""
     replay = report.recordings[0].replay
     if replay is None or not replay.baseline_step_ns or replay.joint_step_ns is None:
-        return Prediction("absent", ALL_FIXES, reason=replay.doubt if replay else None)
+        return Prediction("absent", ALL_FIXES, reason=_words(replay.doubt if replay else None))
     ratio = replay.joint_step_ns / replay.baseline_step_ns
-    return Prediction("found", ALL_FIXES, "replay", expected=ratio, reason=replay.device_doubt)
+    return Prediction("found", ALL_FIXES, "replay", expected=ratio, reason=_words(replay.device_doubt))
 
 
 def proposed_workers(report: Report) -> int | None:
@@ -86,8 +88,12 @@ def _of(saving: Estimate, step_ns: float, rule: str, status: str) -> Prediction:
     )
     method = saving.method.value
     if saving.method is not Method.REPLAY:
-        return Prediction(status, rule, method, shortest, None, longest, saving.reason)
+        return Prediction(status, rule, method, shortest, None, longest, _words(saving.reason))
     return Prediction(status, rule, method, shortest, expected, longest)
+
+
+def _words(reason: Reason | None) -> str | None:
+    return reason_words(reason) if reason else None
 
 
 def _reason(row: OutcomeRow) -> str | None:

@@ -18,6 +18,7 @@ from tests.build_report import loader_finding, one_recording, ranked, rule
 from traceadvisor.model.findings import Clear, Estimate, Fix, Method, Severity, Skipped, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
+from traceadvisor.model.saving import of_the_fix
 
 REPLAYED = Estimate(30.0, 40.0, 50.0, Method.REPLAY)
 """Of a step of 100 ns, 40 are saved, at least 30 and at most 50."""
@@ -41,9 +42,8 @@ def test_a_replayed_finding_predicts_a_ratio_with_its_range() -> None:
 
 
 def test_a_bound_predicts_a_range_only() -> None:
-    found = predict(
-        report(finding("GPU001", saving=replace(REPLAYED, method=Method.BOUND, reason="no device"))), ("GPU001",)
-    )
+    bound = replace(REPLAYED, method=Method.BOUND, reason=of_the_fix("no device"))
+    found = predict(report(finding("GPU001", saving=bound)), ("GPU001",))
     assert (found.low, found.expected, found.high, found.reason) == (0.5, None, 0.7, "no device")
 
 

@@ -15,10 +15,19 @@ from traceadvisor.comparing.findings import finding_changes
 from traceadvisor.comparing.pairing import Capture, PairedRun, captures_of, pair
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import step_change
-from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
-from traceadvisor.model.findings import Clear, Estimate, Failed, Location, Method, Severity, Skipped, Unit
+from traceadvisor.model.findings import (
+    Clear,
+    ClearedBecause,
+    Estimate,
+    Failed,
+    Location,
+    Method,
+    Severity,
+    Skipped,
+    Unit,
+)
 from traceadvisor.model.origins import Origins, OriginTable, OtherOrigins
 from traceadvisor.model.report import (
     FoldedBecause,
@@ -30,9 +39,13 @@ from traceadvisor.model.report import (
     UsedSettings,
 )
 from traceadvisor.model.run import Repository
+from traceadvisor.model.saving import of_the_fix
 
 ID = recording().id
 CLEAR = OutcomeRow("IDLE001", (ID,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+
+
+FOR_A_TEST = Estimate.bound(30e6, of_the_fix("for a test"))
 
 
 def _changes(base: Sequence[Report], head: Sequence[Report]) -> tuple[FindingChange, ...]:
@@ -145,7 +158,7 @@ def test_a_finding_of_which_a_limit_was_changed_is_not_gone() -> None:
 
 
 def test_a_finding_whose_fix_saves_nothing_now_is_not_gone() -> None:
-    clear = replace(CLEAR, outcome=Clear(NO_SAVING, 0.0005, 0.001, Unit.SHARE))
+    clear = replace(CLEAR, outcome=Clear("saving", 0.0005, 0.001, Unit.SHARE, because=ClearedBecause.SAVES_LITTLE))
     assert _statuses(_side(finding()), _side(outcomes=[clear])) == [("IDLE001", FindingStatus.UNKNOWN)]
 
 
@@ -215,7 +228,7 @@ def _fell(rule_id: str, base: Capture, head: Capture) -> bool:
             _samples(now) / _samples(base.lanes[place][0]) if _samples(now) and _samples(base.lanes[place][0]) else 1
         )
         shares = [one for one in outcomes if isinstance(one, Clear) and one.unit is Unit.SHARE]
-        if any(one.label == NO_SAVING for one in shares):
+        if any(one.because is ClearedBecause.SAVES_LITTLE for one in shares):
             return False
         if claimed_ns and any(one.value * (now.step_ns or 0) > claimed_ns * grown for one in shares):
             return False
@@ -319,7 +332,7 @@ def test_a_finding_that_shrank_to_half_is_checked() -> None:
 
 
 def test_an_upper_limit_holds_for_any_smaller_saving() -> None:
-    limit = replace(finding(), finding=replace(finding().finding, saving=Estimate.bound(30e6, "for a test")))
+    limit = replace(finding(), finding=replace(finding().finding, saving=FOR_A_TEST))
     (check,) = _checks(_timed(100.0, limit), _timed(85.0))
     assert (check.is_limit, check.agreement) == (True, Agreement.WITHIN)
 
@@ -329,7 +342,7 @@ def test_a_limit_is_exceeded_only_by_more_than_identical_runs_differ_by(
     measured_ms: float, agreement: Agreement
 ) -> None:
     """At least 70 ms are left. One capture of identical runs takes up to 1.34 times as long as another."""
-    limit = replace(finding(), finding=replace(finding().finding, saving=Estimate.bound(30e6, "for a test")))
+    limit = replace(finding(), finding=replace(finding().finding, saving=FOR_A_TEST))
     (check,) = _checks(_timed(100.0, limit), _timed(measured_ms))
     assert (check.is_limit, check.agreement) == (True, agreement)
 
@@ -348,7 +361,7 @@ def test_a_share_of_the_run_is_no_prediction_of_its_step() -> None:
     """Of 200 ms per step, 100 in training steps, a validation took 100: the other fix alone shortens the step."""
     outcomes = [CLEAR, OutcomeRow("IDLE010", (ID,), CLEAR.outcome)]
     validation = finding("IDLE010", 50.0, step_ms=200.0)
-    limit = replace(validation.finding, of_run=True, saving=Estimate.bound(100e6, "it lies outside the steps"))
+    limit = replace(validation.finding, of_run=True, saving=Estimate.bound(100e6, of_the_fix("it lies outside")))
     both = [finding(saves_ms=20.0), replace(validation, finding=limit)]
     base = [report(recording(undisturbed_ms=100.0), findings=both, outcomes=outcomes)]
     (check,) = _checks(base, [report(recording(undisturbed_ms=80.0), outcomes=outcomes)])

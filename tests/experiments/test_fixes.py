@@ -15,6 +15,7 @@ from traceadvisor.experiments.fixes import changes, proposals
 from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.model.findings import Estimate, Finding, Fix, Method, RuleMeta, Severity
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, Report
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.rules.idle.idle002_launch_bound import COMPILED
 
@@ -137,7 +138,7 @@ def _report(*findings: RankedFinding) -> Report:
 
 
 _SIMULATED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
-_LIMIT = Estimate(0, 0, 50 * MS, Method.BOUND, "it is not simulated")
+_LIMIT = Estimate(0, 0, 50 * MS, Method.BOUND, of_the_fix("it is not simulated"))
 
 
 def test_the_prediction_is_the_step_after_the_fix_over_the_step_before() -> None:

@@ -120,6 +120,7 @@ def test_settings_of_a_loader_are_read_by_the_names_of_the_knobs() -> None:
         "pin_memory": False,
         "persistent_workers": False,
         "batch_size": 4,
+        "in_order": True,
     }
     assert "prefetch_factor" not in own_settings(_loader())
 

@@ -29,6 +29,7 @@ from traceadvisor.judging import plugins
 from traceadvisor.model.findings import Estimate, Method, RuleMeta, Severity
 from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import Report
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rendering.content.index import MOST_ROWS, index_document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.rendering.writers.markdown import write as as_markdown
@@ -266,7 +267,7 @@ def test_the_headline_counts_runs_worth_fixing() -> None:
 
 def test_an_upper_limit_counts_in_full_as_in_its_row() -> None:
     index = _many(1)
-    saving = Estimate(0, 5e6, 2e7, Method.BOUND, "not simulated")
+    saving = Estimate(0, 5e6, 2e7, Method.BOUND, of_the_fix("not simulated"))
     finding = replace(_finding(0.05), saving=saving)
     run = replace(index.runs[0], figures=replace(_figures(index), finding=finding))
     document = index_document(replace(index, runs=(run,)))

@@ -145,7 +145,7 @@ def shared_claims(facts: Facts, finding: Finding) -> SpanSet:
 def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
     """Savings of more than the step, of more than the claimed time, or of more than its removal saves."""
     rule, saving, step_ns = finding.rule.id, finding.saving, facts.step_ns or 0.0
-    noise_ns = NOISE_SHARE * step_ns
+    noise_ns = max(NOISE_SHARE, facts.replay.gate.wrong_share if facts.replay else 0.0) * step_ns
     whole_ns = finding.whole_ns or step_ns
     run = facts.run.time
     most_ns = UNDISTURBED_RATIO * run.total_ns / run.training_steps if run and run.training_steps else whole_ns

@@ -5,6 +5,7 @@ import pytest
 from traceadvisor.judging.engine import run_cost, worth
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Estimate
+from traceadvisor.model.saving import of_the_fix
 
 PRICE = Price(3.6, "EUR")
 """A thousandth of a euro a second."""
@@ -34,7 +35,7 @@ def test_without_a_rate_only_the_hour_has_a_cost() -> None:
 
 def test_a_saving_is_worth_its_share_of_the_step() -> None:
     cost = run_cost(PRICE, gpu_count=1, rank_count=1, rank_samples_per_s=1000)
-    saved = worth(cost, Estimate.bound(50, "nobody asked"), step_ns=100)
+    saved = worth(cost, Estimate.bound(50, of_the_fix("nobody asked")), step_ns=100)
     assert (saved.per_hour.low, saved.per_hour.expected, saved.per_hour.high) == pytest.approx((0, 0.9, 1.8))
     assert saved.per_million_samples is not None
     assert saved.per_million_samples.high == pytest.approx(0.5)
@@ -42,4 +43,4 @@ def test_a_saving_is_worth_its_share_of_the_step() -> None:
 
 def test_no_saving_is_worth_more_than_the_cost() -> None:
     cost = run_cost(PRICE, gpu_count=1, rank_count=1, rank_samples_per_s=None)
-    assert worth(cost, Estimate.bound(120, "nobody asked"), step_ns=100).per_hour.high == 3.6
+    assert worth(cost, Estimate.bound(120, of_the_fix("nobody asked")), step_ns=100).per_hour.high == 3.6

@@ -27,6 +27,7 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 from traceadvisor.savings.outcomes import confidence_of
@@ -46,7 +47,7 @@ class Stub(Rule):
     def check(self, facts: Facts) -> Outcome:
         return Finding(
             claims=self.spans,
-            saving=Estimate.bound(2 * self.expected_ns, "nobody asked"),
+            saving=Estimate.bound(2 * self.expected_ns, of_the_fix("nobody asked")),
             confidence=confidence_of(facts),
             effort=Effort.LINE,
             evidence=(),

@@ -19,6 +19,7 @@ from traceadvisor.model.findings import HOW_TO_GET, Found, Hint, Input, Option, 
 from traceadvisor.model.trace import Distributed
 from traceadvisor.model.trace import Origin as FileOrigin
 from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rendering.words import reason_words
 
 
 def _hints(facts: Facts) -> list[str]:
@@ -34,7 +35,7 @@ def _hints(facts: Facts) -> list[str]:
 
 
 def _reason(found: Found) -> list[str]:
-    return [found.finding.saving.reason] if found.finding.saving.reason else []
+    return [reason_words(found.finding.saving.reason)] if found.finding.saving.reason else []
 
 
 def _useless(facts: Facts) -> list[str]:

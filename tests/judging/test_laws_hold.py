@@ -19,12 +19,14 @@ from traceadvisor.analysis.operators.containers import LONG_GAP_NS, container_ro
 from traceadvisor.errors import TraceAdvisorError
 from traceadvisor.facts import Facts
 from traceadvisor.judging.engine import judge
-from traceadvisor.judging.laws import without_claims
+from traceadvisor.judging.ranking import Simulation
 from traceadvisor.model.arrays import without
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.replay.what_if import Scenario
+
+NOISE = 0.02
+"""Share of the step."""
 
 SEEDS, DAMAGED = range(0, 60, 3), range(40)
 
@@ -41,12 +43,7 @@ def broken(facts: Facts) -> Iterator[str]:
                 edit.rows[edit.high > 1], facts.device_work.plain_kernels
             )  # plain ones are not needed at all
             yield from (f"{rule} makes kernels faster by an unknown rate" for _ in others[:1])
-    for row in judge(facts).findings:
-        gone = without_claims(row.finding, RULES[row.finding.rule.id], facts, facts.launching_operators)
-        if gone and facts.replay and facts.step_ns:
-            share = facts.replay.saving_share((gone,), Scenario.EXPECTED) + abs(facts.replay.gate.error_share)
-            if row.finding.saving.high_ns > max(share, 0.0) * facts.step_ns + 1:
-                yield f"{row.finding.rule.id} saves more than the step loses without its claims"
+    yield from _too_much(facts)
     backward = facts.observation.backward.together()
     if plain_python(facts.observation, 1) & backward:
         yield "the training thread runs Python while it waits for the backward pass"
@@ -56,6 +53,25 @@ def broken(facts: Facts) -> Iterator[str]:
         inside = SpanSet.of((int(events.start_ns[row]), int(events.end_ns[row])))
         if not (inside - short).lasting(LONG_GAP_NS) and long_call_time(facts.observation) & inside:
             yield "compiled code with small gaps is one long call"
+
+
+def _too_much(facts: Facts) -> Iterator[str]:
+    """Savings that leave less than what remains of the step, alone or together as a report prints them."""
+    replay, step_ns = facts.replay, facts.step_ns
+    if replay is None or not step_ns:
+        return
+    joint = Simulation(facts, replay, RULES)
+    edits, printed, wrong = [], 0.0, replay.gate.wrong_share + 1e-6
+    for row in judge(facts).findings:
+        edit, further = joint.edit_of(row.finding), row.further_saving or row.finding.saving
+        if edit is None:
+            continue
+        if row.finding.saving.high_ns > (joint.most_share((edit,)) + wrong + NOISE) * step_ns and not facts.distortion:
+            yield f"{row.finding.rule.id} leaves less than what remains of the step"
+        edits.append(edit)
+        printed += (further.high_ns if further.is_limit else further.expected_ns) / step_ns
+        if len(edits) > 1 and further.high_ns and printed > joint.most_share(edits) + wrong + NOISE:
+            yield f"the savings down to {row.finding.rule.id} leave less than what remains of the step"
 
 
 @pytest.mark.parametrize("label", of_origin(Origin.REAL), ids=lambda label: label.path)

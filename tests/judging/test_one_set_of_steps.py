@@ -10,9 +10,9 @@ from tests.judging.test_reach import of_origin, recorded
 from tests.recordings.advice import Label, Origin, folder_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.engine import Judgement, judge
-from traceadvisor.judging.fold_overlapping import LITTLE_SHARE, NUMBER_TYPES
 from traceadvisor.model.findings import Certainty
 from traceadvisor.rendering.headline import shown_step
+from traceadvisor.savings.order import LITTLE_SHARE, NUMBER_TYPES
 
 
 def _wrong(facts: Facts, judged: Judgement) -> list[str]:

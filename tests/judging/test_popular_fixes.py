@@ -7,10 +7,12 @@ import pytest
 
 from tests.build_report import loader_finding, one_recording
 from traceadvisor.facts import Facts
-from traceadvisor.judging.ranking import not_worth_doing
+from traceadvisor.judging.popular_fixes import not_worth_doing
 from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import Clear, Finding, Found, RuleMeta, Skipped, Unit
 from traceadvisor.model.report import NotWorthDoing
+from traceadvisor.model.saving import Reason, of_the_fix
+from traceadvisor.rendering.words import small_saving_words
 from traceadvisor.rules.base import Rule
 
 RECORDING = one_recording().recordings[0]
@@ -44,8 +46,8 @@ class Refining(Other):
     refines = frozenset({"DATA900"})
 
 
-def _clear(share: float, *, saving_share: float | None = None, not_replayed: str | None = None) -> Clear:
-    return Clear("a cost", share, 0.05, Unit.SHARE, saving_share=saving_share, not_replayed=not_replayed)
+def _clear(share: float, *, saving_share: float | None = None, doubt: Reason | None = None) -> Clear:
+    return Clear("a cost", share, 0.05, Unit.SHARE, saving_share=saving_share, doubt=doubt)
 
 
 def _found(rule: Rule) -> Judged:
@@ -70,8 +72,8 @@ def test_absent_costs_and_larger_savings_are_not_listed(clear: Clear) -> None:
 
 
 def test_without_a_simulation_the_whole_cost_is_the_upper_limit() -> None:
-    (row,) = _told(_clear(SHARE, not_replayed="nothing was recorded"))
-    assert row.reason == (
+    (row,) = _told(_clear(SHARE, doubt=of_the_fix("nothing was recorded")))
+    assert small_saving_words(row.reason) == (
         "The fix removes at most this share of the step: a cost. Not simulated: nothing was recorded."
     )
 
@@ -86,20 +88,19 @@ def test_without_a_simulation_the_whole_cost_is_the_upper_limit() -> None:
 )
 def test_with_a_simulation_the_reason_names_its_effect(saving_share: float, effect: str) -> None:
     (row,) = _told(_clear(SHARE, saving_share=saving_share))
-    assert row.reason == f"In the simulation, this fix {effect}."
+    assert small_saving_words(row.reason) == f"In the simulation, this fix {effect}."
 
 
 def test_a_fix_replaced_by_other_work_may_help_after_the_findings() -> None:
     (row,) = _told(_clear(0.04, saving_share=0.009), _found(Other()))
-    effect = "In the simulation, this fix shortens the step by less than 2%: "
-    assert row.reason == (
-        f"{effect}other work takes the place of the removed time. Check it again after fixing the findings."
+    assert small_saving_words(row.reason) == (
+        "In the simulation, other work takes the place of the removed time. Check it again after fixing the findings."
     )
 
 
 def test_without_findings_the_reason_does_not_mention_them() -> None:
     (row,) = _told(_clear(0.04, saving_share=0.009))
-    assert row.reason.endswith("other work takes the place of the removed time.")
+    assert small_saving_words(row.reason).endswith("other work takes the place of the removed time.")
 
 
 def test_a_fix_with_a_more_specific_finding_is_not_listed() -> None:

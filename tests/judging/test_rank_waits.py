@@ -68,6 +68,7 @@ def rank_builder(  # all that ranks differ in
         builder.collective(
             at + 2, at + 3, kernel=(at + arrival, at + 90), stream=9, message=(elements, "Float"), args=args
         )
+        builder.sync(at + 5, at + 98)
     return builder
 
 
@@ -162,7 +163,8 @@ def test_no_rule_can_claim_waits(tmp_path: Path) -> None:
     for one, left_ns in ((facts, all_ns), (known, all_ns - 4 * 30 * US)):
         outcome = run_rule(Greedy(), one)
         assert isinstance(outcome, Found)
-        assert (outcome.finding.claims.total_ns, outcome.finding.saving.high_ns) == (left_ns, left_ns / 4)
+        assert outcome.finding.claims.total_ns == left_ns
+        assert outcome.finding.saving.high_ns <= left_ns / 4 + 1
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -17,6 +17,7 @@ from tests.rules.judging import facts_of, finding
 from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, Method
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
@@ -108,7 +109,7 @@ def test_time_outside_the_steps_is_no_claim(tmp_path: Path) -> None:
 
 
 def test_an_upper_limit_above_the_claimed_time_is_a_violation(tmp_path: Path) -> None:
-    saving = Estimate.bound(90_000_000.0, "of a test")
+    saving = Estimate.bound(90_000_000.0, of_the_fix("of a test"))
     assert _claiming(tmp_path, saving=saving) == ["DATA002 saved, as an upper limit, of claimed time"]
 
 
@@ -124,7 +125,7 @@ def test_a_saving_of_time_that_the_fix_does_not_touch_is_a_violation(tmp_path: P
 
 
 def test_a_saving_of_more_than_the_step_is_a_violation(tmp_path: Path) -> None:
-    saving = Estimate.bound(150_000_000.0, "of a test")
+    saving = Estimate.bound(150_000_000.0, of_the_fix("of a test"))
     assert "DATA002 saved of the whole step" in _claiming(tmp_path, saving=saving)
 
 

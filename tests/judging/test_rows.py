@@ -14,6 +14,7 @@ from traceadvisor.judging.ranking import with_severity
 from traceadvisor.judging.rows import explained_by_late_rank, in_rows
 from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, RuleMeta
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 
 MS = 1_000_000
@@ -177,7 +178,7 @@ def test_a_finding_about_the_line_that_delays_a_late_rank_is_part_of_that_one(
     ranks = [_recording("0"), _recording("1")]
     late = at(replace(_case("DIST005", ranks[0], 40), recording_ids=("0", "1")), 24)
     of_ranks = [[at(_case("IDLE004", ranks[0], 10), line)], [at(_case("IDLE004", ranks[1], saves_ms), line)]]
-    late = replace(late, finding=replace(late.finding, saving=Estimate.bound(40e6, "for a test")))
+    late = replace(late, finding=replace(late.finding, saving=Estimate.bound(40e6, of_the_fix("for a test"))))
     ((found,), left) = explained_by_late_rank([late], of_ranks)
     assert found.also == (("IDLE004",) if is_part else ())
     assert [len(rows) for rows in left] == ([0, 0] if is_part else [1, 1])

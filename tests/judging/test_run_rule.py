@@ -23,13 +23,14 @@ from traceadvisor.model.findings import (
     Skipped,
     Unit,
 )
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 
 META = RuleMeta("ACME001", "slow-thing", "A slow thing")
 FINDING = Finding(
     rule=META,
     claims=SpanSet.of((0, 1)),
-    saving=Estimate(0, np.float64(1), 2, Method.BOUND, "not simulated: nobody asked"),
+    saving=Estimate(0, np.float64(1), 2, Method.BOUND, of_the_fix("nobody asked")),
     confidence=Confidence.LOW,
     effort=Effort.LINE,
     evidence=(Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.model.findings import ALWAYS_THE_SAME, Certainty, Estimate, Method
+from traceadvisor.model.findings import Certainty, Estimate, Method
+from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 
 
 @pytest.mark.parametrize(("low", "expected", "high"), [(2, 1, 3), (0, 3, 2), (-1, 0, 1)])
@@ -11,14 +12,15 @@ def test_an_estimate_out_of_order_cannot_be_built(low: float, expected: float, h
         Estimate(low, expected, high, Method.REPLAY)
 
 
-@pytest.mark.parametrize("reason", [None, ""])
-def test_a_bound_says_why_it_is_none_that_was_replayed(reason: str | None) -> None:
+def test_a_bound_says_why_it_is_none_that_was_replayed() -> None:
     with pytest.raises(ValueError, match="without a reason"):
-        Estimate(0, 1, 2, Method.BOUND, reason)
+        Estimate(0, 1, 2, Method.BOUND)
 
 
 def test_the_middle_of_a_bound_stands_for_the_expected_value() -> None:
-    assert Estimate.bound(20, "nobody asked") == Estimate(0, 10, 20, Method.BOUND, "not simulated: nobody asked")
+    assert Estimate.bound(20, of_the_fix("nobody asked")) == Estimate(
+        0, 10, 20, Method.BOUND, of_the_fix("nobody asked")
+    )
 
 
 def test_an_estimate_of_nothing_is_an_estimate() -> None:
@@ -30,10 +32,8 @@ def test_an_estimate_that_is_no_number_cannot_be_built() -> None:
         Estimate(0, float("nan"), 1, Method.MODEL)
 
 
-def test_a_saving_without_a_range_says_why() -> None:
-    with pytest.raises(ValueError, match="without a range"):
-        Estimate(5, 5, 5, Method.REPLAY)
-    assert Estimate.simulated(5, 5, 5).reason == ALWAYS_THE_SAME
+def test_a_saving_is_cut_to_a_limit_at_all_its_ends() -> None:
+    assert Estimate(2, 5, 9, Method.REPLAY).up_to(4) == Estimate(2, 4, 4, Method.REPLAY)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_a_saving_without_a_range_says_why() -> None:
         (Estimate(8, 10, 12, Method.REPLAY), Certainty.SIMULATED),
         (Estimate.simulated(10, 10, 10), Certainty.SIMULATED),
         (Estimate(1, 10, 30, Method.REPLAY), Certainty.UNSURE),
-        (Estimate(8, 10, 12, Method.REPLAY, "the GPU was not validated"), Certainty.UNSURE),
+        (Estimate(8, 10, 12, Method.REPLAY, Reason(Doubt.WAITS_FOR_DEVICE)), Certainty.UNSURE),
         (Estimate(8, 10, 12, Method.MODEL), Certainty.CALCULATED),
-        (Estimate.bound(20, "nobody asked"), Certainty.LIMIT),
+        (Estimate.bound(20, of_the_fix("nobody asked")), Certainty.LIMIT),
         (Estimate.nothing(), Certainty.NONE),
     ],
 )
@@ -53,4 +53,4 @@ def test_the_certainty_of_a_saving_follows_from_its_method_and_range(saving: Est
 
 
 def test_a_part_of_a_saving_keeps_its_method_and_reason() -> None:
-    assert Estimate.bound(20, "nobody asked").part(0.25) == Estimate.bound(5, "nobody asked")
+    assert Estimate.bound(20, of_the_fix("nobody asked")).part(0.25) == Estimate.bound(5, of_the_fix("nobody asked"))

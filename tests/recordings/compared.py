@@ -25,12 +25,14 @@ from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Estimate, Found, Method
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.kernels import FasterLoader
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.replay.what_if import Edit
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
-from traceadvisor.savings.estimates import bound, simulated
+from traceadvisor.savings.estimates import simulated
 
 PAIRS = Path(__file__).parent / "pairs"
 
@@ -115,7 +117,7 @@ def public_pairs(shared: Path) -> list[Pair]:
     pairs = []
     for span, recording in (("first span", NO_WORKERS), ("second span", NO_WORKERS_LATER)):
         facts, step = facts_of(shared / recording), marked_step_ns(shared / recording)
-        saving = simulated(facts, LoaderWorkers(4), 0.0)
+        saving = _simulated(facts, LoaderWorkers(4))
         predicted = _predicted(step, *_shares(facts, saving))
         pairs.append(Pair("resnet50-workers", f"{change}, {span}", (step,), after, predicted, saving.method))
     return pairs
@@ -194,13 +196,19 @@ def _predicted(before_ns: float, low: float, expected: float, high: float) -> Ra
     return Range((1 - high) * before_ns, (1 - expected) * before_ns, (1 - low) * before_ns)
 
 
+def _simulated(facts: Facts, edit: Edit) -> Estimate:
+    saving = simulated(facts, edit)
+    assert saving is not None
+    return saving
+
+
 def _workers(facts: Facts) -> Estimate:
-    return simulated(facts, LoaderWorkers(2, facts.run.cores), 0.0)
+    return _simulated(facts, LoaderWorkers(2, facts.run.cores))
 
 
 def _smaller_images(facts: Facts) -> Estimate:
     """A quarter of the pixels is a quarter of the work; in the low variant, only half the work depends on pixels."""
-    least, expected = (simulated(facts, FasterLoader(times), 0.0) for times in (1 / (0.5 + 0.5 / 4), 4.0))
+    least, expected = (_simulated(facts, FasterLoader(times)) for times in (1 / (0.5 + 0.5 / 4), 4.0))
     return replace(expected, low_ns=least.expected_ns)
 
 
@@ -208,7 +216,7 @@ def _without(range_name: str) -> Callable[[Facts], Estimate]:
     def estimate(facts: Facts) -> Estimate:
         spans = facts.trace.events.spans(rows_named(facts.trace, Kind.ANNOTATION, range_name.__eq__))
         assert spans, f"no range {range_name!r} was recorded"
-        return simulated(facts, WithoutHostWork(spans), facts.per_step_ns(spans & facts.steps.kept_windows))
+        return _simulated(facts, WithoutHostWork(spans))
 
     return estimate
 
@@ -217,7 +225,7 @@ def _fused_optimizer(facts: Facts) -> Estimate:
     """Without a GPU there is nothing to simulate: up to all the time in the optimizer."""
     rows = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.step#")
     spent_ns = facts.per_step_ns(facts.trace.events.spans(rows) & facts.steps.kept_windows)
-    return bound(facts, spent_ns, "no device was recorded")
+    return Estimate.bound(spent_ns, of_the_fix("no device was recorded"))
 
 
 def _persistent_workers(facts: Facts) -> Estimate:

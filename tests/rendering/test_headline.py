@@ -21,6 +21,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Recording, RecordingNote, Report, Umbrella
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import InferenceSign, Workload
 from traceadvisor.rendering.charts.drawing import Chart
@@ -181,7 +182,7 @@ def test_a_loss_that_the_fixes_cannot_reach_is_named_below_the_verdict(high_ms: 
     # the GPU waits for data for 59.3 of 177.6 ms
     report = one_recording()
     first = report.findings[2]
-    saving = Estimate.bound(high_ms * 1_000_000, "nobody asked")
+    saving = Estimate.bound(high_ms * 1_000_000, of_the_fix("nobody asked"))
     small = replace(first, finding=replace(first.finding, saving=saving))
     said = scope(replace(report, findings=(small,))) or ""
     told = "The GPU waits 33% of each step for the data loader. The fixes below reach less than half of this time."
@@ -451,8 +452,11 @@ def test_a_sole_step_of_start_up_comes_before_any_finding() -> None:
 def test_a_share_of_the_whole_run_is_no_part_of_the_step() -> None:
     report = one_recording()
     first = report.findings[0]
+    limit = Estimate.bound(50.0 * MS, of_the_fix("x"))
     of_run = replace(
-        first, saving_share=0.25, finding=replace(first.finding, of_run=True, saving=Estimate.bound(50.0 * MS, "x"))
+        first,
+        saving_share=0.25,
+        finding=replace(first.finding, of_run=True, saving=limit),
     )
     sentence = recording_verdict(report.recordings[0], of_run)
     assert "the fix may save up to 50.0% of the training time." in sentence

@@ -12,6 +12,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Method, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.content.report.findings import finding_cards
 from traceadvisor.rendering.document.blocks import Card
@@ -25,6 +26,7 @@ from traceadvisor.rendering.savings import (
     scale_sentence,
     share_words,
 )
+from traceadvisor.rendering.words import reason_words
 
 MS = 1_000_000
 
@@ -55,12 +57,12 @@ def _begins(card: Card, beginning: str) -> list[str]:
         ),
         (Estimate(0, 2 * MS, 4 * MS, Method.MODEL), "up to 4.00 ms per step", "up to 40.0% of the step"),
         (
-            Estimate.bound(4 * MS, "nobody asked"),
+            Estimate.bound(4 * MS, of_the_fix("nobody asked")),
             "up to 4.00 ms per step",
             "up to 40.0% of the step",
         ),
         (Estimate(0, 0, 0, Method.MODEL), "no speed-up", None),
-        (Estimate.bound(0, "nobody asked"), "no speed-up", None),
+        (Estimate.bound(0, of_the_fix("nobody asked")), "no speed-up", None),
     ],
 )
 def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str | None) -> None:
@@ -139,7 +141,7 @@ def test_a_range_that_rounds_to_one_figure_is_not_shown() -> None:
     assert (_begins(card, "Range: "), _begins(card, "Predicted step: ")) == ([], ["70.0 ms, now 100.0 ms"])
 
 
-@pytest.mark.parametrize("saving", [Estimate.bound(40 * MS, "nobody asked"), Estimate(0, 0, 0, Method.REPLAY)])
+@pytest.mark.parametrize("saving", [Estimate.bound(40 * MS, of_the_fix("unknown")), Estimate(0, 0, 0, Method.REPLAY)])
 def test_without_a_simulated_saving_there_is_no_predicted_step(saving: Estimate) -> None:
     (card,) = _cards(_with_saving(saving, step_ms=100, headed_ms=100))
     assert not _begins(card, "Predicted step: ")
@@ -222,10 +224,10 @@ def test_shares_of_the_run_are_not_called_shares_of_the_step() -> None:
     of_run = [
         replace(
             case,
-            finding=replace(case.finding, of_run=True, saving=Estimate.bound(high * MS, "outside")),
+            finding=replace(case.finding, of_run=True, saving=Estimate.bound(high * MS, of_the_fix("outside"))),
             saving_share=high / 320,
             step_ns=160.0 * MS,
-            further_saving=Estimate.bound(high / 2 * MS, "outside"),
+            further_saving=Estimate.bound(high / 2 * MS, of_the_fix("outside")),
         )
         for case, high in zip(report.findings[0].by_recording, (120, 80), strict=True)
     ]
@@ -274,7 +276,7 @@ def test_page_and_comment_show_what_the_second_finding_adds(kind: str) -> None:
 
 
 def test_a_further_limit_is_an_upper_limit() -> None:
-    _, card = _cards(_second(Estimate.bound(4 * MS, "nobody asked")))
+    _, card = _cards(_second(Estimate.bound(4 * MS, of_the_fix("nobody asked"))))
     assert card.effect.startswith("After fix 1: up to 4.00 ms more per step")
     assert card.certainty.startswith("not simulated")
 
@@ -303,8 +305,9 @@ def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
 def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:
     report = one_recording()
     limit = report.findings[1]
-    other = replace(limit, finding=replace(limit.finding, saving=Estimate.bound(MS, "nobody asked")))
-    reason = str(limit.finding.saving.reason).removeprefix("not simulated: ")
+    other = replace(limit, finding=replace(limit.finding, saving=Estimate.bound(MS, of_the_fix("nobody asked"))))
+    assert limit.finding.saving.reason is not None
+    reason = reason_words(limit.finding.saving.reason)
     assert joint_sentences(replace(report, findings=(limit,))) == (f"{NO_PREDICTION}: {reason}.",)
     assert joint_sentences(replace(report, findings=(limit, other))) == (
         f"{NO_PREDICTION}: no fix could be simulated.",

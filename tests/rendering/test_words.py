@@ -26,7 +26,7 @@ from traceadvisor.rendering.charts.palette import PAINTS
         (words.STEP_SOURCE, StepSource),
         (words.SOURCE_KIND, SourceKind),
         (PAINTS, (*Category, *Activity)),
-        (headline.LOST_ON_DEVICE | headline.SPENT_ON_HOST, set(Category) - {Category.KERNEL, Category.IDLE_UNKNOWN}),
+        (headline.LOST_ON_DEVICE | headline.SPENT_ON_HOST, set(Category) - {Category.KERNEL}),
     ],
 )
 def test_there_are_words_for_every_choice(said: Mapping[Enum, object], kinds: type[Enum]) -> None:

@@ -17,7 +17,7 @@ from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
-from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.replay.fixes.kernels import FasterKernels, each_kernel_once
 from traceadvisor.replay.replay import Replay, replay
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -36,8 +36,8 @@ class Replayed:
         return self.replay.gate.baseline_ns / self.replay.gate.measured_ns - 1
 
     def predicted(self, *edits: Edit, scenario: Scenario = Scenario.EXPECTED) -> float:
-        """Share of the step that the replay says the edits save together."""
-        return self.replay.saving_share(edits, scenario)
+        """Share of the likely step that the replay says the edits save together."""
+        return self.replay.likely.saving_share(each_kernel_once(edits), scenario)
 
     def true(self, mended: Program) -> float:
         """Share of the step that it saves."""

@@ -198,7 +198,7 @@ def test_copies_from_pinned_memory(shape: Shape, seed: int | None) -> None:
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0), st.none() | SEEDS)
 def test_copies_a_step_ahead(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
-    agree(replayed(before), OverlappedCopies(), with_copies_a_step_ahead(before), seed)
+    agree(replayed(before), OverlappedCopies(), with_copies_a_step_ahead(before), seed, Scenario.HIGH)
 
 
 @settings(max_examples=25)

@@ -12,12 +12,11 @@ from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.gate import paced, turn_of
 from traceadvisor.replay.replay import Replay, replay
-
-NOT_KNOWN = "and how fast the loader workers could be is unknown"
 
 
 def _late_now_and_then(workers: int, late_ns: int) -> Replayed:
@@ -33,7 +32,8 @@ def test_a_late_batch_in_eight_does_not_tell_what_pace_the_workers_could_keep(wo
     before = _late_now_and_then(workers, late_ns)
     assert max(step.fetch_ns for step in before.truth.recorded) > 2_000_000
     assert before.replay.graph.workers is None
-    assert (before.replay.gate.doubt or "").endswith(NOT_KNOWN)
+    assert before.replay.gate.doubt is not None
+    assert before.replay.gate.doubt.doubt is Doubt.LATE_BATCHES
 
 
 def test_batches_that_are_always_ready_are_no_reason_for_doubt() -> None:
@@ -76,7 +76,8 @@ def test_two_workers_that_deliver_together_have_one_pace(tmp_path: Path) -> None
 def test_without_their_number_it_is_not_known_that_they_do(tmp_path: Path) -> None:
     gate = _replay(tmp_path, [0.1, 60, 0.1, 60, 0.1, 60, 0.1, 60], [20] * 8).gate
     assert gate.paced_ns is None
-    assert (gate.doubt or "").endswith(NOT_KNOWN)
+    assert gate.doubt is not None
+    assert gate.doubt.doubt is Doubt.LATE_BATCHES
 
 
 def test_one_pace_has_to_stand_for_each_batch_and_not_for_their_mean(tmp_path: Path) -> None:
@@ -84,19 +85,15 @@ def test_one_pace_has_to_stand_for_each_batch_and_not_for_their_mean(tmp_path: P
     gate = _replay(tmp_path, [40, 40, 80, 40, 80, 40], [40] * 6).gate
     assert gate.paced_error_share == pytest.approx(0, abs=0.01)
     assert gate.turn_error_share == pytest.approx(0.25, abs=0.01)
-    assert gate.doubt == (
-        "the loader workers' batches vary too much for one pace: with it, a simulated step is off by 25%"
-    )
+    assert gate.doubt == Reason(Doubt.UNEVEN_BATCHES, gate.turn_error_share)
 
 
 def test_at_their_mean_pace_batches_have_to_give_the_mean_step(tmp_path: Path) -> None:
     """Steps of 100 ms, and a last one whose 130 of work hid the wait: at a pace of 105 it waits for 35."""
     gate = _replay(tmp_path, [30, 30, 30, 30, 30, 30, 0.5, 30], [70] * 6 + [130, 70]).gate
     assert gate.error_share == 0
-    assert (
-        gate.doubt
-        == "with batches at the workers' average pace, the simulation differs from the recorded step by +9.5%"
-    )
+    assert gate.doubt == Reason(Doubt.PACE_ERROR, gate.paced_error_share)
+    assert gate.paced_error_share == pytest.approx(0.095, abs=0.001)
 
 
 @pytest.mark.parametrize(("late_ms", "is_pace"), [(4.9, False), (5.2, True)])

@@ -31,7 +31,6 @@ from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWai
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.launches import LAUNCH_FACTOR, AmortisedLaunches
 from traceadvisor.replay.replay import Replay, replay
-from traceadvisor.replay.saving_range import saving_range
 from traceadvisor.replay.what_if import Edit, Scenario
 
 CLOSE = 0.01
@@ -98,7 +97,7 @@ def test_overhead_that_the_device_hides_is_known_from_steps_launched_ahead(layer
     )
     host_ns = simulate(with_faster_kernels(before, 1_000)).step_ns()
     told, untold = replayed_undisturbed(before, event_ns, host_ns), replayed_undisturbed(before, event_ns)
-    shares = {scenario: told.predicted(faster(told, 20), scenario=scenario) for scenario in Scenario}
+    shares = {scenario: told.replay.saving_share((faster(told, 20),), scenario) for scenario in Scenario}
     assert shares[Scenario.EXPECTED] == pytest.approx(told.true(with_faster_kernels(before, 20)), abs=3 * CLOSE)
     assert shares[Scenario.LOW] == pytest.approx(untold.predicted(faster(untold, 20)), abs=CLOSE)
     assert shares[Scenario.LOW] < shares[Scenario.EXPECTED] - CLOSE
@@ -148,7 +147,7 @@ def test_without_a_device_the_passes_take_what_was_added_but_for_the_loaders_par
 def test_a_part_that_goes_takes_what_was_recorded(tmp_path: Path) -> None:
     before = _on_the_host(tmp_path, undisturbed_us=88)
     log = SpanSet.of(*((start + 80_000, start + 100_000) for start in range(0, 400_000, 100_000)))
-    assert saving_range(before, WithoutHostWork(log), 88_000).high_ns == pytest.approx(20_000)
+    assert 88_000 * before.saving_shares((WithoutHostWork(log),))[2] == pytest.approx(20_000)
 
 
 def test_steps_that_are_no_longer_for_being_recorded_stay_as_they_are(tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_where_less_can_be_taken_off_than_was_added_steps_stay_as_recorded(
     assert _step_work_us(before) == [20, 50, 10, 20]
     assert before.baseline_ns == before.gate.baseline_ns
     log = SpanSet.of(*((start + 80_000, start + 100_000) for start in range(0, 400_000, 100_000)))
-    assert saving_range(before, WithoutHostWork(log), 10_000).high_ns == pytest.approx(2_000)
+    assert 10_000 * before.saving_shares((WithoutHostWork(log),))[2] == pytest.approx(2_000)
 
 
 def test_work_that_another_edit_changed_is_found_where_it_was_recorded(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ def test_where_workers_set_the_pace_the_wait_hides_what_was_added(tmp_path: Path
     """Undisturbed steps are as long, of which the loop waits for 40 ms: the passes take 15 ms longer."""
     paced = _with_workers(tmp_path, RunTiming(100e6, 40e6, 100e6, 25e6, 1.0))
     assert paced.baseline_ns == 100e6
-    assert saving_range(paced, NoDataWait(), 100e6).high_ns == pytest.approx(40e6 - FETCH_NS[Scenario.HIGH])
+    assert 100e6 * paced.saving_shares((NoDataWait(),))[2] == pytest.approx(40e6 - FETCH_NS[Scenario.HIGH])
 
 
 def test_the_pace_of_workers_is_that_of_undisturbed_steps(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ from traceadvisor.model.memory_figures import (
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Recording, Report, StepRow, UsedSettings
 from traceadvisor.model.run import RunSummary, steps_by_state
+from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import Series
@@ -310,9 +311,9 @@ def test_an_error_message_shows_no_control_characters_of_the_file(document: Any,
 
 def test_a_text_of_nothing_but_control_characters_leaves_a_mark(document: Any, tmp_path: Path) -> None:
     saving = next(row["finding"]["saving"] for row in document["findings"] if "reason" in row["finding"]["saving"])
-    saving["reason"] = "\x1b[31m"
+    saving["reason"]["words"] = "\x1b[31m"
     written = json.loads(render(read(_written(document, tmp_path))))
-    assert "?" in [row["finding"]["saving"].get("reason") for row in written["findings"]]
+    assert "?" in [row["finding"]["saving"].get("reason", {}).get("words") for row in written["findings"]]
 
 
 def test_control_characters_and_secrets_of_a_tampered_file_are_not_shown(document: Any, tmp_path: Path) -> None:
@@ -370,6 +371,7 @@ def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 
 _NS = st.one_of(st.integers(0, 10**15), st.floats(0, 1e15), st.floats(0, 10.0))
 _NUMBER = st.one_of(st.integers(-(10**12), 10**12), st.floats(), st.floats(0, 1))
+_REASON = st.none() | st.builds(Reason, st.sampled_from(Doubt), st.none() | _NUMBER, st.none() | st.text())
 _FINITE = st.floats(-1e300, 1e300)
 _TEXT = st.text(max_size=20)
 
@@ -452,7 +454,7 @@ def _reports(draw: st.DrawFn) -> Report:
         mean_breakdown=MeanBreakdown(mean_ns, parts),
         samples_per_s=draw(st.none() | _NUMBER),
         cost=RunCost(Price(per_hour, "EUR"), draw(st.integers(1, 999)), draw(st.none() | st.floats(0, 1e9))),
-        replay=ReplayFigures(3, ns(), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER), draw(st.none() | _TEXT), None, ns()),
+        replay=ReplayFigures(3, ns(), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER), draw(_REASON), None, ns()),
         captured=run,
         recorded_wall_ns=(draw(peak), draw(peak)),
         device_memory=memory,
@@ -461,7 +463,7 @@ def _reports(draw: st.DrawFn) -> Report:
     recording = replace(recording, gpu_count=recording.cost.gpu_count if recording.cost else None)
     finding = replace(
         loader_finding(),
-        saving=Estimate(low, expected, high, draw(st.sampled_from(Method)), "because"),
+        saving=Estimate(low, expected, high, draw(st.sampled_from(Method)), of_the_fix("because")),
         claims=SpanSet.of(*zip(spans[::2], spans[1::2], strict=False)),
         fix=Fix(draw(_TEXT), draw(st.none() | _TEXT)),
     )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.build import TraceBuilder
+from tests.rules.judging import as_far_as_simulated
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import DEVICE_WORK
@@ -222,6 +223,10 @@ class Captured:
         return self
 
     def facts(self) -> Facts:
+        """The facts as a capture would give them, as far as the steps can be simulated."""
+        return as_far_as_simulated(self.simulated_facts())
+
+    def simulated_facts(self) -> Facts:
         """The facts as a capture would give them."""
         has_device = self._trace.events.rows(*DEVICE_WORK).size > 0
         run = replace(self._run, settings=self._settings)

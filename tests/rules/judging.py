@@ -14,9 +14,22 @@ from traceadvisor.rules.base import Rule
 
 def facts_of(builder: TraceBuilder, folder: Path) -> Facts:
     """The facts of a built trace, on device 0 where it has device work."""
+    return as_far_as_simulated(simulated_facts(builder, folder))
+
+
+def simulated_facts(builder: TraceBuilder, folder: Path) -> Facts:
+    """The same, simulated whatever the simulation explains."""
     trace = builder.trace(folder)
     has_device = trace.events.rows(*DEVICE_WORK).size > 0
     return Facts(trace, 0 if has_device else None, "run/worker0")
+
+
+def as_far_as_simulated(facts: Facts) -> Facts:
+    """The facts; without a simulation where a few built events do not explain the step: a rule then tells its limit."""
+    gate = facts.replay.gate if facts.replay else None
+    if gate and (gate.doubt or (gate.device_doubt and facts.observation.has_device)):
+        vars(facts)["replay"] = None
+    return facts
 
 
 def finding(rule: Rule, builder: TraceBuilder, folder: Path) -> Finding:

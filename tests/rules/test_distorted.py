@@ -12,13 +12,17 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Certainty, Effort, Fix
+from traceadvisor.model.findings import Effort, Fix
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.saving import Doubt, Reason
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.savings.estimates import bound
+from traceadvisor.savings.estimates import Reach, estimated
+from traceadvisor.savings.interval import most_undisturbed_ns
 from traceadvisor.savings.outcomes import finding_of
 
 US = 1000
+NOTHING = SpanSet.empty()
 
 
 def _facts(folder: Path, undisturbed_us: float, loader_us: float = 10, recorded_loader_us: float = 20) -> Facts:
@@ -35,40 +39,34 @@ def _facts(folder: Path, undisturbed_us: float, loader_us: float = 10, recorded_
         TimedStep(number, 10**18 + number, 100 * US, round(recorded_loader_us * US), 1, StepState.RECORDED)
         for number in range(41, 46)
     ]
-    return Captured(builder, folder).with_run(steps=tuple(steps)).facts()
+    return Captured(builder, folder).with_run(steps=tuple(steps)).simulated_facts()
 
 
 def test_a_saving_is_at_most_what_fits_in_the_undisturbed_step_outside_its_loader(tmp_path: Path) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
-    saving = bound(facts, 40 * US, "unknown")
     # 15 us are outside the loader. The other 40 us of the recorded step took at least a twelfth of that.
-    assert saving.high_ns == pytest.approx((15 - 40 / 12) * US)
-    assert saving.certainty is Certainty.LIMIT
-    assert saving.reason is not None
-    assert "4.0 times as long" in saving.reason
+    assert most_undisturbed_ns(facts, 40 * US, NOTHING) == pytest.approx((15 - 40 / 12) * US)
 
 
 def test_a_small_part_of_a_recorded_step_is_not_scaled_down(tmp_path: Path) -> None:
     # It may be a part that recording did not make longer.
-    assert bound(_facts(tmp_path, undisturbed_us=25), 5 * US, "unknown").high_ns == 5 * US
+    assert most_undisturbed_ns(_facts(tmp_path, undisturbed_us=25), 5 * US, NOTHING) == pytest.approx(5 * US)
 
 
 def test_time_in_the_loader_is_that_of_undisturbed_steps(tmp_path: Path) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
     waits = facts.claim(Category.DATA_WAIT)
-    assert bound(facts, facts.per_step_ns(waits), "unknown", waits).high_ns == 10 * US
-    found = finding_of(
-        facts, claims=waits, fix=Fix("load faster", what_if=NoDataWait()), effort=Effort.LINE, evidence=()
-    )
-    assert found.saving.high_ns == 10 * US
-    assert found.saving.certainty is Certainty.LIMIT
+    assert most_undisturbed_ns(facts, facts.per_step_ns(waits), waits) == pytest.approx(10 * US)
+    fix = Fix("load faster", what_if=NoDataWait())
+    found = estimated(finding_of(facts, claims=waits, fix=fix, effort=Effort.LINE, evidence=()), facts, Reach())
+    assert found.saving.high_ns <= 10 * US
+    assert found.saving.reason == Reason(Doubt.DISTORTED, 4.0)
 
 
 def test_no_simulation_of_such_steps_is_trusted(tmp_path: Path) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
     assert facts.replay is not None
-    assert "4.0 times as long" in (facts.replay.gate.doubt or "")
-    assert "4.0 times as long" in (facts.replay.gate.device_doubt or "")
+    assert facts.replay.gate.doubt == facts.replay.gate.device_doubt == Reason(Doubt.DISTORTED, 4.0)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,7 @@ def test_limits_are_not_scaled_down_however_little_steps_are_distorted(
 ) -> None:
     facts = _facts(tmp_path, undisturbed_us)
     assert facts.is_distorted is distorted
-    assert bound(facts, 40 * US, "unknown").high_ns == pytest.approx(limit_us * US)
+    assert most_undisturbed_ns(facts, 40 * US, NOTHING) == pytest.approx(limit_us * US)
 
 
 @settings(max_examples=30, deadline=None)
@@ -101,5 +99,5 @@ def test_no_limit_is_below_the_undisturbed_time_whatever_recording_made_longer(
     ]
     facts = Captured(builder, tmp_path_factory.mktemp("facts")).with_run(steps=tuple(steps)).facts()
     waits = facts.claim(Category.DATA_WAIT)
-    assert bound(facts, recorded[1] * US, "unknown").high_ns >= claimed_us * US
-    assert bound(facts, recorded[0] * US, "unknown", waits).high_ns >= 0.99 * loader_us * US
+    assert most_undisturbed_ns(facts, recorded[1] * US, NOTHING) >= claimed_us * US * (1 - 1e-9)
+    assert most_undisturbed_ns(facts, recorded[0] * US, waits) >= 0.99 * loader_us * US

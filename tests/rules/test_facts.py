@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import facts_of
+from tests.rules.judging import facts_of, simulated_facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import HOW_TO_GET
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Facts, Finding, Fix, Input, Method, MissingInput, Unit
+from traceadvisor.savings.estimates import Reach, estimated
 from traceadvisor.savings.outcomes import clear_of, finding_of
 
 WAITING = SpanSet.of((0, 40_000))
@@ -26,15 +28,20 @@ WAITING = SpanSet.of((0, 40_000))
 
 def _facts(folder: Path) -> Facts:
     """Two steps of 100 us on the host."""
+    return facts_of(_two_steps(), folder)
+
+
+def _two_steps() -> TraceBuilder:
     builder = TraceBuilder()
     for start in (0, 100):
         builder.step(start // 100, start, start + 100).op("aten::mm", start, start + 100)
-    return facts_of(builder, folder)
+    return builder
 
 
 def _finding(folder: Path, fix: Fix, **parts: Any) -> Finding:
     given: dict[str, Any] = {"evidence": (), "claims": WAITING} | parts
-    return finding_of(_facts(folder), fix=fix, effort=Effort.LINE, **given)
+    facts = _facts(folder)
+    return estimated(finding_of(facts, fix=fix, effort=Effort.LINE, **given), facts, Reach())
 
 
 def test_facts_are_freed_with_their_last_user(tmp_path: Path) -> None:
@@ -53,7 +60,7 @@ def test_facts_are_freed_with_their_last_user(tmp_path: Path) -> None:
 def test_a_fix_without_a_simulation_saves_up_to_the_claimed_time_per_step(tmp_path: Path) -> None:
     saving = _finding(tmp_path, Fix("Change it", not_replayed="nobody asked")).saving
     assert (saving.low_ns, saving.high_ns, saving.method) == (0, 20_000, Method.BOUND)
-    assert saving.reason == "not simulated: nobody asked"
+    assert saving.reason == of_the_fix("nobody asked")
 
 
 @pytest.mark.parametrize(("limit", "high_ns"), [({"most_ns": 5_000}, 5_000), ({"most_share": 0.1}, 10_000)])
@@ -81,15 +88,16 @@ def test_without_claims_a_finding_accounts_for_no_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "told"), [(0.0, False), (0.01, True)])
 def test_with_nothing_to_fix_a_popular_fix_is_not_simulated(value: float, told: bool, tmp_path: Path) -> None:  # noqa: FBT001  # a case
-    clear = clear_of(_facts(tmp_path), "wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
-    assert (clear.not_replayed is not None) == told
+    given = simulated_facts(_two_steps(), tmp_path)
+    clear = clear_of(given, "wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
+    assert (clear.saving_share is not None) == told
 
 
 def test_a_popular_fix_that_cannot_be_simulated_says_why(tmp_path: Path) -> None:
     clear = clear_of(
         _facts(tmp_path), "wait", 0.01, 0.05, Unit.SHARE, fix=Fix("Load ahead", not_replayed="nobody asked")
     )
-    assert clear == Clear("wait", 0.01, 0.05, Unit.SHARE, not_replayed="nobody asked")
+    assert clear == Clear("wait", 0.01, 0.05, Unit.SHARE, doubt=of_the_fix("nobody asked"))
 
 
 def test_what_a_rule_needs_is_given_or_missing() -> None:

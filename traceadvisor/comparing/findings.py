@@ -11,9 +11,8 @@ from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.places import Checkout, Place, checkout_of, place_of
 from traceadvisor.comparing.step_change import samples_per_step
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
-from traceadvisor.model.findings import Clear, Failed, Fix, Location, RuleMeta, Skipped, Unit
+from traceadvisor.model.findings import Clear, ClearedBecause, Failed, Fix, Location, RuleMeta, Skipped, Unit
 from traceadvisor.model.report import RecordedFinding, Recording
 
 FALLEN_SHARE = 0.9
@@ -199,7 +198,7 @@ def _still_there(clear: Clear, recording: Recording, found: _Found) -> tuple[Fin
     line = clear.hidden_at
     if line and (not found.places or place_of(line, checkout_of(recording)) in found.places):
         return FindingStatus.HIDDEN, HIDDEN
-    if clear.label == NO_SAVING:
+    if clear.because is ClearedBecause.SAVES_LITTLE:
         return FindingStatus.UNKNOWN, "its cause may still be there: the fix would save nothing now"
     return None
 

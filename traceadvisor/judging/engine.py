@@ -11,11 +11,13 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import all_rules, rule_texts, trace_rules
 from traceadvisor.judging.memory_advice import advise
-from traceadvisor.judging.ranking import not_worth_doing, ranked, with_fix_replayed, with_severity
+from traceadvisor.judging.popular_fixes import not_worth_doing
+from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, jobs, rank_recording, side_by_side
 from traceadvisor.judging.recording import Description
 from traceadvisor.judging.rows import explained_by_late_rank, in_rows
 from traceadvisor.judging.run_rule import Judged, lawful_outcome
+from traceadvisor.judging.worth import if_it_shortens
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
 from traceadvisor.model.findings import Clear, Estimate, Failed, Finding, Found, Silenced, Skipped
 from traceadvisor.model.health import Health, HealthNote
@@ -68,22 +70,22 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     lawful = [lawful_outcome(rule, facts) for rule in rules]
     ids = (facts.recording_id,)
     outcomes = tuple(
-        Judged(rule.meta, ids, with_fix_replayed(rule, facts, outcome))
+        Judged(rule.meta, ids, if_it_shortens(rule, facts, outcome))
         for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
-    in_order, replayed = ranked(facts, rules, outcomes)
+    ranking = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
-    recording, findings = description.with_findings(in_order)
+    recording, findings = description.with_findings(ranking.rows)
     memory = recording.device_memory
     if memory is not None and facts.allocations is not None:
         advice = advise(facts.allocations, catalogue)
         memory = replace(memory, advice=(advice,))
-    recording = replace(recording, replay=replayed, umbrellas=umbrellas, device_memory=memory)
+    recording = replace(recording, replay=ranking.simulated, umbrellas=umbrellas, device_memory=memory)
     silenced = tuple(one for _, some in lawful for one in some)
     rank = rank_recording(facts, is_alone=aside is not None)
-    return Judgement(recording, facts.notes, outcomes, findings, silenced, rank)
+    return Judgement(recording, (*facts.notes, *ranking.notes), outcomes, findings, silenced, rank)
 
 
 def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
@@ -178,10 +180,7 @@ def _judged_ranks(job: Job, recordings: Mapping[str, Recording]) -> Iterator[Rec
 
 def _within(finding: Finding, step_ns: float | None) -> Finding:
     """The finding with a saving of at most the step: recorded steps may be longer."""
-    saving = finding.saving
-    if not step_ns or saving.high_ns <= step_ns:
-        return finding
-    return replace(finding, saving=saving.part(step_ns / saving.high_ns))
+    return replace(finding, saving=finding.saving.up_to(step_ns)) if step_ns else finding
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

@@ -13,9 +13,9 @@ from pathlib import PurePath
 from statistics import median_high
 
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.fold_overlapping import NEARLY_EQUAL_SHARE, TAKEN_SHARE, doubt_and_effort
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, RecordedFinding, Recording
+from traceadvisor.savings.order import NEARLY_EQUAL_SHARE, TAKEN_SHARE, doubt_and_effort
 
 Key = tuple[object, ...]
 

@@ -18,6 +18,8 @@ from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import fitting, lawful
 from traceadvisor.judging.line_edits import line_edit
 from traceadvisor.judging.source_at_hand import constructed_in
+from traceadvisor.judging.worth import if_it_saves
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (
     LEAST_JUDGED_SHARE,
     Clear,
@@ -35,6 +37,7 @@ from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
+from traceadvisor.savings.estimates import Reach, estimated
 
 T = TypeVar("T")
 
@@ -150,8 +153,10 @@ def _outcome(
             return Failed("The rule returned a finding with invalid claims."), ()
         found = replace(outcome, rule=rule.meta)
         allowed, silenced = lawful(found, rule, facts) if facts else (found, ())
+        if isinstance(allowed, Finding) and facts:
+            allowed = estimated(allowed, facts, Reach(bool(rule.also_saves), rule.claims == {Category.COMMUNICATION}))
         kept = Found(_completed(allowed, facts)) if isinstance(allowed, Finding) else allowed
-        return kept, silenced
+        return if_it_saves(rule, facts, kept) if facts else kept, silenced
     except MissingInput as missing:
         return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.saving import Doubt, Reason
 
 DISTORTED_RATIO = 1.5
 """From this ratio on, a third of a recorded step or more is the profiler's, and shares of recorded steps are not shares
@@ -59,13 +60,9 @@ class Distortion:
         return self.ratio >= DISTORTED_RATIO and not self.is_random
 
     @property
-    def doubt(self) -> str | None:
-        """Why times of recorded steps predict nothing, as a clause without its stop; None if they do."""
-        if not self.is_strong:
-            return None
-        return (
-            f"recorded steps took {self.ratio:.1f} times as long as undisturbed ones, and which parts grew is unknown"
-        )
+    def doubt(self) -> Reason | None:
+        """Why times of recorded steps predict little; None if they predict those of undisturbed steps."""
+        return Reason(Doubt.DISTORTED, self.ratio) if self.is_strong else None
 
     @property
     def is_random(self) -> bool:

@@ -12,11 +12,11 @@ from traceadvisor.model.location import Location as Location  # noqa: PLC0414  #
 from traceadvisor.model.location import Role
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
-from traceadvisor.model.saving import ALWAYS_THE_SAME as ALWAYS_THE_SAME  # noqa: PLC0414  # as above
-from traceadvisor.model.saving import WIDE_RATIO as WIDE_RATIO  # noqa: PLC0414
+from traceadvisor.model.saving import WIDE_RATIO as WIDE_RATIO  # noqa: PLC0414  # as above
 from traceadvisor.model.saving import Certainty as Certainty  # noqa: PLC0414
 from traceadvisor.model.saving import Estimate as Estimate  # noqa: PLC0414
 from traceadvisor.model.saving import Method as Method  # noqa: PLC0414
+from traceadvisor.model.saving import Reason
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Part
@@ -309,10 +309,23 @@ class Finding:
     also_shortens: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
     """Other time that the fix makes shorter. An upper limit includes all of it."""
 
+    most_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
+    """Upper limit of the saving per typical step, from which the saving is still to be found; None once it is known."""
+
     @property
     def places(self) -> tuple[Location, ...]:
         """The line to edit, if it is known, then the lines that cost the time."""
         return (*((self.fix.edit.place,) if self.fix.edit else ()), *self.locations)
+
+
+class ClearedBecause(Enum):
+    """Why a check passes although its cause is there."""
+
+    TAKEN_OVER = "taken_over"
+    """Other work takes the place of the time that the fix removes."""
+
+    SAVES_LITTLE = "saves_little"
+    """The fix is expected to save less than anybody would act on."""
 
 
 @frozen
@@ -329,8 +342,11 @@ class Clear:
     saving_share: float | None = None
     """Simulated upper limit of the popular fix's saving, as a share of the step; None if not simulated."""
 
-    not_replayed: str | None = None
-    """Why that fix was not simulated, as a clause without its stop; None if it was, or without such a fix."""
+    doubt: Reason | None = None
+    """Why that fix was not simulated; None if it was, or without such a fix."""
+
+    because: ClearedBecause | None = field(default=None, kw_only=True)
+    """Why a check passes whose cause is there; None where the figure is within its limit."""
 
     at_least: bool = field(default=False, kw_only=True)
     """Whether the check passes from the limit on. By default it passes up to the limit."""

@@ -7,6 +7,7 @@ from enum import Enum
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.json_hints import MaybeNan
+from traceadvisor.model.saving import Reason
 
 
 class ReplayStatus(Enum):
@@ -34,11 +35,11 @@ class ReplayFigures:
     unexplained_share: MaybeNan
     """Share of the step in waits for the device that the simulation does not explain."""
 
-    doubt: str | None
-    """Why no saving is simulated; None where the simulation is trusted."""
+    doubt: Reason | None
+    """Why simulated savings are less certain; None where the simulation is trusted."""
 
-    device_doubt: str | None
-    """Why no saving of GPU time is simulated; None where it is."""
+    device_doubt: Reason | None
+    """The same for savings of GPU time."""
 
     joint_step_ns: float | None = None
     """The simulated step with all fixes that can be simulated; None where there are none."""

@@ -37,6 +37,7 @@ from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunLines, RunTime
+from traceadvisor.model.saving import Reason
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -418,6 +419,9 @@ class FoldedBecause(Enum):
     ALTERNATIVE = "alternative"
     """Only one of both fixes can be made, or the second one adds nothing by its nature."""
 
+    WITHIN_LIMIT = "within_limit"
+    """The upper limit above leaves no room: nothing tells what this one adds to it."""
+
     ADDS_LITTLE = "adds_little"
     """After the other fix, this one saves less than 1% of the step."""
 
@@ -518,6 +522,35 @@ class OutcomeRow:
     outcome: FoundFigures | Clear | Skipped | Failed
 
 
+class SmallBecause(Enum):
+    """Why a popular fix saves little."""
+
+    SMALL_SHARE = "small_share"
+    """The removed time is a small share of the step."""
+
+    SIMULATED_LITTLE = "simulated_little"
+    """The simulated step becomes shorter by less than 2%."""
+
+    SIMULATED_NOTHING = "simulated_nothing"
+    TAKEN_OVER = "taken_over"
+    """In the simulation, other work takes the place of what the fix removes."""
+
+
+@frozen
+class SmallSaving:
+    """Why a popular fix saves little in some recordings."""
+
+    because: SmallBecause
+    label: str | None = None
+    """The measured figure, as a noun phrase, for a small share; None for simulations."""
+
+    doubt: Reason | None = None
+    """Why the fix was not simulated; None if it was."""
+
+    has_findings: bool = False
+    """Whether other fixes of the recording may change this."""
+
+
 @frozen
 class NotWorthDoing:
     """A popular fix that would save less than 2% here."""
@@ -526,7 +559,7 @@ class NotWorthDoing:
     saving_share: MaybeNan
     """Upper limit of its saving, as a share of the mean step."""
 
-    reason: str
+    reason: SmallSaving
     recording_ids: tuple[str, ...] = ()
     """The recordings it is about; empty for all."""
 

@@ -43,8 +43,67 @@ EXPECTED_PART = 0.5
 WIDE_RATIO = 3.0
 """Highest ratio of the ends of a saving that is stated as a prediction. Of a wider range, only the upper end is."""
 
-ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"
-"""Why a simulated saving has no range."""
+
+class Doubt(Enum):
+    """A doubt that makes a saving an upper limit only, or less certain."""
+
+    OF_THE_FIX = "of_the_fix"
+    """The fix cannot be simulated. Its rule says why, in :attr:`Reason.words`."""
+
+    NO_STEP = "no_step"
+    """No complete step was recorded."""
+
+    NOT_TOGETHER = "not_together"
+    """The fix was not simulated with those above."""
+
+    ONE_STEP = "one_step"
+    TWO_STEPS = "two_steps"
+    DISTORTED = "distorted"
+    """Recorded steps took much longer than undisturbed ones, by the factor of the figure."""
+
+    UNKNOWN_TIME = "unknown_time"
+    """The recording does not show whether the GPU worked; the figure is the share of the step."""
+
+    OTHER_DEVICE = "other_device"
+    """Another GPU of the process is busy for that share of the step."""
+
+    ERROR = "error"
+    """The unchanged simulation differs from the recorded step by that share."""
+
+    UNEXPLAINED_WAITS = "unexplained_waits"
+    """For that share of the step the CPU waits for something that the recording does not show."""
+
+    PACE_ERROR = "pace_error"
+    """With batches at the loader workers' mean pace, the simulation differs from the recorded step by that share."""
+
+    UNEVEN_BATCHES = "uneven_batches"
+    """At that pace, a simulated round of the workers is off by that share."""
+
+    LATE_BATCHES = "late_batches"
+    """Only some steps wait for batches, for that share of the time: how fast the workers could be is unknown."""
+
+    CPU_EXPLAINS_STEP = "cpu_explains_step"
+    """The CPU alone explains the step within that share, so nothing shows how long the GPU alone would take."""
+
+    WAITS_FOR_DEVICE = "waits_for_device"
+    """After the fix, the step waits for the GPU, and nothing recorded shows how long that takes."""
+
+
+@frozen
+class Reason:
+    """Why a saving is only an upper limit, or less certain."""
+
+    doubt: Doubt
+    figure: float | None = None
+    """The share or factor that the doubt is about; None if it has none."""
+
+    words: str | None = None
+    """The rule's words on why the fix cannot be simulated, as a clause without its stop; None for other doubts."""
+
+
+def of_the_fix(words: str) -> Reason:
+    """Why a fix cannot be simulated, in the words of its rule."""
+    return Reason(Doubt.OF_THE_FIX, words=words)
 
 
 @frozen
@@ -52,29 +111,21 @@ class Estimate:
     """Saving per step in nanoseconds.
 
     Raises:
-        ValueError: not ``0 <= low <= expected <= high``, all finite; a bound, or a saving without a range, without a
-            reason.
+        ValueError: not ``0 <= low <= expected <= high``, all finite; or a bound without a reason.
     """
 
     low_ns: float
     expected_ns: float
     high_ns: float
     method: Method
-    reason: str | None = None
-    """Why the saving is only an upper limit, has no range, or is less certain; None if nothing applies."""
+    reason: Reason | None = None
+    """Why the saving is only an upper limit, or is less certain; None if nothing applies."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
             raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
         if self.method is Method.BOUND and not self.reason:
             raise ValueError("an upper limit without a reason")
-        if self.high_ns and not (self.has_range or self.reason):
-            raise ValueError("a saving without a range needs a reason")
-
-    @property
-    def has_range(self) -> bool:
-        """Whether low and high differ by more than a nanosecond, to which reports round them."""
-        return round(self.high_ns) - round(self.low_ns) > 1
 
     @property
     def is_limit(self) -> bool:
@@ -92,18 +143,22 @@ class Estimate:
             case Method.MODEL:
                 return Certainty.CALCULATED
             case Method.REPLAY:
-                is_doubtful = self.reason not in {None, ALWAYS_THE_SAME}
                 is_wide = self.high_ns - self.low_ns > self.expected_ns
-                return Certainty.UNSURE if is_doubtful or is_wide else Certainty.SIMULATED
+                return Certainty.UNSURE if self.reason or is_wide else Certainty.SIMULATED
             case _:
                 assert_never(self.method)
 
     def part(self, share: float) -> Estimate:
         """This share of the saving, 0..1."""
         low_ns, expected_ns, high_ns = (ns * share for ns in (self.low_ns, self.expected_ns, self.high_ns))
-        same = high_ns > 0 and round(high_ns) - round(low_ns) <= 1
-        reason = self.reason or (ALWAYS_THE_SAME if same else None)
-        return Estimate(low_ns, expected_ns, high_ns, self.method, reason)
+        return Estimate(low_ns, expected_ns, high_ns, self.method, self.reason)
+
+    def up_to(self, most_ns: float) -> Estimate:
+        """The saving with no end above a limit; an upper limit keeps the part of it that is expected."""
+        if self.method is Method.BOUND and self.high_ns > most_ns:
+            return self.part(most_ns / self.high_ns)
+        low_ns, expected_ns, high_ns = (min(ns, most_ns) for ns in (self.low_ns, self.expected_ns, self.high_ns))
+        return Estimate(low_ns, expected_ns, high_ns, self.method, self.reason)
 
     @classmethod
     def nothing(cls) -> Self:
@@ -111,23 +166,15 @@ class Estimate:
         return cls(0.0, 0.0, 0.0, Method.MODEL)
 
     @classmethod
-    def simulated(cls, low_ns: float, expected_ns: float, high_ns: float, doubt: str | None = None) -> Self:
-        """A simulated saving. If it has no range, it says why.
-
-        Args:
-            low_ns: the saving with the assumptions for the smallest one.
-            expected_ns: the expected saving.
-            high_ns: the saving with the assumptions for the largest one.
-            doubt: why it is less certain, as a clause without its stop.
-        """
-        doubt = None if doubt == ALWAYS_THE_SAME else doubt
-        same = high_ns > 0 and round(high_ns) - round(low_ns) <= 1
-        return cls(low_ns, expected_ns, high_ns, Method.REPLAY, doubt or (ALWAYS_THE_SAME if same else None))
+    def simulated(cls, low_ns: float, expected_ns: float, high_ns: float, reason: Reason | None = None) -> Self:
+        """A simulated saving: its ends in any order, and the expected one between them."""
+        low_ns, high_ns = min(low_ns, expected_ns), max(high_ns, expected_ns)
+        return cls(low_ns, expected_ns, high_ns, Method.REPLAY, reason)
 
     @classmethod
-    def bound(cls, most_ns: float, reason: str, expected_part: float = EXPECTED_PART) -> Self:
+    def bound(cls, most_ns: float, reason: Reason, expected_part: float = EXPECTED_PART) -> Self:
         """A saving of up to ``most_ns``; ``expected_part`` of it is expected.
 
-        ``most_ns``: the upper limit. ``reason``: why it is not simulated, as a clause without its stop.
+        ``most_ns``: the upper limit. ``reason``: why it is not simulated.
         """
-        return cls(0.0, expected_part * most_ns, most_ns, Method.BOUND, f"not simulated: {reason}")
+        return cls(0.0, expected_part * most_ns, most_ns, Method.BOUND, reason)

@@ -8,6 +8,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import LEAST_OPERATIONS, Failed
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import undisturbed_count
+from traceadvisor.model.saving import Doubt
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.savings import RECORDING, effect_words, further
@@ -186,8 +187,8 @@ def recording_verdict(
 
 def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
     """Whether a saving is from recorded steps that are much longer than undisturbed ones."""
-    doubt = recording.distortion.doubt if recording.distortion else None
-    return doubt is not None and doubt in (first.finding.saving.reason or "")
+    reason = first.finding.saving.reason
+    return recording.distortion is not None and reason is not None and reason.doubt is Doubt.DISTORTED
 
 
 def _undisturbed_step(found: Distortion) -> str:

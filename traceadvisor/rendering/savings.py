@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from traceadvisor.model.findings import Estimate, Method
-from traceadvisor.model.report import RecordedFinding, Report
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.units import duration, money, number_of, percent
+from traceadvisor.rendering.words import reason_words
 from traceadvisor.text.ranges import between
 
 LEAST_NS = 0.5
@@ -187,17 +188,21 @@ NO_PREDICTION = "No prediction"
 """In place of the step with all fixes."""
 
 
+def is_too_wide(rows: Iterable[RankedFinding]) -> bool:
+    """Whether a simulated saving is too wide for a prediction of the step with all fixes."""
+    savings = [further(case) for row in rows for case in (row.by_recording or (row,))]
+    return any(one.method is Method.REPLAY and one.is_limit for one in savings)
+
+
 def joint_sentences(report: Report) -> tuple[str, ...]:
     """The step with all fixes of the list that were simulated, a sentence for each recording."""
     counts: dict[str, int] = {}
-    too_wide = False
     for row in report.findings:
         for case in row.by_recording or (row,):
             for recording_id in case.recording_ids:
                 is_simulated = further(case).method is Method.REPLAY
                 counts[recording_id] = counts.get(recording_id, 0) + is_simulated
-                too_wide |= is_simulated and further(case).is_limit
-    if too_wide:
+    if is_too_wide(report.findings):
         return (f"{NO_PREDICTION}: what the fixes save depends too much on what else runs.",)
     sentences = [
         _joint_sentence(recording.id, recording.replay.joint_step_ns, recording.step_now_ns, counts[recording.id])
@@ -211,8 +216,9 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
         if not saves or any(one.method is not Method.BOUND for one in saves):
             return ()
-        reason, *others = {(one.reason or "").removeprefix("not simulated: ") for one in saves}
-        return (f"{NO_PREDICTION}: {'no fix could be simulated' if others or not reason else reason}.",)
+        reason, *others = {one.reason for one in saves}
+        why = reason_words(reason) if reason and not others else "no fix could be simulated"
+        return (f"{NO_PREDICTION}: {why}.",)
     if len(report.recordings) == 1:
         return (sentences[0][1],)
     shown = tuple(f"{recording_id}: {sentence}" for recording_id, sentence in sentences[:MOST_JOINT_STEPS])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.model.findings import Certainty, Confidence, Effort, Method, Severity
+from traceadvisor.model.findings import Certainty, ClearedBecause, Confidence, Effort, Method, Severity
 from traceadvisor.model.job import LateCause
-from traceadvisor.model.report import FoldedBecause, SourceKind, Work
+from traceadvisor.model.report import FoldedBecause, SmallBecause, SmallSaving, SourceKind, Work
 from traceadvisor.model.run import StepState
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
@@ -127,6 +129,7 @@ CERTAINTY = {
 FOLDED = {
     FoldedBecause.SAME_TIME: "same cause",
     FoldedBecause.ALTERNATIVE: "an alternative to this fix",
+    FoldedBecause.WITHIN_LIMIT: "within the upper limit of this fix",
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
@@ -136,6 +139,64 @@ METHOD = {
     Method.REPLAY: "Simulated: the recorded step without this cost.",
     Method.BOUND: "At most: other work may take its place.",
     Method.MODEL: "Calculated with a documented formula.",
+}
+
+DOUBT = {
+    Doubt.NO_STEP: "no complete step was recorded",
+    Doubt.NOT_TOGETHER: "the fix was not simulated with those above",
+    Doubt.ONE_STEP: "one step was recorded, and other steps may differ",
+    Doubt.TWO_STEPS: "two steps were recorded, and other steps may differ",
+    Doubt.DISTORTED: "recorded steps took {factor:.1f} times as long as undisturbed ones, and which parts grew is "
+    "unknown",
+    Doubt.UNKNOWN_TIME: "for {whole} of the step the recording does not show whether the GPU worked",
+    Doubt.OTHER_DEVICE: "this process also keeps another GPU busy during {whole} of the step, and the recording does "
+    "not show which GPU the CPU works and waits for",
+    Doubt.ERROR: "the unchanged simulation differs from the recorded step by {signed}",
+    Doubt.UNEXPLAINED_WAITS: "for {whole} of the step the CPU waits for something the recording does not show",
+    Doubt.PACE_ERROR: "with batches at the workers' average pace, the simulation differs from the recorded step by "
+    "{signed}",
+    Doubt.UNEVEN_BATCHES: "the loader workers' batches vary too much for one pace: with it, a simulated step is off by "
+    "{whole}",
+    Doubt.LATE_BATCHES: "the loop waits for batches in only some steps ({whole} of the time), and how fast the loader "
+    "workers could be is unknown",
+    Doubt.CPU_EXPLAINS_STEP: "the CPU alone explains the step within {share:.1%}, so how long the GPU alone would take "
+    "is uncertain",
+    Doubt.WAITS_FOR_DEVICE: "after this fix the step waits for the GPU, and how long that takes is uncertain",
+}
+
+
+def reason_words(reason: Reason) -> str:
+    """Why a saving is only a limit or less certain, as a clause without its stop."""
+    if reason.doubt is Doubt.OF_THE_FIX:
+        return reason.words or "it cannot be simulated"
+    figure = reason.figure or 0.0
+    return DOUBT[reason.doubt].format(factor=figure, whole=f"{abs(figure):.0%}", signed=f"{figure:+.1%}", share=figure)
+
+
+WORTH_DOING_SHARE = "2%"
+"""Share of the step below which reports call a fix not worth doing."""
+
+
+def small_saving_words(small: SmallSaving) -> str:
+    """Why a popular fix saves little, in sentences."""
+    match small.because:
+        case SmallBecause.SMALL_SHARE:
+            why_not = f" Not simulated: {reason_words(small.doubt)}." if small.doubt else ""
+            return f"The fix removes at most this share of the step: {small.label}.{why_not}"
+        case SmallBecause.SIMULATED_LITTLE:
+            return f"In the simulation, this fix shortens the step by less than {WORTH_DOING_SHARE}."
+        case SmallBecause.SIMULATED_NOTHING:
+            return "In the simulation, this fix does not shorten the step."
+        case SmallBecause.TAKEN_OVER:
+            later = " Check it again after fixing the findings." if small.has_findings else ""
+            return f"In the simulation, other work takes the place of the removed time.{later}"
+        case _:
+            assert_never(small.because)
+
+
+CLEARED = {
+    ClearedBecause.TAKEN_OVER: "other work takes the place of the removed time",
+    ClearedBecause.SAVES_LITTLE: "the fix is expected to save less than 0.1% of the step",
 }
 
 STEP_SOURCE = {

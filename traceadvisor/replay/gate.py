@@ -12,6 +12,7 @@ from traceadvisor.analysis.observation import Loader, Observation
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.events import DEVICE_WORK, NONE
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.fixes.data_wait import FETCH_NS
@@ -62,8 +63,8 @@ class Gate:
     unknown_share: float = 0.0
     """Share of the steps in which the recording does not show whether the device worked; the graph shows no work."""
 
-    distorted: str | None = None
-    """Why recorded steps do not show undisturbed ones, as a clause; None if they do."""
+    distorted: Reason | None = None
+    """Why recorded steps do not show undisturbed ones; None if they do."""
 
     @property
     def judged_steps(self) -> int:
@@ -86,55 +87,40 @@ class Gate:
         return self.null_model_ns / self.measured_ns - 1
 
     @property
-    def doubt(self) -> str | None:
-        """Why the replay is not trusted at all; None if it is."""
+    def wrong_share(self) -> float:
+        """Share of the step by which the simulation may be wrong, from what it gets wrong with nothing changed."""
+        turns = max(abs(self.turn_error_share) - MOST_TURN_ERROR_SHARE, 0.0)
+        return max(abs(self.error_share), abs(self.paced_error_share or 0.0)) + turns
+
+    @property
+    def unsure_share(self) -> float:
+        """Share of the step in which something may happen that the graph does not show, and then takes over."""
+        late_share = self.late_share if self.late_share > _LEAST_WAIT_SHARE else 0.0
+        return min(self.unknown_share + self.elsewhere_share + late_share, 1.0)
+
+    @property
+    def doubt(self) -> Reason | None:
+        """The first doubt about all of the simulation; None if it reproduces the recorded steps."""
         if self.steps < FEWEST_STEPS:
-            recorded = "one step was" if self.steps == 1 else "two steps were"
-            return f"{recorded} recorded, and the simulation needs three"
-        if self.distorted or self.unknown_share > MOST_ERROR_SHARE:
-            unknown = f"for {self.unknown_share:.0%} of the step the recording does not show whether the GPU worked"
-            return self.distorted or unknown
-        if self.elsewhere_share > MOST_ERROR_SHARE:
-            return (
-                f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "
-                "and the recording does not show which GPU the CPU works and waits for"
-            )
-        if abs(self.error_share) > MOST_ERROR_SHARE:
-            return f"the unchanged simulation differs from the recorded step by {self.error_share:+.1%}"
-        if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
-            return (
-                f"for {self.unexplained_share:.0%} of the step the CPU waits for something the recording does not show"
-            )
-        return self._loader_doubt
+            return Reason(Doubt.ONE_STEP if self.steps == 1 else Doubt.TWO_STEPS)
+        if self.distorted:
+            return self.distorted
+        found = (
+            (Doubt.UNKNOWN_TIME, self.unknown_share, MOST_ERROR_SHARE),
+            (Doubt.OTHER_DEVICE, self.elsewhere_share, MOST_ERROR_SHARE),
+            (Doubt.ERROR, self.error_share, MOST_ERROR_SHARE),
+            (Doubt.UNEXPLAINED_WAITS, self.unexplained_share, MOST_UNEXPLAINED_SHARE),
+            (Doubt.PACE_ERROR, self.paced_error_share or 0.0, MOST_ERROR_SHARE),
+            (Doubt.UNEVEN_BATCHES, self.turn_error_share, MOST_TURN_ERROR_SHARE),
+            (Doubt.LATE_BATCHES, self.late_share, _LEAST_WAIT_SHARE),
+        )
+        return next((Reason(doubt, share) for doubt, share, most in found if abs(share) > most), None)
 
     @property
-    def _loader_doubt(self) -> str | None:
-        """Why the model of the loader workers is not trusted; None if it is."""
-        if abs(self.paced_error_share or 0.0) > MOST_ERROR_SHARE:
-            missed = f"{self.paced_error_share:+.1%}"
-            return (
-                f"with batches at the workers' average pace, the simulation differs from the recorded step by {missed}"
-            )
-        if abs(self.turn_error_share) > MOST_TURN_ERROR_SHARE:
-            missed = f"{abs(self.turn_error_share):.0%}"
-            return (
-                f"the loader workers' batches vary too much for one pace: with it, a simulated step is off by {missed}"
-            )
-        if self.late_share > _LEAST_WAIT_SHARE:
-            return (
-                f"the loop waits for batches in only some steps ({self.late_share:.0%} of the time), "
-                "and how fast the loader workers could be is unknown"
-            )
-        return None
-
-    @property
-    def device_doubt(self) -> str | None:
-        """Why the replay is not trusted for changes to device work; None if it is."""
+    def device_doubt(self) -> Reason | None:
+        """The first doubt about changes to device work; None if the step shows how long the device takes."""
         if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
-            return (
-                f"the CPU alone explains the step within {abs(self.null_error_share):.1%}, so GPU savings cannot be "
-                "checked"
-            )
+            return Reason(Doubt.CPU_EXPLAINS_STEP, abs(self.null_error_share))
         return self.doubt
 
 

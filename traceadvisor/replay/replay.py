@@ -15,6 +15,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.saving import Reason
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
 from traceadvisor.replay.build_graph import build_graph
@@ -30,6 +31,7 @@ from traceadvisor.replay.gate import (
     turn_of,
     without_device,
 )
+from traceadvisor.replay.profiler_cost import begun_in, largest_cost_ns
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import Action, StepGraph, chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -44,56 +46,109 @@ _WAITING = (Action.LAUNCH_AND_WAIT, Action.WAIT, Action.WAIT_ALL)
 
 
 @frozen(eq=False)
-class Replay:
-    """A recording's steps, ready to replay with edits."""
+class Variant:
+    """The tasks of the steps if the CPU's own time, which the profiler hides, is what it may be at one end."""
 
     graph: StepGraph
-    """The task graph that edits start from: without the profiler's overhead, if that matches the run's step times."""
-
     baseline_ns: float
     """The replayed step without any edit."""
 
-    gate: Gate
-    """The comparison of the unchanged replay with the recorded steps."""
-
-    slow: StepGraph | None = None
-    """The same with the profiler's overhead, for the smallest saving, if steps do not show how much of it there is: the
-    device hides it. None otherwise."""
-
-    fast: StepGraph | None = None
-    """The same with a host that no capture slows down, for the largest saving, in that case."""
-
-    fast_baseline_ns: float = 0.0
-    """The replayed step of that graph without any edit."""
-
-    def doubt(self, edit: Edit) -> str | None:
-        """Return why the replay is not trusted for an edit; None if it is."""
-        return self.gate.device_doubt if edit.changes_device else self.gate.doubt
+    @classmethod
+    def of(cls, graph: StepGraph) -> Variant:
+        """Simulate a graph without any edit."""
+        return cls(graph, simulate(_in_balance(graph)).interior_mean_ns())
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Return the share of the step that some edits save together; negative if they cost time."""
-        once = each_kernel_once(edits)
-        base = {Scenario.LOW: self.slow, Scenario.HIGH: self.fast}.get(scenario) or self.graph
-        baseline_ns = self.fast_baseline_ns if base is self.fast else self.baseline_ns
-        edited = _in_balance(reduce(lambda graph, edit: edit.applied(graph, scenario), once, base))
-        return 1 - simulate(edited).interior_mean_ns() / max(baseline_ns, 1.0)
+        edited = _in_balance(reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph))
+        return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
-    def removed_ns(self, edit: Edit, recorded_ns: Int64) -> float:
+
+@frozen
+class Removed:
+    """Time per replayed step that an edit removes from host work, waits and device tasks."""
+
+    in_loader_ns: float
+    elsewhere_ns: float
+
+    @property
+    def whole_ns(self) -> float:
+        """Both together."""
+        return self.in_loader_ns + self.elsewhere_ns
+
+
+@frozen(eq=False)
+class Replay:
+    """A recording's steps, ready to replay with edits.
+
+    How long the CPU's own work takes without the profiler is an interval. The likely tasks are the ones that match the
+    step times of the run; the others are what these leave open.
+    """
+
+    likely: Variant
+    gate: Gate
+    """The comparison of the unchanged replay with the recorded steps."""
+
+    slow: Variant | None = None
+    """With the slowest CPU; None if the step times of the run leave nothing open at this end."""
+
+    fast: Variant | None = None
+    """With the fastest CPU; None as above."""
+
+    other: Variant | None = None
+    """With the profiler's time taken off evenly, instead of by recorded events; None if there is little of it."""
+
+    @property
+    def graph(self) -> StepGraph:
+        """The likely tasks."""
+        return self.likely.graph
+
+    @property
+    def baseline_ns(self) -> float:
+        """The likely step without any edit."""
+        return self.likely.baseline_ns
+
+    def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        """Return the share of the step that some edits save together; negative if they cost time."""
+        chosen = {Scenario.LOW: self.slow, Scenario.HIGH: self.fast}.get(scenario) or self.likely
+        return chosen.saving_share(each_kernel_once(edits), scenario)
+
+    def saving_shares(self, edits: Iterable[Edit]) -> tuple[float, float, float]:
+        """Return the least, the likely and the largest share of the step that some edits save together."""
+        once = each_kernel_once(edits)
+        expected = self.likely.saving_share(once, Scenario.EXPECTED)
+        variants = [one for one in (self.likely, self.slow, self.fast, self.other) if one]
+        low = min(one.saving_share(once, Scenario.LOW) for one in variants)
+        high = max(one.saving_share(once, Scenario.HIGH) for one in variants)
+        return min(low, expected), expected, max(high, expected)
+
+    def doubt(self, edit: Edit) -> Reason | None:
+        """Return the first doubt about the replay of an edit; None without one."""
+        return self.gate.device_doubt if edit.changes_device else self.gate.doubt
+
+    def removed_ns(self, edit: Edit, recorded_ns: Int64, scenario: Scenario = Scenario.EXPECTED) -> Removed:
         """Return the time that an edit removes from host work, waits and device tasks, per replayed step.
 
         A step becomes shorter by at most this time: the tasks may run side by side.
 
-        ``edit``: how the fix changes the steps. ``recorded_ns``: the recorded duration of each row of the event table.
+        Args:
+            edit: how the fix changes the steps.
+            recorded_ns: the recorded duration of each row of the event table.
+            scenario: the assumptions about the fix.
         """
-        before, after = self.graph, edit.applied(self.graph, Scenario.EXPECTED)
+        before, after = self.graph, edit.applied(self.graph, scenario)
         if len(before.host) != len(after.host) or len(before.device) != len(after.device):
-            return 0.0
+            return Removed(0.0, 0.0)
         spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
         waits = np.isin(before.host.action, _WAITING) & ~np.isin(after.host.action, _WAITING)
         waits &= before.host.row != NONE
-        total_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0).sum()
-        total_ns += np.maximum(spared_ns, 0).sum() + recorded_ns[before.host.row[waits]].sum()
-        return float(total_ns) / max(self.graph.step_count, 1)
+        spared_ns = np.maximum(spared_ns, 0) + np.where(waits, np.append(recorded_ns, 0)[before.host.row], 0)
+        on_device_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0)
+        inner, count = before.inner_steps, max(len(before.inner_steps), 1)
+        spared_ns = np.where(np.isin(before.host.step, inner), spared_ns, 0)
+        in_loader_ns = float(spared_ns[is_loading(before.host)].sum())
+        all_ns = float(spared_ns.sum() + on_device_ns[np.isin(before.device.step, inner)].sum())
+        return Removed(in_loader_ns / count, (all_ns - in_loader_ns) / count)
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
         """Return the figures that the report shows about the replay."""
@@ -130,33 +185,103 @@ def replay(
     if not steps:
         return None
     recorded = build_graph(observation, steps)
-    graph = _undisturbed(recorded, observation, steps, timing)
     held = gate(recorded, observation, steps, unknown or SpanSet.empty())
-    hidden_ns = 0.0
-    if timing.host_ns is not None:
-        hidden_ns = held.null_model_ns - (timing.recorded_loader_ns or 0.0) - timing.host_ns
-    relieved = None
-    if hidden_ns > 0:
-        relieved = _relieved(recorded, _spread(hidden_ns * len(steps), _events_before(recorded, observation)))
     if distortion := timing.distortion():
         held = replace(held, distorted=distortion.doubt)
-    share, shown = timing.undisturbed_share, recorded
-    if observation.loader and not observation.loader.in_training_process:
-        turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
-        shown = paced(recorded, steps, turn)
-        held = held_to_workers(held, shown, steps, turn, late)
-        graph = paced(graph, steps, turn, share)
-        relieved = paced(relieved, steps, turn, share) if relieved else None
-    if relieved:
-        baseline_ns = simulate(relieved).interior_mean_ns()
-        if share - MOST_ERROR_SHARE <= baseline_ns / max(held.baseline_ns, 1.0) <= 1 + MOST_ERROR_SHARE:
-            held = replace(held, null_model_ns=simulate(without_device(relieved)).interior_mean_ns())
-            fast = replace(relieved, host=slowed(relieved.host, UNCAPTURED_HOST_FACTOR))
-            return Replay(relieved, baseline_ns, held, shown, fast, simulate(fast).interior_mean_ns())
-    baseline_ns = held.baseline_ns if graph is recorded else simulate(graph).interior_mean_ns()
-    if abs(baseline_ns / max(held.baseline_ns, 1.0) - share) > MOST_ERROR_SHARE:
-        graph, baseline_ns = shown, held.paced_ns or held.baseline_ns
-    return Replay(graph, baseline_ns, held)
+    share, paced_like = timing.undisturbed_share, _Pace(observation, table, steps, worker_count)
+    shown = paced_like.graph(recorded, 1.0)
+    held = paced_like.held(held, shown)
+    hidden = _hidden_cost(recorded, observation, steps, timing, held)
+    if hidden is not None:
+        relieved = Variant.of(paced_like.graph(_relieved(recorded, hidden), share))
+        if share - MOST_ERROR_SHARE <= relieved.baseline_ns / max(held.baseline_ns, 1.0) <= 1 + MOST_ERROR_SHARE:
+            held = replace(held, null_model_ns=simulate(without_device(relieved.graph)).interior_mean_ns())
+            quickest = replace(relieved.graph, host=slowed(relieved.graph.host, UNCAPTURED_HOST_FACTOR))
+            return Replay(relieved, held, Variant.of(shown), Variant.of(quickest))
+    likely = Variant.of(paced_like.graph(_undisturbed(recorded, observation, steps, timing), share))
+    if abs(likely.baseline_ns / max(held.baseline_ns, 1.0) - share) > MOST_ERROR_SHARE:
+        likely = Variant.of(shown)
+    least_ns = (1 - MOST_ERROR_SHARE) * share * held.baseline_ns if timing.undisturbed_ns else 0.0
+    fast = _fast(recorded, observation, paced_like, least_ns)
+    if fast and _host_ns(fast.graph) >= _host_ns(likely.graph):
+        fast = None
+    even = None
+    if share < 1 - MOST_ERROR_SHARE:
+        even = Variant.of(paced_like.graph(_even(recorded, observation, timing, len(steps)), share))
+    return Replay(likely, held, None, fast, even)
+
+
+@frozen(eq=False)
+class _Pace:
+    """The loader's workers of a recording, which a graph takes its batches from."""
+
+    observation: Observation
+    table: StepTable
+    steps: Sequence[Step]
+    worker_count: int | None
+
+    @property
+    def has_workers(self) -> bool:
+        loader = self.observation.loader
+        return loader is not None and not loader.in_training_process
+
+    def graph(self, graph: StepGraph, undisturbed_share: float) -> StepGraph:
+        """Return the graph with batches at the workers' pace, if they limited the recorded loop."""
+        if not self.has_workers:
+            return graph
+        return paced(graph, self.steps, turn_of(self.worker_count, self.steps), undisturbed_share)
+
+    def held(self, held: Gate, shown: StepGraph) -> Gate:
+        """Return the gate with the check of that pace."""
+        loader = self.observation.loader
+        if loader is None or not self.has_workers:
+            return held
+        late = late_share(loader, self.table.kept)
+        return held_to_workers(held, shown, self.steps, turn_of(self.worker_count, self.steps), late)
+
+
+def _hidden_cost(
+    graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming, held: Gate
+) -> Int64 | None:
+    """Return the profiler's time on each task where the device hides it, and steps launched ahead show its sum."""
+    if timing.host_ns is None:
+        return None
+    hidden_ns = held.null_model_ns - (timing.recorded_loader_ns or 0.0) - timing.host_ns
+    return _spread(hidden_ns * len(steps), _events_before(graph, observation)) if hidden_ns > 0 else None
+
+
+FAST_SHARES = (1.0, 0.5, 0.25)
+"""Shares of the largest known cost of recording that are tried for the fastest CPU."""
+
+
+def _fast(graph: StepGraph, observation: Observation, pace: _Pace, least_ns: float) -> Variant | None:
+    """Return the steps without the largest known cost of recording, as far as undisturbed steps allow it.
+
+    ``least_ns``: the shortest step that those allow; 0 if none was timed.
+    """
+    cost_ns = largest_cost_ns(graph, observation)
+    if cost_ns.sum() <= MOST_ERROR_SHARE * max(_host_ns(graph), 1):
+        return None
+    for share in FAST_SHARES:
+        variant = Variant.of(pace.graph(_relieved(graph, scaled(cost_ns, share)), 1.0))
+        if variant.baseline_ns >= least_ns:
+            return variant
+    return None
+
+
+def _host_ns(graph: StepGraph) -> int:
+    """Return the CPU time of all tasks."""
+    return int((graph.host.work_ns + graph.host.call_ns).sum())
+
+
+def _even(graph: StepGraph, observation: Observation, timing: RunTiming, step_count: int) -> StepGraph:
+    """Return the graph with the profiler's time taken off the CPU's work evenly, wherever it is recorded."""
+    excess_ns, excess_loading_ns = timing.excess_ns
+    own_ns, loading = graph.host.work_ns + graph.host.call_ns, is_loading(graph.host)
+    added_ns = _spread((excess_ns - excess_loading_ns) * step_count, np.where(loading, 0, own_ns))
+    if observation.loader is not None and observation.loader.in_training_process:
+        added_ns += _spread(excess_loading_ns * step_count, np.where(loading, own_ns, 0))
+    return _relieved(graph, added_ns)
 
 
 def _in_balance(graph: StepGraph) -> StepGraph:
@@ -220,11 +345,7 @@ def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], ti
 def _events_before(graph: StepGraph, observation: Observation) -> Int64:
     """Count the recorded events in each task's work and call; 0 for tasks without time."""
     events = observation.trace.events
-    starts_ns = events.start_ns[events.rows(*_RECORDED_ON_HOST)]
-    since_ns = graph.recorded_ns - graph.host.recorded_work_ns
-    before, until = (np.searchsorted(starts_ns, at_ns, side="right") for at_ns in (since_ns, graph.recorded_ns))
-    takes_time = graph.host.work_ns + graph.host.call_ns > 0
-    return np.where(takes_time, until - before, 0)
+    return begun_in(graph, events.start_ns[events.rows(*_RECORDED_ON_HOST)])
 
 
 def _passes_ns(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Int64:

@@ -177,6 +177,11 @@ class StepGraph:
         """Number of replayed steps."""
         return len(self.unexplained_ns)
 
+    @property
+    def inner_steps(self) -> range:
+        """Positions of the steps that are judged: without the first and the last, if there are others."""
+        return range(1, self.step_count - 1) if self.step_count >= FEWEST_STEPS else range(self.step_count)
+
 
 MOST_STEPS = 8
 """More steps add no information and cost time."""

@@ -37,6 +37,9 @@ class Edit(WhatIf):
     expected_part: ClassVar[float] = EXPECTED_PART
     """Part of an upper limit that is expected where the fix cannot be simulated."""
 
+    freed_share: ClassVar[float] = 0.0
+    """Share by which the rest of the step gets shorter at most, because caches and memory are no longer shared."""
+
     choice: ClassVar[str | None] = None
     """Name of what the fix chooses, such as how batches are loaded. Only one fix of the same name can be made. None if
     the fix can be made beside any other."""

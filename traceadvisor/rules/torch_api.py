@@ -167,7 +167,6 @@ TABLE = (
     Api("DataLoader(persistent_workers=)", r"persistent_workers\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(prefetch_factor=)", r"prefetch_factor\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(pin_memory=)", r"pin_memory\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
-    Api("DataLoader(in_order=)", r"(?<!\w)in_order\s*=", (2, 6), "https://github.com/pytorch/pytorch/pull/141833"),
     Api(
         "DistributedDataParallel(static_graph=)",
         r"static_graph\s*=",

@@ -1,94 +1,182 @@
-"""The saving of one fix in one recording: simulated, or an upper limit."""
+"""The saving of a fix in one recording, from simulations of the fix, or of the step without what it claims."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
-from traceadvisor.model.breakdown import Category
-from traceadvisor.model.distortion import Distortion
-from traceadvisor.model.findings import Estimate, Fix
-from traceadvisor.model.saving import EXPECTED_PART
+from traceadvisor.frozen import frozen
+from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, Unit
+from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.saving_range import saving_range
-from traceadvisor.replay.what_if import Edit
+from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone
+from traceadvisor.replay.step_graph import chosen_steps
+from traceadvisor.replay.what_if import Edit, Scenario
+from traceadvisor.savings.floors import left_on_device_ns
+from traceadvisor.savings.interval import interval, most_undisturbed_ns, stretch, waits_for_untested_device
 
-MOST_GROWTH = 3.0
-"""Growth of a part of a recorded step, relative to that of the whole step, at most; an assumption. The profiler makes
-Python and small operators longer, and large operators hardly."""
+SAME_TIME_SHARE = 0.02
+"""Two times are the same if they differ by at most this share."""
 
-NO_STEP = "no complete step was recorded"
+LEAST_SIMULATED_SHARE = 0.8
+"""Claimed time of a simulated step, relative to typical steps. With less, the simulation leaves out the claims."""
 
 
-def saving_of(facts: Facts, fix: Fix, most_ns: float, claims: SpanSet | None = None) -> Estimate:
-    """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing.
+@frozen
+class Reach:
+    """How far the fixes of a rule reach beyond what its findings claim."""
+
+    is_beyond_claims: bool = False
+    """Whether they make other time shorter, too."""
+
+    is_communication: bool = False
+    """Whether its findings claim nothing but communication, whose waits for other ranks stay."""
+
+
+def estimated(finding: Finding, facts: Facts, reach: Reach) -> Finding:
+    """The finding with the saving of its fix, and with evidence of the time that the fix removes.
+
+    A saving that the rule found itself is only limited to what can be saved.
+    """
+    saving, evidence = finding.saving, finding.evidence
+    if finding.most_ns is not None:
+        saving = _saving(finding, facts, finding.most_ns, reach)
+        evidence = (*evidence, *_removed(finding, facts, saving, finding.most_ns))
+    most_ns = _most_ns(finding, facts, reach)
+    if most_ns is not None and saving.high_ns > most_ns * (1 + 1e-9):
+        saving = saving.up_to(most_ns)
+    return replace(finding, saving=saving, evidence=evidence, most_ns=None)
+
+
+def saving_of(facts: Facts, fix: Fix, claims: SpanSet) -> Estimate:
+    """The saving of a fix for all of some time: simulated, else up to this time per step, else nothing."""
+    if isinstance(fix.what_if, Edit) and (saving := simulated(facts, fix.what_if)):
+        return saving
+    if fix.what_if is None and fix.not_replayed is None:
+        return Estimate.nothing()
+    return _claimed(facts, claims, facts.per_step_ns(claims), _reason(fix), _part(fix))
+
+
+def simulated(facts: Facts, edit: Edit) -> Estimate | None:
+    """The simulated saving of an edit; None without a recorded step, or for steps that are not simulated."""
+    if facts.replay is None or not facts.step_ns:
+        return None
+    found, step_ns = interval(facts, facts.replay, (edit,)), facts.step_ns
+    reason = facts.replay.doubt(edit)
+    if reason is None and waits_for_untested_device(facts.replay, edit, found.expected):
+        reason = Reason(Doubt.WAITS_FOR_DEVICE)
+    return Estimate.simulated(found.low * step_ns, found.expected * step_ns, found.high * step_ns, reason)
+
+
+def without_claims(facts: Facts, claims: SpanSet, reach: float, part: float) -> ClaimedTimeGone | None:
+    """The step without some time: what a fix that cannot be simulated saves at most.
 
     Args:
         facts: of the recording.
-        fix: the fix.
-        most_ns: the upper limit.
-        claims: the time that the limit is about, as in :func:`bound`.
+        claims: the time.
+        reach: the share of it that the fix removes at most, 0..1.
+        part: the share of that which is expected.
+
+    Returns:
+        None if no step is simulated, or the simulated steps hardly hold this time.
     """
-    if isinstance(fix.what_if, Edit):
-        return simulated(facts, fix.what_if, most_ns, claims)
-    return bound(facts, most_ns, fix.not_replayed, claims) if fix.not_replayed else Estimate.nothing()
+    if facts.replay is None or not claims:
+        return None
+    steps = chosen_steps(facts.steps)
+    inner = steps[1:-1] or steps  # the first and the last only stand around the others
+    held = claims & SpanSet.of(*((step.start_ns, step.end_ns) for step in inner))
+    if held.total_ns / max(len(inner), 1) < LEAST_SIMULATED_SHARE * facts.per_step_ns(claims):
+        return None
+    on_device = claims & SpanSet.union_all(
+        facts.partition.get(category, SpanSet.empty()) for category, _ in DEVICE_PRECEDENCE
+    )
+    return ClaimedTimeGone(
+        facts.trace.events, on_device, claims - on_device, facts.launching_operators, min(reach, 1.0), part
+    )
 
 
-def simulated(facts: Facts, edit: Edit, most_ns: float, claims: SpanSet | None = None) -> Estimate:
-    """The simulated saving of an edit; an upper limit if the simulation is not trusted.
+def _saving(finding: Finding, facts: Facts, most_ns: float, reach: Reach) -> Estimate:
+    fix = finding.fix
+    if isinstance(fix.what_if, Edit) and (saving := simulated(facts, fix.what_if)):
+        return _as_shown(saving, finding, facts)
+    if fix.what_if is None and fix.not_replayed is None:
+        return Estimate.nothing()
+    saving = _claimed(facts, finding.claims | finding.also_shortens, most_ns, _reason(fix), _part(fix))
+    if not reach.is_beyond_claims:
+        return saving
+    other = Estimate.bound(most_undisturbed_ns(facts, most_ns, finding.claims), _reason(fix), _part(fix))
+    return max(saving, other, key=lambda one: one.high_ns)
 
-    Args:
-        facts: of the recording.
-        edit: how the fix changes the steps.
-        most_ns: that limit, for the typical step.
-        claims: the time that the limit is about, as in :func:`bound`.
+
+def _as_shown(saving: Estimate, finding: Finding, facts: Facts) -> Estimate:
+    """The saving; expected is no more than the claimed time if the simulation does not reproduce the step.
+
+    It is then no evidence of time beside that.
     """
-    doubt = doubt_of(facts, edit)
-    if doubt or facts.replay is None or facts.step_ns is None:
-        return bound(facts, most_ns, doubt or NO_STEP, claims, edit.expected_part)
-    return saving_range(facts.replay, edit, facts.step_ns)
+    claims = finding.claims | finding.also_shortens
+    if not claims or facts.replay is None or facts.replay.gate.doubt is None:
+        return saving
+    expected_ns = min(saving.expected_ns, facts.per_step_ns(claims) * stretch(facts))
+    return replace(saving, low_ns=min(saving.low_ns, expected_ns), expected_ns=expected_ns)
 
 
-def doubt_of(facts: Facts, edit: Edit) -> str | None:
-    """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
-    return NO_STEP if facts.replay is None or facts.step_ns is None else facts.replay.doubt(edit)
+def _claimed(facts: Facts, claims: SpanSet, most_ns: float, reason: Reason, part: float) -> Estimate:
+    """Up to some time of the typical step, as far as the step loses it without the claims.
 
-
-def bound(
-    facts: Facts, most_ns: float, reason: str, claims: SpanSet | None = None, expected_part: float = EXPECTED_PART
-) -> Estimate:
-    """A saving of up to ``most_ns`` of the typical step.
-
-    If recorded steps are longer than undisturbed ones, nothing is scaled, as this time may be a part that recording
-    did not make longer: the limit is what fits in an undisturbed step. If they are shorter, it is scaled.
-
-    Args:
-        facts: of the recording.
-        most_ns: the upper limit.
-        reason: why it is not simulated, as a clause without its stop.
-        claims: the time that ``most_ns`` is about; by default none of it is in the data loader.
-        expected_part: the part of the upper limit that is expected.
+    The launches of claimed operations may go with them; they are not expected to. A simulation that does not reproduce
+    the step is no evidence that other work takes the place of the claims.
     """
-    found = facts.distortion
-    if found and found.ratio > 1:
-        most_ns = _undisturbed_most_ns(facts, most_ns, claims, found)
-        return Estimate.bound(most_ns, found.doubt or reason, expected_part)
-    return Estimate.bound(most_ns * stretch(facts), reason, expected_part)
+    claimed_ns = facts.per_step_ns(claims)
+    most_ns = min(most_ns, claimed_ns)
+    edit = without_claims(facts, claims, most_ns / claimed_ns if claimed_ns else 0.0, part)
+    if edit is None or facts.replay is None or not facts.step_ns:
+        return Estimate.bound(most_undisturbed_ns(facts, most_ns, claims), reason, part)
+    high_ns = interval(facts, facts.replay, (edit,)).high * facts.step_ns
+    high_ns = min(high_ns, most_undisturbed_ns(facts, most_ns, claims))
+    reached_ns = high_ns
+    if facts.replay.gate.doubt is None:
+        kept = replace(edit, operators=SpanSet.empty())
+        shown_ns = facts.replay.likely.saving_share((kept,), Scenario.HIGH) * facts.step_ns
+        reached_ns = min(max(shown_ns, 0.0), high_ns)
+    expected_ns = part * reached_ns
+    return Estimate(0.0, expected_ns, high_ns, Method.BOUND, facts.replay.gate.distorted or reason)
 
 
-def stretch(facts: Facts) -> float:
-    """Factor by which the steps that savings refer to are longer than typical recorded ones; at least 1."""
-    return max((facts.step_ns or 0.0) / max(facts.typical.duration_ns if facts.typical else 0.0, 1.0), 1.0)
+def _reason(fix: Fix) -> Reason:
+    return of_the_fix(fix.not_replayed) if fix.not_replayed else Reason(Doubt.NO_STEP)
 
 
-def _undisturbed_most_ns(facts: Facts, most_ns: float, claims: SpanSet | None, found: Distortion) -> float:
-    """The largest part of an undisturbed step that some time of a longer recorded step can be.
+def _part(fix: Fix) -> float:
+    return fix.what_if.expected_part if isinstance(fix.what_if, Edit) else Edit.expected_part
 
-    Time in the data loader was measured in both. The rest of the undisturbed step also has the other work, which may
-    have grown more than the step did, by a factor of up to :data:`MOST_GROWTH`.
-    """
-    waits_ns = facts.per_step_ns(claims & facts.claim(Category.DATA_WAIT)) if claims else 0.0
-    waits_ns = min(waits_ns, most_ns)
-    waits_share = min(waits_ns / found.recorded_loader_ns, 1.0) if found.recorded_loader_ns else 0.0
-    recorded_ns = found.recorded_step_ns - found.recorded_loader_ns
-    others_ns = max(recorded_ns - (most_ns - waits_ns), 0.0) / (MOST_GROWTH * found.ratio)
-    left_ns = max(found.undisturbed_rest_ns - others_ns, 0.0)
-    return waits_share * found.undisturbed_loader_ns + min(most_ns - waits_ns, left_ns)
+
+def _most_ns(finding: Finding, facts: Facts, reach: Reach) -> float | None:
+    """The most that can be saved: all of the step, without work of the device that stays and waits for other ranks."""
+    whole_ns = finding.whole_ns or facts.step_ns
+    if finding.of_run or not facts.step_ns or not facts.typical or whole_ns is None:
+        return whole_ns
+    noise_ns = SAME_TIME_SHARE * facts.step_ns
+    claimed_ns = facts.per_step_ns(finding.claims | finding.also_shortens) * stretch(facts)
+    if facts.rank_waits and reach.is_communication:
+        return min(whole_ns, claimed_ns + noise_ns)
+    if finding.saving.method is Method.BOUND and finding.saving.high_ns and not reach.is_beyond_claims:
+        whole_ns = min(whole_ns, claimed_ns if finding.saving.high_ns > claimed_ns + noise_ns else whole_ns)
+    if finding.saving.method is Method.REPLAY or facts.is_distorted or isinstance(finding.fix.what_if, Edit):
+        return whole_ns
+    left_ns = left_on_device_ns(facts, finding.claims | finding.also_shortens)
+    return min(whole_ns, max((1 - left_ns / max(facts.typical.duration_ns, 1.0)) * facts.step_ns + noise_ns, 0.0))
+
+
+def _removed(finding: Finding, facts: Facts, saving: Estimate, most_ns: float) -> Iterator[Evidence]:
+    """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
+    times = (row.value for row in finding.evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
+    longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
+    label, edit = "time that the fix can remove", finding.fix.what_if
+    if saving.method is Method.REPLAY and facts.replay and facts.step_ns and isinstance(edit, Edit):
+        removed_ns = facts.replay.removed_ns(edit, facts.trace.events.duration_ns).whole_ns
+        most_ns = removed_ns * facts.step_ns / max(facts.replay.baseline_ns, 1.0)
+        label = "CPU, GPU and waiting time that the fix removes"
+    if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+        yield Evidence(label, most_ns, Unit.NS_PER_STEP)

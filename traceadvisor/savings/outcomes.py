@@ -1,8 +1,8 @@
-"""What rules return: findings with the savings of their fixes, and passed checks."""
+"""The outcomes that rules return: findings with the savings of their fixes, and passed checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.facts import Facts
@@ -16,17 +16,14 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Location,
-    Method,
     Unit,
     few_steps,
 )
+from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource
-from traceadvisor.replay.what_if import Edit, Scenario
-from traceadvisor.savings.estimates import doubt_of, saving_of
-
-SAME_TIME_SHARE = 0.02
-"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
+from traceadvisor.replay.what_if import Edit
+from traceadvisor.savings.estimates import simulated
 
 
 def finding_of(  # noqa: PLR0913  # a finding has this many parts
@@ -45,7 +42,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     locations: tuple[Location, ...] = (),
     caveats: tuple[str, ...] = (),
 ) -> Finding:
-    """A finding, with the saving of its fix and its confidence.
+    """A finding, with the limit from which the saving of its fix is found, and its confidence.
 
     Args:
         facts: of the recording.
@@ -72,14 +69,12 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     also_shortens = (also_shortens or SpanSet.empty()) - claims
     rows = tuple(row for row in evidence if row is not None)
     if most_share is not None:
-        saving = Estimate.bound(most_share * (whole_ns or facts.step_ns or 0.0), fix.not_replayed or "")
-    if saving is None:
-        most_ns = facts.per_step_ns(claims | also_shortens) if most_ns is None else most_ns
-        saving = saving_of(facts, fix, most_ns, claims)
-        rows = (*rows, *_reached(facts, fix, saving, most_ns, rows))
+        saving = Estimate.bound(most_share * (whole_ns or facts.step_ns or 0.0), of_the_fix(fix.not_replayed or ""))
+    elif saving is None and most_ns is None:
+        most_ns = facts.per_step_ns(claims | also_shortens)
     return Finding(
         claims=claims,
-        saving=saving,
+        saving=saving or Estimate.nothing(),
         confidence=confidence or confidence_of(facts),
         effort=effort_of_fix,
         evidence=rows,
@@ -89,6 +84,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         of_run=most_share is not None,
         whole_ns=whole_ns,
         also_shortens=also_shortens,
+        most_ns=None if saving else most_ns,
     )
 
 
@@ -115,11 +111,10 @@ def clear_of(  # noqa: PLR0913  # as a Clear
         fix: the popular fix of the rule.
         judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
     """
-    share, doubt = None, fix.not_replayed
-    if value > 0 and isinstance(fix.what_if, Edit):
-        doubt = doubt_of(facts, fix.what_if)
-        if facts.replay and not doubt:
-            share = max(facts.replay.saving_share((fix.what_if,), Scenario.HIGH), 0.0)
+    share, doubt = None, of_the_fix(fix.not_replayed) if fix.not_replayed else None
+    if value > 0 and isinstance(fix.what_if, Edit) and facts.step_ns:
+        saving = simulated(facts, fix.what_if)
+        share, doubt = (saving.high_ns / facts.step_ns, None) if saving else (None, Reason(Doubt.NO_STEP))
     return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
 
 
@@ -134,21 +129,6 @@ def confidence_of(facts: Facts) -> Confidence:
         + (abs(facts.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
     )
     return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
-
-
-def _reached(
-    facts: Facts, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]
-) -> Iterator[Evidence]:
-    """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
-    times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
-    longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
-    label = "time that the fix can remove"
-    if saving.method is Method.REPLAY and facts.replay and facts.step_ns and isinstance(fix.what_if, Edit):
-        removed_ns = facts.replay.removed_ns(fix.what_if, facts.trace.events.duration_ns)
-        most_ns = removed_ns * facts.step_ns / max(facts.replay.baseline_ns, 1.0)
-        label = "CPU, GPU and waiting time that the fix removes"
-    if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
-        yield Evidence(label, most_ns, Unit.NS_PER_STEP)
 
 
 def _few_steps(facts: Facts) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def location(text: Path | str) -> Path:
 
 
 def _fault(scheme: str, place: str) -> str | None:
-    """What is wrong with the place of a URL; None if nothing is."""
+    """The fault of the place that a URL names; None without one."""
     authority, *names = place.split("/")
     if ".." in (authority, *names):
         return "has '..' in it: only what is typed is read, so type the whole path"

@@ -8,6 +8,7 @@ import pytest
 from traceadvisor.analysis.recording_health import timing_notes
 from traceadvisor.analysis.steps.run_timing import run_timing
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.saving import Doubt, Reason
 
 PLAIN, RECORDED = StepState.PLAIN, StepState.RECORDED
 
@@ -163,7 +164,7 @@ def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
     assert found is not None
     assert (found.added_ns, found.recorded_loader_ns - found.undisturbed_loader_ns) == (60, 30)
     assert (found.undisturbed_rest_ns, found.undisturbed_loader_share, found.gpu_work_ns) == (50, 0.5, 20.0)
-    assert found.doubt == "recorded steps took 1.6 times as long as undisturbed ones, and which parts grew is unknown"
+    assert found.doubt == Reason(Doubt.DISTORTED, 1.6)
 
 
 @pytest.mark.parametrize(("recorded", "words"), [(120, "Findings about the CPU"), (160, "treat the shares as rough")])

@@ -176,7 +176,7 @@ def test_ranges_pair_the_start_and_the_end_of_a_name(tmp_path: Path) -> None:
     assert [(one.start_ns, one.end_ns) for one in ranges] == [(0, 8_000), (1_000, 2_000)]
 
 
-def test_a_file_that_unpacks_to_too_much_is_told_by_its_ratio(tmp_path: Path) -> None:
+def test_a_file_that_unpacks_to_too_much_is_refused_with_its_ratio(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle.gz"
     path.write_bytes(gzip.compress(b"\x80\x04" + bytes(1 << 25)))
     with pytest.raises(InputError, match=r"decompresses to more than 200 times its size.*raise inflation_ratio"):

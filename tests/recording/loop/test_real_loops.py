@@ -187,7 +187,6 @@ def restarted(loader: Iterable[Any]) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param(lambda: prefetched(data(2 * STEPS)), id="thread"),
         pytest.param(lambda: ([torch.randn(4, 8)] for _ in itertools.count()), id="generator"),
         pytest.param(lambda: itertools.repeat(next(iter(data()))), id="one batch"),
     ],
@@ -207,6 +206,24 @@ def test_optimizers_show_the_steps_of_a_loop_whose_batches_come_from_elsewhere(
 
     own.checks_returns(captured(tmp_path, train))
     assert manifest(tmp_path / "bundle").endings[0].steps == STEPS, "the first one has no time, but counts"
+
+
+@pytest.mark.parametrize("optimizers", [1, 2])
+def test_batches_of_a_thread_that_iterates_a_loader_are_steps(optimizers: int, tmp_path: Path) -> None:
+    own, models = OwnClock(), [Model() for _ in range(optimizers)]
+    batches = prefetched(data(2 * STEPS))
+
+    def train() -> None:
+        for (batch,) in itertools.islice(batches, STEPS):
+            for model in models[:-1]:
+                model.learn(batch)
+            own.around(lambda batch=batch: models[-1].learn(batch))  # type: ignore[misc]
+
+    rows = captured(tmp_path, train)
+    for row, (before, after) in zip(
+        rows[2:], own.reads[-len(rows) + 2 :], strict=True
+    ):  # the thread is known from then on
+        assert row.duration_ns >= after - before
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_a_large_change_of_one_capture_a_side_is_likely_and_credits_the_report()
     shown = [line.text for line in lines(comparison_document(_samples()))]
     assert shown[0] == "186 -> 104 ms per step (44% less time), likely"
     assert (
-        "Predicted with DATA002 fixed: 116.3 ms (85.2 ms to 131.0 ms). Measured: 103.8 ms, within the predicted range."
+        "Predicted with DATA002 fixed: 116.3 ms (85.2 ms to 132.6 ms). Measured: 103.8 ms, within the predicted range."
         in shown
     )
     assert "Different: num_workers 0 -> 2." in shown
@@ -139,7 +139,7 @@ def _saving_more() -> ComparedRun:
 
 def test_a_prediction_that_failed_without_another_difference_has_its_reasons() -> None:
     assert prediction_sentence(_saving_more()) == (
-        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 131.0 ms). Measured: 103.8 ms, saves more than predicted. "
+        "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 132.6 ms). Measured: 103.8 ms, saves more than predicted. "
         "Identical runs may differ by as much. No other setting that was recorded differs; whether other code changed "
         "is not known."
     )

@@ -25,6 +25,7 @@ from traceadvisor import load
 from traceadvisor.model.findings import Estimate, Fix, Severity
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordedFinding, RecordingNote, Report
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rendering.content.report.document import most_bytes, report_document
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
@@ -173,7 +174,7 @@ def test_the_top_three_findings_are_unfolded_and_the_table_has_all() -> None:
 
 def test_an_upper_limit_has_its_reason() -> None:
     report = one_recording()
-    finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
+    finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, of_the_fix("nobody ran it")))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
     assert "\nAt most: other work may take its place. Not simulated: nobody ran it.\n" in text
 

@@ -7,12 +7,13 @@ from tests.build_report import one_recording
 from tests.rendering.reading import Page
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.rendering.content.report.trust import trust_fold
 from traceadvisor.rendering.formats import FORMATS
 
 TRUSTED = ReplayFigures(1, 177_000_000, 0.004, -0.35, 0.0, None, None, 120_000_000)
-HOST_ONLY = replace(TRUSTED, null_model_error_share=-0.015, device_doubt="the host alone explains it")
-NOT_TRUSTED = replace(HOST_ONLY, baseline_error_share=0.04, doubt="it is off by 4%", joint_step_ns=None)
+HOST_ONLY = replace(TRUSTED, null_model_error_share=-0.015, device_doubt=Reason(Doubt.CPU_EXPLAINS_STEP, 0.015))
+NOT_TRUSTED = replace(HOST_ONLY, baseline_error_share=0.04, doubt=Reason(Doubt.ERROR, 0.04), joint_step_ns=None)
 
 
 def _report(figures: ReplayFigures | None) -> Report:
@@ -72,9 +73,9 @@ def test_one_recording_that_is_not_reproduced_does_not_speak_for_all() -> None:
     assert "74194" not in str(fold.remark)
 
 
-def test_a_page_says_why_gpu_savings_are_upper_limits() -> None:
+def test_a_page_says_why_gpu_savings_are_less_certain() -> None:
     page = _page(HOST_ONLY)
-    assert "CPU savings simulated GPU savings limits, no predictions: the host alone explains it" in page
+    assert "GPU savings simulated, less certain: the CPU alone explains the step within 1.5%" in page
 
 
 def test_without_a_simulation_there_is_no_table() -> None:
@@ -87,7 +88,7 @@ def test_json_has_the_figures_in_nanoseconds() -> None:
 
 
 def test_json_distinguishes_an_untrusted_replay_from_none() -> None:
-    assert _json(NOT_TRUSTED)["doubt"] == "it is off by 4%"
+    assert _json(NOT_TRUSTED)["doubt"] == {"doubt": "error", "figure": 0.04}
     assert _json(None) == {}
 
 

@@ -14,6 +14,7 @@ from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Clear, Effort, Found, Method, Unit
 from traceadvisor.model.location import Role
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.recording.loop.loaders import _settings
 from traceadvisor.rules.data.data001_dataloader_wait import FEW_WORKERS, TAKES_ROWS, DataLoaderWait
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
@@ -50,7 +51,7 @@ def test_with_too_few_steps_the_saving_is_an_upper_limit(tmp_path: Path) -> None
     saving = finding(DataLoaderWait(), _steps(30, count=2), tmp_path).saving
     assert (saving.low_ns, saving.expected_ns, saving.high_ns) == (0, 15_000, 30_000)
     assert saving.method is Method.BOUND
-    assert saving.reason == "not simulated: two steps were recorded, and the simulation needs three"
+    assert saving.reason == Reason(Doubt.NO_STEP)
 
 
 def test_a_short_wait_is_clear_with_its_figure_and_the_threshold(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_exposed_communication_of_sharded_modules_is_found(tmp_path: Path) -> No
 def test_its_saving_is_a_limit_with_the_reason(tmp_path: Path) -> None:
     saving = finding(ShardedModules(), _gathered(800), tmp_path).saving
     assert (saving.low_ns, saving.high_ns, saving.method) == (0, 100_000, Method.BOUND)
-    assert "validated" in (saving.reason or "")
+    assert "validated" in str(saving.reason)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Clear
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.gpu.gpu001_no_mixed_precision import NoMixedPrecision
 
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
@@ -133,8 +134,8 @@ def test_little_float32_is_clear_and_has_the_saving_or_a_reason_without_one(tmp_
 
     known, unknown = little([64, 64], [64, 64]), little()
     reason = "input shapes were not recorded, so the speed-up of each call is unknown"
-    assert known.not_replayed != reason
-    assert (unknown.saving_share, unknown.not_replayed) == (None, reason)
+    assert known.doubt != of_the_fix(reason)
+    assert (unknown.saving_share, unknown.doubt) == (None, of_the_fix(reason))
 
 
 @pytest.mark.parametrize(("kernel_us", "found"), [(9, False), (10, True)])

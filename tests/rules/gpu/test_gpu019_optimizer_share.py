@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, simulated_facts, skipped
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.offloaded import weight_uploads
-from traceadvisor.model.findings import Fix
+from traceadvisor.model.findings import Finding, Fix
 from traceadvisor.rules.gpu.gpu019_optimizer_share import BY_SHAPE, COMPILE, ON_GPU, OptimizerShare
 from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
 
@@ -84,7 +84,7 @@ def test_other_copies_are_batches(size: int, tmp_path: Path, *, kernel_first: bo
     builder = _offloaded(weight_bytes=size, kernel_first=kernel_first)
     trace = builder.trace(tmp_path)
     assert weight_uploads(trace, link_launches(trace.events)).size == 0
-    assert is_found(ExposedCopy(), builder, tmp_path)
+    assert isinstance(ExposedCopy().check(simulated_facts(builder, tmp_path)), Finding)
 
 
 def test_without_an_optimizer_it_is_skipped(tmp_path: Path) -> None:

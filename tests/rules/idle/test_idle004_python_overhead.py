@@ -75,7 +75,7 @@ def test_work_in_only_some_steps_has_an_upper_limit(tmp_path: Path) -> None:
             )
     found = finding(PythonOverhead(), builder, tmp_path)
     assert found.saving.method is Method.BOUND
-    assert "usual steps" in (found.saving.reason or "")
+    assert "usual steps" in str(found.saving.reason)
     assert evidence(found, "steps with this code") == "1 of 5"
 
 

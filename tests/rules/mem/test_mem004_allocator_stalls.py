@@ -32,7 +32,7 @@ def test_steps_that_allocate_through_the_driver_are_found(tmp_path: Path) -> Non
 def test_the_saving_is_the_time_of_the_calls(tmp_path: Path) -> None:
     saving = finding(AllocatorStalls(), _steps(allocating=50), tmp_path).saving
     assert saving.method is Method.REPLAY
-    assert [saving.low_ns, saving.expected_ns, saving.high_ns] == pytest.approx([25_000, 45_000, 50_000])
+    assert [saving.low_ns, saving.expected_ns, saving.high_ns] == pytest.approx([25_000, 45_000, 50_000], rel=0.03)
 
 
 def test_steps_that_use_only_the_cache_are_clear(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class OwnProfiles:
         """Whether the script has set a profile function in any thread, as far as Python shows it."""
         return self._was_set or sys.getprofile() is not None or _some_thread_has_one()
 
+    def forget(self) -> None:
+        """Forget what was set until now, for one script after another in a process."""
+        self._was_set = False
+
     @contextmanager
     def torch_starts_or_stops(self) -> Iterator[None]:
         """Ignore what torch changes in this thread."""

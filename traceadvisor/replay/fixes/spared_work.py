@@ -10,8 +10,9 @@ import numpy as np
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, EventTable
+from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.host_work import WithoutHostWork, slowed, work_inside
+from traceadvisor.replay.fixes.host_work import WithoutHostWork, scaled, slowed, work_inside
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -89,9 +90,10 @@ class WithoutRecomputation(Edit):
 
 @frozen(eq=False)
 class ClaimedTimeGone(Edit):
-    """GPU operations take no time where they are claimed; neither do host work and waits where the GPU is idle.
+    """GPU operations take less time where they are claimed; so do host work and waits where the GPU is idle.
 
-    An operation that is claimed as a whole is gone, with its launch, if that is inside some operators, and their time.
+    The low scenario keeps all of the claimed time, the high one removes as much of it as the finding can reach. An
+    operation that is wholly gone is not launched, if its launch is inside some operators, and their time is gone, too.
     """
 
     events: EventTable
@@ -100,28 +102,38 @@ class ClaimedTimeGone(Edit):
     operators: SpanSet
     """When the host was inside operators that are gone with what they launch; empty if all stay."""
 
+    reach: float = 1.0
+    """Share of the claimed time that the finding can remove at most, 0..1."""
+
+    part: float = EXPECTED_PART
+    """Share of that which is expected."""
+
     changes_device: ClassVar = True
 
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Shorten each task by its part in the claimed time."""
+        if scenario is Scenario.LOW:
+            return graph
+        share = self.reach if scenario is Scenario.HIGH else self.reach * self.part
         host, device = graph.host, graph.device
         calls_ns = self._inside(self.on_host, host.row)
         work_ns = work_inside(graph, self.on_host)
-        touched = work_ns + calls_ns > 0
+        touched = (work_ns + calls_ns > 0) & (share > WHOLE_SHARE)
         waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL, Action.FETCH)) & touched
         action = np.where(waits, np.int8(Action.NOTHING), host.action)
-        held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0)
+        held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0) & touched
         action = np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8)
-        call_ns = np.maximum(host.call_ns - calls_ns, 0)
-        duration_ns = np.maximum(device.duration_ns - self._inside(self.on_device, device.row), 0)
+        call_ns = np.maximum(host.call_ns - scaled(calls_ns, share), 0)
+        duration_ns = np.maximum(device.duration_ns - scaled(self._inside(self.on_device, device.row), share), 0)
         whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
         unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
         unmade &= self.operators.contains(graph.recorded_ns)
-        work_ns = np.where(unmade, np.maximum(work_ns, work_inside(graph, self.operators)), work_ns)
+        removed_ns = scaled(work_ns, share)
+        removed_ns = np.where(unmade, np.maximum(removed_ns, work_inside(graph, self.operators)), removed_ns)
         call_ns = np.where(unmade, 0, call_ns)
         return replace(
             graph,
-            host=replace(host, work_ns=host.work_ns - work_ns, call_ns=call_ns, action=action),
+            host=replace(host, work_ns=host.work_ns - removed_ns, call_ns=call_ns, action=action),
             device=replace(device, duration_ns=duration_ns),
         )
 

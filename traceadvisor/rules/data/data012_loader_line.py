@@ -16,7 +16,6 @@ from traceadvisor.rules.data.loading_limit import (
     received_only,
     usual_time,
 )
-from traceadvisor.savings.estimates import doubt_of
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -139,7 +138,7 @@ def _summary(line: LoaderLine) -> str:
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
     is_beside = not facts.observation.has_device or is_beside_others(facts)
-    return facts.run.worker_count == 0 and not is_beside and not doubt_of(facts, edit)
+    return facts.run.worker_count == 0 and not is_beside and facts.replay is not None and not facts.replay.doubt(edit)
 
 
 def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
@@ -160,8 +159,7 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
         limit_ns = min(wait_ns + _freed_ns(facts, line), left_ns)
         most_ns = min(line.high * pace_ns, limit_ns) if loading.workers else line.high * left_ns
     high_ns = max(most_ns, expected_ns)
-    why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
-    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)
+    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
 
 
 def _freed_ns(facts: Facts, line: LoaderLine) -> float:

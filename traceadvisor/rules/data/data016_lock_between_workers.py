@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import MIN_LOCK_SHARE, Limit, cost_evidence, loading_limit, usual_time
 
@@ -50,7 +51,7 @@ class LockBetweenWorkers(Rule):
             facts,
             claims=wait,
             fix=Fix("Give each worker its own handle, or hold the lock for less", not_replayed=why),
-            saving=Estimate.bound(min(locked * loading.step_ns, loading.wait_ns), why),
+            saving=Estimate.bound(min(locked * loading.step_ns, loading.wait_ns), of_the_fix(why)),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence(label, locked, Unit.SHARE),

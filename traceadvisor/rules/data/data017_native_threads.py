@@ -4,6 +4,7 @@ from traceadvisor.analysis.data.batch_cost import NATIVE_SHARE
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.loader_time import MakerPart
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     CAVEATS_OF_THREADS,
@@ -80,7 +81,7 @@ class NativeThreads(Rule):
             facts,
             claims=wait,
             fix=_fix(facts, has_workers=bool(loading.workers)),
-            saving=Estimate.bound(gained_ns, UNKNOWN_SPIN),
+            saving=Estimate.bound(gained_ns, of_the_fix(UNKNOWN_SPIN)),
             effort=Effort.LINE if loading.workers else Effort.REFACTOR,
             evidence=(
                 Evidence(label, share, Unit.SHARE),

@@ -20,6 +20,7 @@ from traceadvisor.analysis.data.worker_curve import (
 )
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Category, Facts, Part, frozen
 from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
@@ -255,7 +256,7 @@ def _threads_limit(facts: Facts, loading: Loading, curve: WorkerCurve) -> Loadin
     if loading.workers or gained_ns < NO_GAIN_SHARE * loading.step_ns:
         return LoadingLimit(Limit.THREADS)
     fix = _workers_fix(facts, loading, most, point)
-    return LoadingLimit(Limit.WORKERS, Proposal(point, fix, Estimate.bound(gained_ns, UNKNOWN_SPIN)))
+    return LoadingLimit(Limit.WORKERS, Proposal(point, fix, Estimate.bound(gained_ns, of_the_fix(UNKNOWN_SPIN))))
 
 
 def _workers_suffice(loading: Loading, curve: WorkerCurve) -> bool:
@@ -388,13 +389,14 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
     is_crowded = loading.cores_are_full and is_beside_others(facts)
-    simulated = saving_of(facts, fix, facts.per_step_ns(waits), waits)
+    simulated = saving_of(facts, fix, waits)
     saving = simulated
-    is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
+    is_trusted = facts.replay is not None and not facts.replay.doubt(edit)
+    is_free = is_trusted and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
     if curve.cost.source is not CostSource.LOADER_TIME and not is_free:
         saving = _by_curve(curve, point, loading.step_ns, 1.0)
     if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
-        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), NO_FREE_CORE)
+        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), of_the_fix(NO_FREE_CORE))
     return Proposal(point, fix, saving)
 
 

@@ -11,6 +11,7 @@ from traceadvisor.analysis.communication.late_ranks import (
     late_rank,
 )
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
     CATEGORY_WORDS,
@@ -88,7 +89,7 @@ class Straggler(RankRule):
             return Clear(label, late.least_share, late.chance_share, Unit.SHARE, _CHANCE)
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.most_saved_ns, NOT_REPLAYED),
+            saving=Estimate.bound(late.most_saved_ns, of_the_fix(NOT_REPLAYED)),
             confidence=Confidence.MEDIUM if late.longer and late.is_sure else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(
@@ -117,7 +118,7 @@ def _not_recorded(waiting_ns: float) -> Finding:
     """The finding that all recorded ranks wait, so the late one is another."""
     return Finding(
         claims=SpanSet.empty(),
-        saving=Estimate.bound(waiting_ns, NOT_REPLAYED),
+        saving=Estimate.bound(waiting_ns, of_the_fix(NOT_REPLAYED)),
         confidence=Confidence.MEDIUM,
         effort=Effort.REFACTOR,
         evidence=(Evidence("wait inside collectives, in which nothing is transferred", waiting_ns, Unit.NS_PER_STEP),),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from traceadvisor.analysis.communication.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLAYED, late_rank
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
 
@@ -45,7 +46,7 @@ class RanksInTurns(RankRule):
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.waiting_ns, NOT_REPLAYED),
+            saving=Estimate.bound(late.waiting_ns, of_the_fix(NOT_REPLAYED)),
             confidence=Confidence.MEDIUM,
             effort=Effort.REFACTOR,
             evidence=(

@@ -10,6 +10,7 @@ from traceadvisor.analysis.sampled.shares import SampledShare, in_optimizer, sha
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu
@@ -110,7 +111,7 @@ class OptimizerShare(Rule):
             facts,
             claims=claims,
             fix=fix,
-            saving=Estimate.bound(most_ns, fix.not_replayed or ""),
+            saving=Estimate.bound(most_ns, of_the_fix(fix.not_replayed or "")),
             effort=Effort.LINE,
             evidence=(
                 Evidence("optimizer", names, Unit.TEXT),

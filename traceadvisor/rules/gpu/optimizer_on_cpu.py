@@ -11,6 +11,7 @@ from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Facts, Outcome, Part, finding_of
 from traceadvisor.rules.torch_api import Version, has_api, version_of
 from traceadvisor.savings.estimates import saving_of
@@ -42,11 +43,11 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     doubt = "how long the fused update takes on this CPU is unknown"
     fix = fused_fix("Update all parameters with one operator", optimizer, "fused")
     fix = replace(fix, not_replayed=doubt)
-    saving = saving_of(facts, fix, facts.per_step_ns(own), own)
+    saving = saving_of(facts, fix, own)
     sampled = share_of_steps(facts.run.stack_samples, in_optimizer)
     sampled = sampled and sampled.times(facts.timing.rest_share)
     if sampled and facts.step_ns:
-        saving = Estimate.bound(sampled.high * facts.step_ns, doubt)
+        saving = Estimate.bound(sampled.high * facts.step_ns, of_the_fix(doubt))
     return finding_of(
         facts,
         claims=own,

@@ -26,6 +26,7 @@ class ManySmallCopies(Rule):
     meta = RuleMeta("H2D005", "many-small-copies", "Each step copies many small tensors to the GPU")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
     popular_fix = "Collating small copies into one"
+    refines = frozenset({"H2D003"})
     claims = frozenset({Category.H2D_COPY, Category.IDLE_SYNC, Category.IDLE_LAUNCH})
 
     min_share: float = 0.01

@@ -51,7 +51,7 @@ class HostGpuBalance(Rule):
         if replay is None or step_ns is None:
             return Skipped(SECOND_RUN)
         if replay.gate.doubt:
-            return Skipped(f"Not simulated: {replay.gate.doubt}. {SECOND_RUN}")
+            return Skipped(SECOND_RUN)
         parts: dict[str, Edit] = {"GPU": FasterDevice(self.times), "CPU": FasterHost(self.times)}
         if facts.observation.loader:
             parts["data loader"] = FasterLoader(self.times)
@@ -69,7 +69,7 @@ class HostGpuBalance(Rule):
                 Evidence("current step time", step_ns, Unit.NS),
                 *(self._evidence(name, gain_ns, step_ns) for name, gain_ns in gains_ns.items()),
             ),
-            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY, "the speed-up is given"),
+            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY),
         )
 
     def _evidence(self, name: str, gain_ns: float | None, step_ns: float) -> Evidence:

@@ -13,9 +13,10 @@ from traceadvisor.analysis.sampled.shares import (
     share_of_steps,
 )
 from traceadvisor.model.findings import Estimate, Fix, Method
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts
-from traceadvisor.savings.estimates import MOST_GROWTH, saving_of
+from traceadvisor.savings.interval import MOST_GROWTH, most_undisturbed_ns
 
 WAITING_HOST = (Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
 """The GPU waits for the CPU."""
@@ -43,21 +44,21 @@ def anomaly_detection(facts: Facts) -> tuple[SpanSet, SpanSet]:
 
 def anomaly_saving(facts: Facts, fix: Fix, claims: SpanSet, also: SpanSet) -> Estimate:
     """Up to all of this time. Without a GPU, a range: at least what cannot be the profiler's, or what samples show."""
-    most = saving_of(facts, fix, facts.per_step_ns(claims | also), claims)
+    limit_ns = most_undisturbed_ns(facts, facts.per_step_ns(claims | also), claims | also)
+    most = Estimate.bound(limit_ns, of_the_fix(fix.not_replayed or ""))
     if facts.device_index is not None or not most.high_ns:
         return most
-    reason = fix.not_replayed or ""
     most_ns = most.high_ns + _FASTER_REST * max((facts.step_ns or 0.0) - most.high_ns, 0.0)
     if (sampled := _sampled(facts)) is not None:
         is_representative = sampled.expected_ns <= most_ns and (facts.distortion is None or facts.distortion.ratio >= 1)
         high_ns = most_ns if is_representative else max(most_ns, sampled.high_ns)
-        return _calculated(min(sampled.low_ns, high_ns), sampled.expected_ns, high_ns, reason)
+        return Estimate(min(sampled.low_ns, high_ns), sampled.expected_ns, high_ns, Method.MODEL)
     if facts.is_distorted:
         return replace(most, high_ns=most_ns)
-    return _range(facts, claims, most_ns, reason)
+    return _range(facts, claims, most_ns)
 
 
-def _range(facts: Facts, claims: SpanSet, most_ns: float, reason: str) -> Estimate:
+def _range(facts: Facts, claims: SpanSet, most_ns: float) -> Estimate:
     """The saving if recorded steps are about as long as undisturbed ones: claims, less what recording may have added.
 
     Recorded stacks do not count at the low end: the profiler, and the frames of a capture, make them longer.
@@ -68,12 +69,7 @@ def _range(facts: Facts, claims: SpanSet, most_ns: float, reason: str) -> Estima
     claimed_ns, sure_ns = facts.per_step_ns(claims), facts.per_step_ns(claims - stacks)
     low_ns = min(max(sure_ns - added_ns, sure_ns / (MOST_GROWTH * max(ratio, 1.0))), most_ns)
     expected_ns = min(max(claimed_ns / ratio, low_ns), most_ns)
-    return _calculated(low_ns, expected_ns, most_ns, reason)
-
-
-def _calculated(low_ns: float, expected_ns: float, high_ns: float, reason: str) -> Estimate:
-    """The range, with the reason if it has none."""
-    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, reason if high_ns - low_ns <= 1 else None)
+    return Estimate(low_ns, expected_ns, most_ns, Method.MODEL)
 
 
 def _sampled(facts: Facts) -> Estimate | None:

@@ -6,6 +6,7 @@ from dataclasses import field
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, checked_node_share
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, MissingInput, Unit
 from traceadvisor.model.location import Role
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.anomaly_detection import WAITING, WAITING_HOST, anomaly_detection, anomaly_saving
@@ -173,5 +174,5 @@ def _with_profiler(facts: Facts, saving: Estimate) -> Estimate:
         max(saving.expected_ns, USUAL_PROFILED * profiled_ns),
         max(saving.high_ns, MOST_PROFILED * profiled_ns),
         Method.BOUND,
-        reason,
+        of_the_fix(reason),
     )

@@ -16,13 +16,16 @@ from traceadvisor.analysis.sampled.shares import line_of_call
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
+
+UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
 
 BETWEEN = Fix(
     "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "
     "layers",
-    not_replayed="how much Python remains between larger operators is unknown",
+    not_replayed=UNKNOWN_PYTHON,
     needs=frozenset({Part.MODEL}),
 )
 
@@ -97,7 +100,7 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
         facts,
         claims=claims,
         fix=BETWEEN,
-        saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, BETWEEN.not_replayed),
+        saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, of_the_fix(UNKNOWN_PYTHON)),
         effort=Effort.REFACTOR,
         evidence=(
             facts.time_per_step("Python code between operators", between),

@@ -48,7 +48,7 @@ from traceadvisor.rendering.savings import (
     worth_words,
 )
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
-from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
+from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY, reason_words
 from traceadvisor.text.cleaning import clipped_inside
 from traceadvisor.text.ranges import around
 
@@ -378,7 +378,10 @@ def _share_words(row: RecordedFinding) -> str | None:
 def _method(saving: Estimate) -> str:
     if saving.reason is None:
         return METHOD[saving.method]
-    return f"{METHOD[saving.method]} {saving.reason[:1].upper()}{saving.reason[1:]}."
+    reason = reason_words(saving.reason)
+    if saving.method is Method.BOUND:
+        return f"{METHOD[saving.method]} Not simulated: {reason}."
+    return f"{METHOD[saving.method]} {reason[:1].upper()}{reason[1:]}."
 
 
 def _predicted(ranked: RankedFinding, recordings: Sequence[Recording]) -> str | None:

@@ -12,7 +12,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table, cells, titled, with_columns
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
-from traceadvisor.rendering.words import GROUPS, listed
+from traceadvisor.rendering.words import CLEARED, GROUPS, listed, small_saving_words
 from traceadvisor.text.ranges import between
 
 
@@ -85,7 +85,9 @@ def _shown(report: Report, table: Table) -> Table | None:
 
 def _not_worth_doing(report: Report) -> Table | None:
     rows = tuple(
-        cells(item.what, _which(item.recording_ids, report), percent(item.saving_share), item.reason)
+        cells(
+            item.what, _which(item.recording_ids, report), percent(item.saving_share), small_saving_words(item.reason)
+        )
         for item in report.not_worth_doing
     )
     columns = (Column("Change", numeric=False), _RECORDING, Column("Saves at most"), Column("Why", numeric=False))
@@ -124,7 +126,11 @@ def _clear(report: Report) -> Table | None:
 def _passes_if(clear: Clear) -> str:
     """The limit with its direction, and any other reason for passing."""
     limit = f"{'at least' if clear.at_least else 'at most'} {figure(clear.limit, clear.unit)}"
-    remark = f"workers hide {location_words(clear.hidden_at)}" if clear.hidden_at else clear.remark
+    remark = (
+        f"workers hide {location_words(clear.hidden_at)}"
+        if clear.hidden_at
+        else clear.remark or (CLEARED[clear.because] if clear.because else None)
+    )
     if remark is None:
         return limit
     is_within = clear.value >= clear.limit if clear.at_least else clear.value <= clear.limit

@@ -50,6 +50,7 @@ from traceadvisor.rendering.headline import (
     step_time,
     step_word,
 )
+from traceadvisor.rendering.savings import is_too_wide
 from traceadvisor.rendering.units import (
     arithmetic_rate,
     count,
@@ -256,8 +257,9 @@ def main_figures(report: Report, recording: Recording) -> Iterator[Figure]:
     if recording.samples_per_s is not None:
         yield samples_figure(recording)
     yield from busy_figure(report, recording)
-    if recording.replay is not None and recording.replay.joint_step_ns is not None and report.findings:
-        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
+    joint_ns = recording.replay.joint_step_ns if recording.replay else None
+    if joint_ns is not None and report.findings and not is_too_wide(report.findings):
+        yield Figure("Step with all fixes", duration(joint_ns), "simulated together")
     yield from money_and_energy(recording)
 
 

@@ -11,6 +11,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, ModuleRow, OperatorRow, Overlap, Recording
+from traceadvisor.model.saving import Reason
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.document.table import (
     Cell,
@@ -26,7 +27,7 @@ from traceadvisor.rendering.document.table import (
 )
 from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, rate, ratio, size
-from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
+from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK, reason_words
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 T = TypeVar("T")
@@ -232,5 +233,5 @@ def _error(share: float) -> str:
     return f"{percent(abs(share))} {direction} than recorded" if share else "as recorded"
 
 
-def _trust(doubt: str | None) -> str:
-    return "simulated" if doubt is None else f"limits, no predictions: {doubt}"
+def _trust(doubt: Reason | None) -> str:
+    return "simulated" if doubt is None else f"simulated, less certain: {reason_words(doubt)}"

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from traceadvisor.judging.fold_overlapping import MOST_SIMULATIONS, Joint, Placement, in_order
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -19,6 +19,7 @@ from traceadvisor.replay.fixes.kernels import FasterKernels, each_kernel_once
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
+from traceadvisor.savings.order import MOST_SIMULATIONS, Joint, Placement, in_order
 
 STEP_NS = 1000.0
 HIGH, MEDIUM, LOW = Confidence
@@ -40,14 +41,18 @@ class Written(Joint):
 
     def __init__(self, **percents: float) -> None:
         self.percents = {frozenset(names): percent for names, percent in percents.items()}
-        self.runs = 0
+        self.runs, self.most = 0, 1.0
 
     @property
-    def error_share(self) -> float:
+    def wrong_share(self) -> float:
         return 0.0
 
-    def without_claims(self, finding: Finding) -> Edit | None:
-        return None
+    def most_share(self, edits: Iterable[Edit]) -> float:
+        return self.most
+
+    def edit_of(self, finding: Finding) -> Edit | None:
+        edit = finding.fix.what_if
+        return edit if isinstance(edit, Edit) else None
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         self.runs += 1
@@ -81,7 +86,7 @@ def _simulated(name: str, percent: float, *claims: tuple[int, int], confidence: 
 
 
 def _limit(name: str, percent: float, *claims: tuple[int, int]) -> Finding:
-    return _found(name, Estimate.bound(10 * percent, "nobody asked"), *claims)
+    return _found(name, Estimate.bound(10 * percent, of_the_fix("nobody asked")), *claims)
 
 
 def _order(*findings: Finding, joint: Joint | None = None) -> Placement:
@@ -127,15 +132,17 @@ def test_what_adds_less_than_1_percent_is_named_in_the_one_that_takes_it(togethe
 class Limiting(Written):
     """Knows what the step loses without the claims of the finding ``m``."""
 
-    def without_claims(self, finding: Finding) -> Edit | None:
-        return Named("m") if finding.rule.id == "m" else None
+    def edit_of(self, finding: Finding) -> Edit | None:
+        return Named("m") if finding.rule.id == "m" else super().edit_of(finding)
 
 
-def test_an_upper_limit_is_at_most_what_the_step_loses_without_the_claimed_time() -> None:
-    placement = _order(_limit("m", 50, (0, 500)), joint=Limiting(m=3))
-    (row,) = placement.rows
-    assert row.finding.saving.high_ns == row.further_saving.high_ns == 30
-    assert row.finding.caveats[-1].startswith("The saving was limited to what a simulated step without this time saves")
+def test_the_sum_of_printed_savings_is_at_most_what_all_fixes_can_save() -> None:
+    # 100% of the step are saved together, but 45% of it is work that none of the fixes removes.
+    joint = Limiting(a=40, m=50, am=90)
+    joint.most = 0.55
+    placement = _order(_simulated("a", 40), _limit("m", 50, (0, 500)), joint=joint)
+    assert [row.finding.rule.id for row in placement.rows] == ["a", "m"]
+    assert placement.rows[1].further_saving.high_ns == pytest.approx(150)
 
 
 @pytest.mark.parametrize(("together", "further"), [(48, 80), (99, 500)])
@@ -144,7 +151,6 @@ def test_after_another_fix_an_upper_limit_is_what_the_step_then_loses_without_it
     joint = Limiting(a=40, m=3, am=together)
     placement = _order(_simulated("a", 40), _limit("m", 50, (0, 500)), joint=joint)
     assert [round(row.further_saving.high_ns) for row in placement.rows] == [401, further]
-    assert placement.rows[1].finding.saving.high_ns == 30
 
 
 def test_an_upper_limit_that_others_take_is_part_of_one_of_them() -> None:
@@ -344,10 +350,10 @@ def test_the_number_of_simulations_is_limited(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_lazy_order_needs_few_simulations() -> None:
-    # nothing changes after the first fix, so each of the others is simulated once, and once for each end of its range
+    # nothing changes after the first fix, so each of the others is simulated once, and once for its range
     joint = Written(a=40, b=30, c=20, d=10)
     _order(*(_simulated(name, percent) for name, percent in zip("abcd", (40, 30, 20, 10), strict=True)), joint=joint)
-    assert joint.runs == 9
+    assert joint.runs == 15
 
 
 def test_without_findings_there_is_no_step_with_all_fixes() -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Method
 from traceadvisor.model.report import FoldedBecause, FoldedFinding
+from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -31,29 +32,27 @@ fixes have larger errors (``docs/validation.md``). A limit as a share of the ste
 MOST_SIMULATIONS = 64
 """Simulations of several fixes together, per recording. A dozen findings need about half of them."""
 
-
-LONGER_THAN_GONE = (
-    "The saving was limited to what a simulated step without this time saves: other work takes its place."
-)
 NUMBER_TYPES = {"amp", "tf32"}
 """Settings of mixed precision and TF32."""
-
-NOT_TOGETHER = "its fix was not simulated with those above"
 
 
 class Joint(Protocol):
     """Simulates several fixes together."""
 
     @property
-    def error_share(self) -> float:
-        """Difference between the unchanged simulation and the recorded step, 0..1."""
+    def wrong_share(self) -> float:
+        """Share of the step by which the simulation may be wrong, 0..1."""
         raise NotImplementedError
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Share of the step that the fixes save together; negative if they cost time."""
 
-    def without_claims(self, finding: Finding) -> Edit | None:
-        """The step without the time that an upper limit claims; None if that does not limit it."""
+    def most_share(self, edits: Iterable[Edit]) -> float:
+        """Largest share of the step that the fixes can save, whatever overlaps: what remains takes its time."""
+        raise NotImplementedError
+
+    def edit_of(self, finding: Finding) -> Edit | None:
+        """The simulated fix of a finding, or the step without what it claims; None if neither is simulated."""
         raise NotImplementedError
 
 
@@ -85,22 +84,16 @@ class _Row:
     further: Estimate
     """After the fixes that were above when it was computed; the saving can only have become smaller since."""
 
-    limit: Edit | None = None
-    """The step without the claimed time, which limits the saving; None if other time may be saved, too."""
-
-    claimed: Estimate = field(default_factory=Estimate.nothing)
-    """The saving as its rule limits it. After the fixes of others, more of it may be reached than alone."""
+    edit: Edit | None = None
+    """The simulated fix, or the step without the claimed time; None if neither was simulated."""
 
     is_fresh: bool = True
     folded: list[FoldedFinding] = field(default_factory=list)
 
     @property
-    def edit(self) -> Edit | None:
-        """The simulated fix; None if its saving was not simulated."""
-        what_if = self.finding.fix.what_if
-        if self.finding.saving.method is not Method.REPLAY or not isinstance(what_if, Edit):
-            return None
-        return what_if
+    def is_predicted(self) -> bool:
+        """Whether the fix itself was simulated, and not only the step without what it claims."""
+        return self.edit is not None and self.finding.saving.method is Method.REPLAY
 
     @property
     def is_limit(self) -> bool:
@@ -128,14 +121,10 @@ def in_order(
         joint: simulates fixes together; None if no simulation is possible.
         step_ns: the step time that savings refer to; None if unknown.
     """
-    rows = [_Row(finding, finding.saving) for finding in findings]
-    rows = _without_less_specific(rows, refines)
-    rows = _one_per_time(rows)
-    placing = _Placing(joint, step_ns or 0.0)
-    if joint and step_ns:
-        for row in rows:
-            placing.limit(row, joint.without_claims(row.finding))
-    return placing.run(rows)
+    simulates = joint if step_ns else None
+    rows = [_Row(finding, finding.saving, simulates.edit_of(finding) if simulates else None) for finding in findings]
+    rows = _one_per_time(_without_less_specific(rows, refines))
+    return _Placing(simulates, step_ns or 0.0).run(rows)
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
@@ -211,24 +200,28 @@ def doubt_and_effort(finding: Finding) -> tuple[int, int, int]:
 
 
 class _Placing:
-    """Places findings one after the other."""
+    """Places findings one after the other.
+
+    The sum of the savings that a report prints, limits included, is never more than all these fixes save together with
+    the largest assumptions.
+    """
 
     def __init__(self, joint: Joint | None, step_ns: float) -> None:
         self._joint, self._step_ns = joint, step_ns
-        self._left = MOST_SIMULATIONS if joint and step_ns else 0
+        self._left = MOST_SIMULATIONS if joint else 0
         self._rows: list[_Row] = []
-        self._edits: list[Edit] = []
+        self._predicted: list[Edit] = []
+        """Edits of placed fixes that were simulated themselves."""
+
+        self._all: list[Edit] = []
+        """These, and the steps without what the other placed findings claim."""
+
         self._claimed = SpanSet.empty()
         self._saved: dict[Scenario, float] = dict.fromkeys(Scenario, 0.0)
-        """Share of the step that the placed fixes save together."""
+        """Share of the step that the predicted ones of the placed fixes save together."""
 
-    def limit(self, row: _Row, edit: Edit | None) -> None:
-        """Limit an upper limit to what the step loses without the claimed time."""
-        row.limit, row.claimed = edit, row.finding.saving
-        if edit and (further := self._unclaimed(row)) != row.claimed:
-            row.further = further
-            caveats = (*row.finding.caveats, LONGER_THAN_GONE)
-            row.finding = replace(row.finding, saving=row.further, caveats=caveats)
+        self._printed = 0.0
+        """Sum of the shares that the report prints for the placed findings."""
 
     def run(self, rows: list[_Row]) -> Placement:
         waiting = list(rows)
@@ -243,7 +236,7 @@ class _Placing:
                 for other in waiting:
                     other.is_fresh = False
         rows_ = tuple(Placed(row.finding, row.further, tuple(row.folded)) for row in self._rows)
-        return Placement(rows_, self._saved[Scenario.EXPECTED] if self._edits else None)
+        return Placement(rows_, self._saved[Scenario.EXPECTED] if self._predicted else None)
 
     def _next(self, waiting: Sequence[_Row]) -> _Row:
         """The finding that adds most; of nearly equal ones the most certain and easiest."""
@@ -279,41 +272,34 @@ class _Placing:
         return is_certain and limit.is_number_type and row.further.expected_ns >= LITTLE_SHARE * self._step_ns
 
     def _refresh(self, row: _Row) -> None:
-        """Compute the saving after those above again."""
+        """Compute the saving after those above again; until it is placed, its ends keep their proportion."""
         row.is_fresh = True
-        if row.edit is None or (further := self._simulated(row, row.edit)) is None:
+        alone = row.finding.saving
+        share = self._added(row, Scenario.EXPECTED)
+        if share is None:
             row.further = self._unclaimed(row)
+        elif not row.is_predicted:
+            row.further = alone.part(min(share * self._step_ns / alone.high_ns, 1.0)) if alone.high_ns else alone
         else:
-            row.further = further
+            row.further = _with_expected(alone, share * self._step_ns)
 
     def _unclaimed(self, row: _Row) -> Estimate:
-        """The saving in proportion to the time that no finding above claims; at most what its removal still saves."""
-        finding = row.finding
-        saving, claims = row.claimed if row.limit else finding.saving, finding.claims
-        if isinstance(finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
-            saving = Estimate.bound(saving.high_ns, NOT_TOGETHER, finding.fix.what_if.expected_part)
+        """The saving in proportion to the time that no finding above claims."""
+        saving, claims = row.finding.saving, row.finding.claims
+        if isinstance(row.finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
+            saving = Estimate.bound(saving.high_ns, Reason(Doubt.NOT_TOGETHER), row.finding.fix.what_if.expected_part)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
-        whole_ns = finding.whole_ns or self._step_ns
+        whole_ns = row.finding.whole_ns or self._step_ns
         most_ns = max(whole_ns - self._saved[Scenario.EXPECTED] * self._step_ns, 0.0)
-        if row.limit and (share := self._share((*self._edits, row.limit), Scenario.EXPECTED)) is not None:
-            share += self._joint.error_share if self._joint else 0.0
-            most_ns = min(most_ns, max(share - self._saved[Scenario.EXPECTED], 0.0) * self._step_ns)
-        return saving.part(most_ns / saving.high_ns) if saving.high_ns > most_ns and self._step_ns else saving
+        return saving.up_to(most_ns) if self._step_ns else saving
 
-    def _simulated(self, row: _Row, edit: Edit) -> Estimate | None:
-        """The saving after the placed fixes; the range of the saving alone is kept in proportion until it is placed."""
-        if not self._edits:
-            return row.finding.saving
-        together = self._share((*self._edits, edit), Scenario.EXPECTED)
-        if together is None:
+    def _added(self, row: _Row, scenario: Scenario) -> float | None:
+        """The share of the step that a fix adds to the placed ones; None if it cannot be simulated with them."""
+        if row.edit is None or not self._rows:
             return None
-        further_ns = max(together - self._saved[Scenario.EXPECTED], 0.0) * self._step_ns
-        alone = row.finding.saving
-        if further_ns >= alone.expected_ns:
-            more_ns = further_ns - alone.expected_ns
-            return Estimate.simulated(alone.low_ns + more_ns, further_ns, alone.high_ns + more_ns, alone.reason)
-        return alone.part(further_ns / alone.expected_ns)
+        together = self._share((*self._predicted, row.edit), scenario)
+        return None if together is None else max(together - self._saved[scenario], 0.0)
 
     def _share(self, edits: Iterable[Edit], scenario: Scenario) -> float | None:
         """The share that some fixes save together; None if too many simulations were needed."""
@@ -324,29 +310,39 @@ class _Placing:
 
     def _place(self, row: _Row) -> None:
         """Add the finding to the list, with the range of what it adds."""
-        if row.edit is not None and row.further.method is Method.REPLAY and self._step_ns:
-            row.further = self._with_range(row.further, row.edit)
-            self._edits.append(row.edit)
+        if row.edit is not None and self._step_ns:
+            self._add(row, row.edit)
+        if row.finding.saving.high_ns and self._step_ns and not row.finding.of_run:
+            self._print(row)
         self._rows.append(row)
         self._claimed |= row.finding.claims
 
-    def _with_range(self, further: Estimate, edit: Edit) -> Estimate:
-        """Additional saving of the fix in each scenario."""
-        is_first = not self._edits
-        expected = self._saved[Scenario.EXPECTED] + further.expected_ns / self._step_ns
-        shares = {Scenario.EXPECTED: expected}
-        for scenario, alone_ns in ((Scenario.LOW, further.low_ns), (Scenario.HIGH, further.high_ns)):
-            together = None if is_first else self._share((*self._edits, edit), scenario)
-            known = self._saved[scenario] + alone_ns / self._step_ns
-            shares[scenario] = known if together is None else together
-        added = {scenario: max(share - self._saved[scenario], 0.0) for scenario, share in shares.items()}
-        self._saved = {scenario: max(shares[scenario], self._saved[scenario]) for scenario in Scenario}
-        if is_first:
-            return further
-        expected_ns = added[Scenario.EXPECTED] * self._step_ns
-        ends_ns = [added[scenario] * self._step_ns for scenario in (Scenario.LOW, Scenario.HIGH)]
-        low_ns, high_ns = min(*ends_ns, expected_ns), max(*ends_ns, expected_ns)
-        return Estimate.simulated(low_ns, expected_ns, high_ns, further.reason)
+    def _add(self, row: _Row, edit: Edit) -> None:
+        """Add the edit to the placed ones, and give a prediction the ends of what it adds."""
+        further, step_ns = row.further, self._step_ns
+        self._all.append(edit)
+        if not row.is_predicted:
+            return
+        added = {scenario: self._added(row, scenario) for scenario in Scenario}
+        self._predicted.append(edit)
+        ends = {Scenario.LOW: further.low_ns, Scenario.EXPECTED: further.expected_ns, Scenario.HIGH: further.high_ns}
+        ends_ns = {one: ends[one] if (share := added.get(one)) is None else share * step_ns for one in Scenario}
+        for scenario in added:
+            alone = None if self._rows else self._share((edit,), scenario)
+            self._saved[scenario] += ends_ns[scenario] / step_ns if alone is None else max(alone, 0.0)
+        if self._rows:
+            low_ns, expected_ns, high_ns = (ends_ns[one] for one in Scenario)
+            low_ns = low_ns if row.finding.saving.low_ns else 0.0
+            row.further = Estimate.simulated(low_ns, expected_ns, high_ns, further.reason)
+
+    def _print(self, row: _Row) -> None:
+        """Limit what the report prints of a saving to what all placed fixes can save together."""
+        if row.edit is None:  # it takes no room of the simulated ones
+            return
+        if self._rows:
+            row.further = _limited(row.further, self._room(self._all) * self._step_ns)
+        printed_ns = row.further.high_ns if row.further.is_limit else row.further.expected_ns
+        self._printed += printed_ns / self._step_ns
 
     def _taker(self, row: _Row) -> tuple[_Row | None, FoldedBecause]:
         """The placed finding that this one is part of, if any, and why."""
@@ -359,22 +355,48 @@ class _Placing:
                 if isinstance(above, Edit) and (edit.excludes(above) or above.excludes(edit)):
                     return other, FoldedBecause.ALTERNATIVE
         left_ns, alone_ns = (
-            (row.further.high_ns, (row.claimed if row.limit else row.finding.saving).high_ns)
+            (row.further.high_ns, row.finding.saving.high_ns)
             if row.is_limit
             else (row.further.expected_ns, row.finding.saving.expected_ns)
         )
         if left_ns >= LITTLE_SHARE * self._step_ns or left_ns >= TAKEN_SHARE * alone_ns:
+            limits = [one for one in self._rows if one.is_limit and one.edit is not None]
+            if limits and row.edit is not None and self._room((*self._all, row.edit)) < LITTLE_SHARE:
+                shared = [(one.finding.claims & row.finding.claims).total_ns for one in limits]
+                return limits[shared.index(max(shared))], FoldedBecause.WITHIN_LIMIT
             return None, FoldedBecause.ADDS_LITTLE
         return self._largest_overlap(row), FoldedBecause.ADDS_LITTLE
 
+    def _room(self, edits: Iterable[Edit]) -> float:
+        """The share of the step that some fixes can save together, less what the report prints for the placed ones."""
+        if self._joint is None:
+            return 1.0
+        return max(self._joint.most_share(edits) + self._joint.wrong_share - self._printed, 0.0)
+
     def _largest_overlap(self, row: _Row) -> _Row:
         """The placed finding that leaves least of a saving."""
-        if row.edit is not None and row.further.method is Method.REPLAY:
+        if row.edit is not None and row.is_predicted:
             left: list[tuple[float, int]] = []
             for place, other in enumerate(self._rows):
-                share = self._share((other.edit, row.edit), Scenario.EXPECTED) if other.edit is not None else None
+                is_simulated = other.edit is not None and other.is_predicted
+                share = self._share((other.edit, row.edit), Scenario.EXPECTED) if other.edit and is_simulated else None
                 if share is not None:
                     left.append((share * self._step_ns - other.finding.saving.expected_ns, place))
             if left:
                 return self._rows[min(left)[1]]
         return max(self._rows, key=lambda other: (other.finding.claims & row.finding.claims).total_ns)
+
+
+def _with_expected(alone: Estimate, expected_ns: float) -> Estimate:
+    """A saving with another expected time: its ends in proportion, or moved up by the difference."""
+    if expected_ns >= alone.expected_ns:
+        more_ns = expected_ns - alone.expected_ns
+        return Estimate.simulated(alone.low_ns + more_ns, expected_ns, alone.high_ns + more_ns, alone.reason)
+    return alone.part(expected_ns / alone.expected_ns)
+
+
+def _limited(further: Estimate, most_ns: float) -> Estimate:
+    """A saving of at most so much; nothing is certain of one that is cut below what was expected."""
+    if most_ns >= further.expected_ns:
+        return further.up_to(most_ns)
+    return replace(further.up_to(most_ns), low_ns=0.0)

@@ -1,0 +1,135 @@
+"""The interval of a simulated saving: what assumptions, the CPU's own time and the simulation's errors leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.gate import MOST_ERROR_SHARE, without_device
+from traceadvisor.replay.replay import Replay
+from traceadvisor.replay.simulate import simulate
+from traceadvisor.replay.step_graph import FEWEST_STEPS
+from traceadvisor.replay.what_if import Edit, Scenario
+from traceadvisor.savings.floors import left_share
+
+MOST_GROWTH = 3.0
+"""Growth of a part of a recorded step, relative to that of the whole step, at most; an assumption. The profiler makes
+Python and small operators longer, and large operators hardly."""
+
+
+FREED_FROM_SHARE = 0.2
+"""Removed share of the step from which on the rest gets faster by all that is known; by less in proportion."""
+
+
+@frozen
+class Interval:
+    """Shares of the step that a fix saves, 0..1."""
+
+    low: float
+    expected: float
+    high: float
+
+
+def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
+    """Return the share of the step that some edits save.
+
+    The ends are the least and the largest saving in the simulations of all variants of the steps, with the assumptions
+    of the edits at the same end. They are moved apart by what the simulation gets wrong with nothing changed:
+
+    - Where the unchanged simulation is off by a share ``e``, so may be the saving. A fix that removes a share ``c`` of
+      the step's work is off by ``2 e c`` at most, but what it removes beside other work may count after all.
+    - Time of unknown state takes over where the CPU gets faster. Waits that nothing explains may end earlier.
+    - Steps differ. So does the saving, by the standard error of the step time.
+    - One or two steps show no least saving.
+    - Work that is done elsewhere leaves the rest its caches.
+    """
+    held, (low, expected, high) = replay.gate, replay.saving_shares(edits)
+    loading, other = removed_shares(facts, replay, edits)
+    removed, wrong, spread = min(loading + other, 1.0), held.wrong_share, _spread(facts)
+    changed = max(removed, high)
+    off = wrong * min(2 * changed, 1.0)
+    least = 0.0 if held.steps < FEWEST_STEPS else max(low - off - held.unsure_share, 0.0) * (1 - spread)
+    beside = wrong + held.unexplained_share if removed > high else 0.0
+    most = min(max(high + max(off, beside), 0.0) * (1 + spread), max(removed, (1 + off) * high))
+    possible = max(1 - left_share(replay, edits, Scenario.HIGH) + wrong, 0.0)
+    most, expected = min(most, possible), min(max(expected, 0.0), possible, 1.0)
+    if (found := facts.distortion) and found.ratio > 1:
+        removed_ns = other * replay.baseline_ns
+        shown = min(high / removed, 1.0) if removed > 0 else 0.0
+        most = max(most, shown * _not_grown(loading, removed_ns, found))
+    most = max(most, expected)
+    if freed := max((edit.freed_share for edit in edits), default=0.0):
+        most += freed * min(most / FREED_FROM_SHARE, 1.0) * (1 - most)
+    return Interval(min(least, expected), expected, min(most, 1.0))
+
+
+def removed_shares(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> tuple[float, float]:
+    """Return the shares of the step that some edits remove at most in the loader and elsewhere, side by side or not."""
+    recorded_ns, baseline_ns = facts.trace.events.duration_ns, max(replay.baseline_ns, 1.0)
+    removed = [replay.removed_ns(edit, recorded_ns, Scenario.HIGH) for edit in edits]
+    return sum(one.in_loader_ns for one in removed) / baseline_ns, sum(
+        one.elsewhere_ns for one in removed
+    ) / baseline_ns
+
+
+def _not_grown(loading: float, removed_ns: float, found: Distortion) -> float:
+    """Return the share of the undisturbed step if recording made everything longer but what a fix removes.
+
+    Time in the loader was measured in both. The other work may have grown more than the step did, by a factor of up to
+    :data:`MOST_GROWTH`.
+
+    Args:
+        loading: share of the simulated step that the fix removes in the loader.
+        removed_ns: recorded time per step that it removes elsewhere.
+        found: recorded steps beside undisturbed ones.
+    """
+    rest_ns = found.recorded_step_ns - found.recorded_loader_ns
+    removed_ns = min(removed_ns, max(rest_ns, 0.0))
+    others_ns = (rest_ns - removed_ns) / (MOST_GROWTH * found.ratio)
+    most_ns = min(removed_ns, max(found.undisturbed_rest_ns - others_ns, 0.0))
+    in_loader_ns = min(loading * found.undisturbed_step_ns, found.undisturbed_loader_ns)
+    return (in_loader_ns + most_ns) / found.undisturbed_step_ns
+
+
+def most_undisturbed_ns(facts: Facts, most_ns: float, claims: SpanSet) -> float:
+    """Return the largest part of the step that savings refer to that some time per recorded step can be.
+
+    If recorded steps are longer, this may be a part that recording did not make longer. If they are shorter, it grows.
+    """
+    found = facts.distortion
+    if not found or found.ratio <= 1:
+        return most_ns * stretch(facts)
+    waits_ns = min(facts.per_step_ns(claims & facts.claim(Category.DATA_WAIT)), most_ns)
+    share = min(waits_ns / max(found.recorded_loader_ns, 1.0), 1.0)
+    loading = share * found.undisturbed_loader_ns / found.undisturbed_step_ns
+    return _not_grown(loading, most_ns - waits_ns, found) * found.undisturbed_step_ns
+
+
+def stretch(facts: Facts) -> float:
+    """Factor by which the steps that savings refer to are longer than typical recorded ones; at least 1."""
+    return max((facts.step_ns or 0.0) / max(facts.typical.duration_ns if facts.typical else 0.0, 1.0), 1.0)
+
+
+def _spread(facts: Facts) -> float:
+    """Return the relative error of the step time that savings are shares of, at most 1."""
+    durations = [step.duration_ns for step in facts.steps.typical]
+    if facts.timing.error_share is not None or len(durations) < 2:
+        return min(facts.timing.error_share or 0.0, 1.0)
+    mean = sum(durations) / len(durations)
+    variance = sum((one - mean) ** 2 for one in durations) / (len(durations) - 1)
+    return float(min((variance / len(durations)) ** 0.5 / max(mean, 1.0), 1.0))
+
+
+def waits_for_untested_device(replay: Replay, edit: Edit, expected: float) -> bool:
+    """Whether the step with the fix waits for the device, although nothing recorded shows how long that takes.
+
+    ``expected``: the share of the step that the fix saves.
+    """
+    if replay.gate.device_doubt is None:
+        return False
+    alone = without_device(edit.applied(replay.graph, Scenario.EXPECTED))
+    return 1 - expected - simulate(alone).interior_mean_ns() / max(replay.baseline_ns, 1.0) > MOST_ERROR_SHARE
