@@ -30,7 +30,7 @@ LIST = Path(__file__).with_name("words.toml")
 
 BUILT = (three_recordings, on_the_cpu, nothing_readable, captured_on_host, captured_ranks)
 
-PAGES = ("*.md", "docs/**/*.md", "docs/report.schema.json", "sample_traces/README.md")
+PAGES = ("*.md", "docs/**/*.md", "docs/report.schema.json", "sample_traces/README.md", "findings/*")
 REPORTS = ("templates/page.js", "tests/golden/*.md")
 CODE = ("traceadvisor/**/*.py", "sample_traces/*.py")
 TESTS = ("tests/**/*.py",)

@@ -68,7 +68,7 @@ def test_the_wheel_holds_the_package_and_what_it_needs_beside_python(wheel: zipf
 
 
 def test_the_source_distribution_holds_the_documentation_and_all_that_tests_need(source: set[str]) -> None:
-    folders = ("docs", "tests", "templates", "sample_traces", "benchmarks", "comment", ".ci", ".github")
+    folders = ("docs", "tests", "templates", "sample_traces", "benchmarks", "comment", "findings", ".ci", ".github")
     files = [
         path for folder in folders for path in (CHECKOUT / folder).rglob("*.*") if "node_modules" not in path.parts
     ]
