@@ -23,7 +23,7 @@ from traceadvisor.model.workload import Part
 from traceadvisor.rules.base import Rule
 
 LEAST_SHOWN_SHARE = 0.001
-"""Share of the step. Reports print less as 0%."""
+"""Share of the step. Reports print less as 0%, which nobody acts on."""
 
 MOST_ROUNDS = 8
 """Rounds after which all time that operations share is left out."""

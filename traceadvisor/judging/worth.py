@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import (
-    Clear,
-    ClearedBecause,
-    Found,
-    Method,
-    RuleOutcome,
-    Unit,
-)
+from traceadvisor.judging.laws import LEAST_SHOWN_SHARE
+from traceadvisor.model.findings import Clear, ClearedBecause, Found, Method, RuleOutcome, Unit
 from traceadvisor.replay.what_if import Edit
 from traceadvisor.rules.base import Rule
 
@@ -22,9 +16,6 @@ NOTICED_SHARE = 0.0005
 
 _SAVING = "simulated saving of the fix"
 _EXPECTED_SAVING = "expected saving of the fix"
-
-_LEAST_SAVING_SHARE = 0.001
-"""Share of the step. Reports print a smaller saving as 0%, which nobody acts on."""
 
 
 def if_it_saves(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
@@ -39,10 +30,10 @@ def if_it_saves(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
     high, expected = saving.high_ns / facts.step_ns, saving.expected_ns / facts.step_ns
     edit = outcome.finding.fix.what_if
     is_hidden = saving.reason is not None and isinstance(edit, Edit) and edit.changes_device
-    if expected >= _LEAST_SAVING_SHARE or (is_hidden and high >= WORTH_DOING_SHARE):
+    if expected >= LEAST_SHOWN_SHARE or (is_hidden and high >= WORTH_DOING_SHARE):
         return outcome
     why = ClearedBecause.SAVES_LITTLE
-    return Clear(_EXPECTED_SAVING, expected, _LEAST_SAVING_SHARE, Unit.SHARE, None, high, because=why)
+    return Clear(_EXPECTED_SAVING, expected, LEAST_SHOWN_SHARE, Unit.SHARE, None, high, because=why)
 
 
 def if_it_shortens(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:

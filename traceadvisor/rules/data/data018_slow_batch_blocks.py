@@ -4,9 +4,7 @@ from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import SLOWER_TRAINING, cost_evidence, loader_fix, usual_time
-
-FIRST_TORCH = (2, 6)
-"""The first version of torch with ``in_order``."""
+from traceadvisor.rules.torch_api import has_api
 
 
 @frozen
@@ -43,7 +41,7 @@ class SlowBatchBlocks(Rule):
         label = "share of the step that batches in any order save"
         if loader.in_order is False:
             return Clear(label, 0.0, self.min_share, Unit.SHARE, "batches come in any order")
-        if not _has_in_order(facts.settings.torch_version) and loader.in_order is None:
+        if loader.in_order is None and not has_api(facts.settings.torch_version, "DataLoader(in_order=)"):
             return Skipped("This version of torch delivers batches in their order only.")
         now, then = curve.at(loading.workers), curve.in_any_order().at(loading.workers)
         gained_ns = min(max(now.step_ns - then.step_ns, 0.0), loading.wait_ns)
@@ -70,8 +68,3 @@ class SlowBatchBlocks(Rule):
             locations=facts.loader_locations,
             caveats=("The order of batches then depends on timing: runs with the same seed differ.",),
         )
-
-
-def _has_in_order(version: str | None) -> bool:
-    parts = (version or "").split(".")[:2]
-    return len(parts) == 2 and all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= FIRST_TORCH
