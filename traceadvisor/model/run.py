@@ -86,6 +86,11 @@ class TimedBatch:
         """Time to make the batch."""
         return self.fetch_ns + (self.collate_ns or 0)
 
+    @property
+    def thread_cpu_ns(self) -> int:
+        """CPU time of the thread that made the batch."""
+        return self.fetch_cpu_ns + (self.collate_cpu_ns or 0)
+
 
 @frozen
 class LoaderLoops:

@@ -155,8 +155,9 @@ class OwnThreads:
         """Return the CPU time of other threads while a batch was made that cannot be theirs."""
         if batch.worker is not None:
             return batch.threads_cpu_ns or 0
-        thread_ns = batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0)
-        others_ns = batch.process_cpu_ns - thread_ns if batch.threads_cpu_ns is None else batch.threads_cpu_ns
+        others_ns = batch.threads_cpu_ns
+        if others_ns is None:
+            others_ns = batch.process_cpu_ns - batch.thread_cpu_ns
         each_ns = self.spin_ns + round(self.operator_share * batch.duration_ns)
         return max(others_ns - each_ns * (self.threads - 1), 0)
 
@@ -199,7 +200,7 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
     if not used:
         return None
     spent_ns = np.array([batch.duration_ns for batch in used], dtype=np.float64)
-    thread_ns = np.array([batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0) for batch in used], dtype=np.float64)
+    thread_ns = np.array([batch.thread_cpu_ns for batch in used], dtype=np.float64)
     process_ns = np.array([batch.process_cpu_ns for batch in used], dtype=np.float64)
     no_core = [batch.core_wait_ns for batch in used if batch.core_wait_ns is not None]
     knows_cores = len(no_core) == len(used)
@@ -254,7 +255,7 @@ def cost_by_loader_time(batch_ns: float, most_cpu_ns: float | None = None) -> Ba
 
 def _collate_share(batches: Sequence[TimedBatch]) -> float | None:
     collated = [batch for batch in batches if batch.collate_cpu_ns is not None]
-    cpu_ns = sum(batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0) for batch in collated)
+    cpu_ns = sum(batch.thread_cpu_ns for batch in collated)
     return sum(batch.collate_cpu_ns or 0 for batch in collated) / cpu_ns if cpu_ns else None
 
 

@@ -143,14 +143,9 @@ def _makers(run: Run, operator_share: float) -> Iterator[MakerTime]:
         yield MakerTime(worker, len(batches), total_ns, kept, threads_cpu_ns, count if waits else 0)
 
 
-def thread_cpu_ns(batch: TimedBatch) -> int:
-    """Return the CPU time of the thread that made a batch."""
-    return batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0)
-
-
 def _of_batch(batch: TimedBatch, other_ns: int) -> dict[MakerPart, int]:
     """Return the parts of the time of a batch; ``other_ns``: CPU time of other threads, in which its thread waited."""
-    computing_ns = min(thread_cpu_ns(batch), batch.duration_ns)
+    computing_ns = min(batch.thread_cpu_ns, batch.duration_ns)
     core_ns = min(batch.core_wait_ns or 0, batch.duration_ns - computing_ns)
     beside_ns = batch.duration_ns - computing_ns - core_ns
     threads_ns = min(beside_ns, other_ns)
