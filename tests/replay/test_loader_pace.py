@@ -12,9 +12,12 @@ from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
+from traceadvisor.facts import Facts
 from traceadvisor.model.saving import Doubt, Reason
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.build_graph import build_graph
+from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone
 from traceadvisor.replay.gate import paced, turn_of
 from traceadvisor.replay.replay import Replay, replay
 
@@ -41,7 +44,7 @@ def test_batches_that_are_always_ready_are_no_reason_for_doubt() -> None:
     assert (before.replay.graph.workers, before.replay.gate.doubt) == (None, None)
 
 
-def _replay(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float], workers: int | None = None) -> Replay:
+def _facts(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float]) -> Facts:
     """Steps that wait for a batch, and then work."""
     builder, start = TraceBuilder(), 0.0
     for number, (wait, work) in enumerate(zip(waits_ms, work_ms, strict=True)):
@@ -49,7 +52,11 @@ def _replay(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float], w
         builder.step(number, start, end).op("aten::linear", begun, end)
         builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, begun)
         start = end
-    facts = facts_of(builder, folder)
+    return facts_of(builder, folder)
+
+
+def _replay(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float], workers: int | None = None) -> Replay:
+    facts = _facts(folder, waits_ms, work_ms)
     result = replay(facts.observation, facts.steps.with_all_typical(), facts.timing, workers)
     assert result is not None
     return result
@@ -58,6 +65,15 @@ def _replay(folder: Path, waits_ms: Sequence[float], work_ms: Sequence[float], w
 def test_steps_that_all_wait_go_at_the_pace_of_the_workers(tmp_path: Path) -> None:
     gate = _replay(tmp_path, [60] * 6, [40] * 6).gate
     assert (gate.paced_ns, gate.turn_error_share, gate.doubt) == (100e6, 0, None)
+
+
+def test_waits_for_workers_that_set_the_pace_can_be_claimed(tmp_path: Path) -> None:
+    """60 of 100 ms: the simulated fetch ends when a worker is done, and takes no time of its own."""
+    events, result = _facts(tmp_path, [60] * 6, [40] * 6).trace.events, _replay(tmp_path, [60] * 6, [40] * 6)
+    waits = SpanSet.of(*((number * 100_000_000, number * 100_000_000 + 60_000_000) for number in range(6)))
+    none, half, all_ = result.saving_shares((ClaimedTimeGone(events, SpanSet.empty(), waits, SpanSet.empty()),))
+    assert (none, half) == (0, 0)
+    assert all_ == pytest.approx(0.6, abs=0.02)
 
 
 def test_waits_of_half_a_percent_are_none(tmp_path: Path) -> None:

@@ -59,10 +59,15 @@ def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
 
     The result is the recorded time, limited to the remaining work of the task.
     """
-    until_ns = graph.recorded_ns
-    inside_ns = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
-    limited_ns: Int64 = np.minimum(inside_ns, graph.host.work_ns)
+    limited_ns: Int64 = np.minimum(recorded_inside(graph, spans), graph.host.work_ns)
     return limited_ns
+
+
+def recorded_inside(graph: StepGraph, spans: SpanSet) -> Int64:
+    """For each host task, the nanoseconds of its recorded work in some recorded spans, also where it only waits now."""
+    until_ns = graph.recorded_ns
+    inside_ns: Int64 = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
+    return inside_ns
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:

@@ -12,7 +12,7 @@ from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, EventTable
 from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.host_work import WithoutHostWork, scaled, slowed, work_inside
+from traceadvisor.replay.fixes.host_work import WithoutHostWork, recorded_inside, scaled, slowed, work_inside
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -119,7 +119,9 @@ class ClaimedTimeGone(Edit):
         calls_ns = self._inside(self.on_host, host.row)
         work_ns = work_inside(graph, self.on_host)
         touched = (work_ns + calls_ns > 0) & (share > WHOLE_SHARE)
-        waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL, Action.FETCH)) & touched
+        waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL)) & touched
+        fetched = (host.action == Action.FETCH) & (recorded_inside(graph, self.on_host) > 0)
+        waits |= fetched & (share > WHOLE_SHARE)
         action = np.where(waits, np.int8(Action.NOTHING), host.action)
         held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0) & touched
         action = np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8)
