@@ -5,6 +5,7 @@ import pytest
 from traceadvisor.analysis.data.batch_cost import (
     FEWEST_BATCHES,
     BatchCost,
+    OwnThreads,
     cost_by_clocks,
     cost_by_loader_time,
     cost_by_samples,
@@ -63,6 +64,18 @@ def test_other_threads_of_a_loading_training_process_load_too() -> None:
     """Operators use two threads, so at most 10 of 800 are theirs: a pool of threads makes the batch."""
     cost = _cost(_batch(100, 5, process=800, worker=None), threads=2)
     assert (cost.mean_cpu_ns, cost.mean_wait_ns) == (100, 0)
+
+
+def test_threads_beside_few_batches_are_not_native_ones() -> None:
+    """The profiler starts beside one batch: its CPU time is no part of what batches cost."""
+    usual = [_batch(100, 90, process=91, worker=None) for _ in range(FEWEST_BATCHES)]
+    beside = _batch(100, 90, process=5_000, worker=None)
+    cost = cost_by_clocks([*usual, beside], ALWAYS, core_is_free=True, own_threads=OwnThreads(spin_ns=0))
+    every = cost_by_clocks([beside] * FEWEST_BATCHES, ALWAYS, core_is_free=True, own_threads=OwnThreads(spin_ns=0))
+    assert cost
+    assert every
+    assert (cost.native_ns, cost.has_threads) == (0.0, False)
+    assert every.has_threads
 
 
 @pytest.mark.parametrize("threads", [1, 2, 64])

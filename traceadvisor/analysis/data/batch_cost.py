@@ -210,7 +210,8 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
     other_ns = np.maximum(cpu_ns - thread_ns * threads, 0.0)  # of threads that are not those of operators
     native_ns = np.array([own_threads.native_ns(batch) if own_threads else 0 for batch in used], dtype=np.float64)
     least_ns = np.minimum(thread_ns + other_ns, np.maximum(ready_ns, thread_ns))
-    is_native = float(native_ns.sum()) >= NATIVE_SHARE * float(all_cpu_ns.sum())
+    is_native = _are_usual(native_ns, all_cpu_ns)
+    native_ns = native_ns if is_native else np.zeros_like(native_ns)
     cpu_ns = np.where(is_own, np.maximum(least_ns, thread_ns + native_ns) if is_native else least_ns, cpu_ns)
     beside_ns = np.maximum(ready_ns - cpu_ns, 0.0)
     wait_ns = beside_ns * (1 - beside_share)
@@ -225,11 +226,17 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
         wait_ns,
         is_split,
         _collate_share(used),
-        _by_worker(used, ready_ns),
+        _by_worker(used, all_cpu_ns if is_native else ready_ns),  # its threads wait for cores, too
         float(np.mean(no_core)) if knows_cores else None,
         beside_ns=float((all_cpu_ns - np.minimum(cpu_ns, all_cpu_ns)).mean()),
         native_ns=min(float(native_ns.mean()), float(cpu_ns.mean())),
     )
+
+
+def _are_usual(native_ns: Float64, cpu_ns: Float64) -> bool:
+    """Whether native threads compute in most batches: beside a few, a thread of the profiler or the script's may."""
+    of_all = float(native_ns.sum()) / max(float(cpu_ns.sum()), 1.0)
+    return min(of_all, float(np.median(native_ns / np.maximum(cpu_ns, 1.0)))) >= NATIVE_SHARE
 
 
 def cost_by_samples(pace_ns: float, workers: int, busy_cores: float) -> BatchCost:
