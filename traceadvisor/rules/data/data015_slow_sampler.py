@@ -15,6 +15,16 @@ from traceadvisor.statistics import share_interval
 MAKES_LIST = "RandomSampler"
 """Sampler of torch that makes a list of all indices at the start of each epoch."""
 
+STARTS_CHEAPER = "Make the start of the sampler cheaper: prepare what does not change between epochs only once"
+STARTS = {
+    MAKES_LIST: "Convert the order of the samples in parts: RandomSampler makes a list of all indices at once",
+    "WeightedRandomSampler": (
+        "Draw fewer samples per epoch (num_samples), or with replacement: WeightedRandomSampler draws all samples of "
+        "an epoch at its start, and without replacement that takes longer"
+    ),
+}
+"""The fix by the sampler's class."""
+
 CHUNKS = (
     "class Chunks(torch.utils.data.Sampler):\n"
     "    def __init__(self, data): self.length = len(data)\n"
@@ -54,15 +64,17 @@ class SlowSampler(Rule):
         time, timing = facts.loader_time, facts.timing
         if time is None or not timing.undisturbed_ns:
             return Skipped(facts.unknown_without("The time in the sampler is unknown", Option.CAPTURE))
-        within = time.per_step_ns(LoaderPart.SAMPLER) / timing.undisturbed_ns if time.sample_count else 0.0
-        at_start = _share_at_start(facts)
+        mean_ns = time.per_step_ns(LoaderPart.SAMPLER) if time.sample_count else 0.0
+        usual_ns = min(mean_ns, _usual_ns(facts))
+        within = usual_ns / timing.undisturbed_ns
+        at_start = _share_at_start(facts, (mean_ns - usual_ns) * time.steps)
         if max(within, at_start) < self.min_share:
             return Clear("time in the sampler", max(within, at_start), self.min_share, Unit.SHARE)
         return self._within(facts) if within >= at_start else self._at_start(facts, at_start)
 
     def _within(self, facts: Facts) -> Outcome:
         time, step_ns = facts.needed(facts.loader_time, Input.SETTINGS), facts.timing.undisturbed_ns or 1.0
-        share, loader_ns = time.share(LoaderPart.SAMPLER), time.total_ns / time.steps
+        share, loader_ns = time.share(LoaderPart.SAMPLER), min(time.total_ns / time.steps, _usual_ns(facts))
         low, high = share_interval(share, time.sample_count)
         low_ns, expected_ns = REMOVED_SHARE[Scenario.LOW] * low, REMOVED_SHARE[Scenario.EXPECTED] * share
         wait = facts.claim(Category.DATA_WAIT)
@@ -84,14 +96,12 @@ class SlowSampler(Rule):
 
     def _at_start(self, facts: Facts, share: float) -> Outcome:
         loops, run, loader = facts.settings.loops, facts.run.time, facts.settings.loader
-        makes_list = bool(loader and loader.sampler == MAKES_LIST)
-        summary = "Make the start of the sampler cheaper: prepare what does not change between epochs only once"
-        if makes_list:
-            summary = "Convert the order of the samples in parts: RandomSampler makes a list of all indices at once"
+        sampler = loader.sampler if loader else None
+        makes_list = sampler == MAKES_LIST
         return finding_of(
             facts,
             fix=Fix(
-                summary,
+                STARTS.get(sampler or "", STARTS_CHEAPER),
                 CHUNKS if makes_list else None,
                 not_replayed="epochs start outside the simulated steps",
                 needs=frozenset({Part.LOADER}) if makes_list else frozenset(),
@@ -102,10 +112,10 @@ class SlowSampler(Rule):
                 *(
                     Evidence("time in the sampler per start", one.sampler_ns / one.count, Unit.NS)
                     for one in loops
-                    if one.trains
+                    if one.trains and one.sampler_ns
                 ),
                 facts.known("samples per epoch", loader.sample_count if loader else None, Unit.COUNT),
-                facts.known("sampler", loader.sampler if loader else None, Unit.TEXT),
+                facts.known("sampler", sampler, Unit.TEXT),
             ),
             most_share=share,
             whole_ns=run.loop_ns / run.training_steps if run and run.training_steps else None,
@@ -113,13 +123,22 @@ class SlowSampler(Rule):
         )
 
 
-def _share_at_start(facts: Facts) -> float:
-    """The share of the training loop that samplers take at the start of loops."""
+def _usual_ns(facts: Facts) -> float:
+    """The time of a usual step in the loader: what only some steps have beyond it is no part of every step."""
+    usual_ns = facts.timing.undisturbed_loader_ns
+    return float("inf") if usual_ns is None else usual_ns
+
+
+def _share_at_start(facts: Facts, first_ns: float) -> float:
+    """The share of the training loop that samplers take at the start of loops.
+
+    ``first_ns``: their time in first batches: a sampler that is a generator starts when it is asked for an index.
+    """
     run = facts.run.time
     if run is None or run.loop_ns <= 0:
         return 0.0
     of_loops = sum(one.sampler_ns for one in facts.settings.loops if not one.keeps_workers)
-    return min(of_loops / run.loop_ns, 1.0)
+    return min((of_loops + first_ns) / run.loop_ns, 1.0)
 
 
 def sampler_lines(facts: Facts) -> tuple[Location, ...]:
