@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from traceadvisor.analysis.communication.late_ranks import late_rank
+from traceadvisor.analysis.communication.late_ranks import lacks_cores, late_rank
 from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.ranks import CollectiveCalls, RankFigures
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.dist.dist005_straggler import Straggler
+from traceadvisor.rules.dist.dist015_ranks_in_turns import RanksInTurns
 
 ALWAYS = SpanSet.of((0, 10_000))
 
@@ -48,6 +52,27 @@ def test_the_limit_is_not_below_the_extra_time_in_the_line() -> None:
     found = late_rank(ranks)
     assert found is not None
     assert (found.caused_ns, found.most_saved_ns) == (30.0, 35.0)
+
+
+def _on_cpu(number: int, duration: int, category: Category, *, lacked_cores: bool) -> RankFigures:
+    """A rank without a GPU whose category takes what its collective does not."""
+    one = _rank(number, [duration] * 4)
+    return replace(one, mean=MeanBreakdown(100.0, {category: 100.0 - duration}), lacked_cores=lacked_cores)
+
+
+@pytest.mark.parametrize(
+    ("category", "lacked_cores", "by_chance"),
+    [(Category.BACKWARD, True, True), (Category.BACKWARD, False, False), (Category.DATA_WAIT, True, False)],
+)
+def test_a_rank_that_computes_longer_beside_other_programs_may_have_lacked_a_core(
+    category: Category, *, lacked_cores: bool, by_chance: bool
+) -> None:
+    ranks = [_on_cpu(number, duration, category, lacked_cores=lacked_cores) for number, duration in ((0, 30), (1, 10))]
+    found = late_rank(ranks)
+    assert found is not None
+    assert lacks_cores(ranks, found) is by_chance
+    outcomes = [rule.compare(ranks) for rule in (Straggler(), RanksInTurns())]
+    assert [isinstance(one, Skipped) for one in outcomes] == [by_chance] * 2
 
 
 def _in_lines(number: int, duration: int, lines: dict[int, float]) -> RankFigures:

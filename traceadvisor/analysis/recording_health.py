@@ -150,9 +150,7 @@ def _meaning(found: Distortion) -> str:
 def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> Iterator[HealthNote]:
     """Yield a note if other programs kept cores busy that the training then lacked."""
     others = telemetry.others_cores(host_cores) if telemetry else None
-    if telemetry is None or not others or not host_cores or telemetry.node.sample_count < FEWEST_SAMPLES:
-        return
-    if (telemetry.node.mean_cpu_share or 0.0) < FULL_SHARE or others < OTHERS_SHARE * host_cores:
+    if not is_busy(telemetry, host_cores):
         return
     yield HealthNote(
         "busy-machine",
@@ -160,6 +158,14 @@ def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> 
         "Repeat on an idle machine.",
         degrades=False,
     )
+
+
+def is_busy(telemetry: TelemetryWindow | None, host_cores: int | None) -> bool:
+    """Return whether other programs kept cores busy that the training then lacked."""
+    others = telemetry.others_cores(host_cores) if telemetry else None
+    if telemetry is None or not others or not host_cores or telemetry.node.sample_count < FEWEST_SAMPLES:
+        return False
+    return (telemetry.node.mean_cpu_share or 0.0) >= FULL_SHARE and others >= OTHERS_SHARE * host_cores
 
 
 def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:

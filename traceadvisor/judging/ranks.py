@@ -11,6 +11,7 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.analysis.communication.job import job_of
 from traceadvisor.analysis.communication.matching import matching, other_steps
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.run_lines import sampled_places
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
@@ -66,6 +67,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         *_code(facts, facts.steps.kept_windows - exposed, is_alone=is_alone),
         recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
+        lacked_cores=not facts.observation.has_device and is_busy(facts.run.telemetry, facts.run.host_cores),
     )
     world_size = distributed.world_size if distributed else None
     file = RankFile(origin.path, origin.run, origin.cycle, rank, world_size, facts.recorded_wall_ns)

@@ -110,3 +110,6 @@ class RankFigures:
 
     sm_clock_mhz: float | None = None
     """Mean clock of its GPU while the run was not recorded; None without telemetry."""
+
+    lacked_cores: bool = False
+    """Whether it computes on a CPU whose cores other programs used."""

@@ -24,6 +24,13 @@ MOST_WAITING = 0.6
 NO_MATCH = "No step has matching collectives on all ranks: record the same steps on each rank."
 NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
+BESIDE_OTHERS = (
+    "Other programs used the CPU, so any rank may be late, whatever its own work. Repeat on an idle machine."
+)
+
+ON_CPU = frozenset({Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.OTHER_HOST})
+"""Categories that take longer on a rank without a GPU when it lacks a core."""
+
 EXPLAINED_PART, ELSEWHERE_PART = 0.4, 0.1
 """Shares of the wait and of a line's time on the late rank, for a line that explains the wait and only runs there."""
 
@@ -135,6 +142,12 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
         place is not None and _is_only_here(place, ranks[late], float(caused_ns[late]) / matched.step_count),
         _most_extra(_by_operator(ranks[late]), [_by_operator(one) for one in others], least_ns),
     )
+
+
+def lacks_cores(ranks: Sequence[RankFigures], late: LateRank) -> bool:
+    """Whether a rank may be late because other programs used its cores: nothing that only it does explains it."""
+    computes = not late.longer or late.longer[0][0] in ON_CPU
+    return computes and not late.is_only_here and any(one.lacked_cores for one in ranks)
 
 
 def exposed_waits(ranks: Sequence[RankFigures], matched: Matching) -> Int64:

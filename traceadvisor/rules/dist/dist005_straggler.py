@@ -3,11 +3,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from traceadvisor.analysis.communication.late_ranks import (
+    BESIDE_OTHERS,
     LEAST_PART,
     MOST_WAITING,
     NO_MATCH,
     NOT_REPLAYED,
     LateRank,
+    lacks_cores,
     late_rank,
 )
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
@@ -50,7 +52,9 @@ class Straggler(RankRule):
         its line if that is longer. The expected value is half of it. Without this wait, another rank may be the last.
     When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is late in
         more steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
-        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If ranks
+        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. Without
+        GPUs, if other programs used the CPU, a rank that only computes longer may have lacked a core: then the check is
+        skipped. If ranks
         take turns at being late, for example with samples of uneven length, DIST015 says so.
     """
 
@@ -76,8 +80,8 @@ class Straggler(RankRule):
         waiting_ns = min(one.recorded_wait_ns for one in ranks)
         if waiting_ns >= self.min_share * max(one.mean.duration_ns for one in ranks):
             return _not_recorded(waiting_ns)
-        if late is None:
-            return Skipped(NO_MATCH)
+        if late is None or (lacks_cores(ranks, late) and late.caused_ns >= self.min_share * late.step_ns):
+            return Skipped(BESIDE_OTHERS if late else NO_MATCH)
         share = late.caused_ns / late.step_ns
         if share < self.min_share:
             return Clear("wait for the rank that is late most often", share, self.min_share, Unit.SHARE)

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.analysis.communication.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLAYED, late_rank
+from traceadvisor.analysis.communication.late_ranks import (
+    BESIDE_OTHERS,
+    MOST_WAITING,
+    NO_MATCH,
+    NOT_REPLAYED,
+    lacks_cores,
+    late_rank,
+)
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
@@ -21,7 +28,7 @@ class RanksInTurns(RankRule):
         rows, tables or experts spread evenly. Keep other programs off the machines.
     How the saving is estimated: The saving is an upper limit: the mean wait of a rank. The expected value is half.
     When it may be wrong: On a busy machine, any rank may be late for a moment. If one rank causes most of the waiting,
-        DIST005 names it instead.
+        DIST005 names it instead. Without GPUs, if other programs used the CPU, the check is skipped.
     """
 
     meta = RuleMeta("DIST015", "ranks-in-turns", "Ranks wait for each other")
@@ -41,6 +48,8 @@ class RanksInTurns(RankRule):
         share = late.waiting_ns / late.step_ns
         if share < self.min_share:
             return Clear("wait for other ranks", share, self.min_share, Unit.SHARE)
+        if lacks_cores(ranks, late):
+            return Skipped(BESIDE_OTHERS)
         if late.share_of_waiting >= self.max_share_of_one and late.is_named:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
