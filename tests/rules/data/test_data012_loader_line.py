@@ -108,6 +108,8 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
     [
         ((ITEM, C_SLEEP), "Fetch many samples at once"),
         ((ITEM, library("open", 3200, "PIL/Image.py")), "Decode the data once"),
+        ((ITEM, library("filter", 1300, "PIL/Image.py")), "Make these transformations cheaper"),
+        ((ITEM, library("forward", 120, "torchvision/transforms/v2/_misc.py")), "Make these transformations cheaper"),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
         ((ITEM,), "Do the work of this line once"),
     ],
@@ -115,6 +117,11 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
 def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:
     found = _captured(tmp_path, 2, _loading(80, *frames, is_waiting=C_SLEEP in frames)).finding(LoaderLineCost())
     assert found.fix.summary.startswith(words)
+
+
+def test_a_line_with_more_of_the_cpu_time_than_making_samples_collates(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=40_000, collate_us=60_000)
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Collate with less work")
 
 
 def test_more_workers_come_first_if_they_save_more(tmp_path: Path) -> None:

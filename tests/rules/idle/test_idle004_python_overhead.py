@@ -426,7 +426,7 @@ def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> 
     train = (user("<module>", 80), user("train", 20), library("_call_impl", 1, "torch/nn/modules/module.py"))
     samples = Samples().add(40, *train, user("forward", 71), SampledFrame("sleep")).add(60, *train).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
-    assert found.fix.summary == WAIT_LESS
+    assert found.fix.summary == WAIT_LESS.format("Call sleep")
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.4)
 
 

@@ -106,7 +106,7 @@ def _fix(facts: Facts) -> Fix:
                 caveats=TAKES_ROWS,
             )
         case Limit.HANDOVER:
-            summary = "Make batches faster to receive: use larger ones, of a few large tensors instead of many objects"
+            summary = "Make batches faster to receive: use larger ones, and few tensors in place of many objects"
             return Fix(summary, what_if=without_wait, effort=Effort.REFACTOR)
         case Limit.CORES:
             return Fix("Load batches with less CPU work per sample", what_if=without_wait, effort=Effort.REFACTOR)
@@ -125,9 +125,9 @@ def _costs_more_to_send(facts: Facts) -> bool:
     loading, time = facts.loading, facts.loader_time
     if loading is None or time is None or not loading.fetches or not time.makers:
         return False
-    made_ns = time.per_batch_ns(MakerPart.COMPUTING) + time.per_batch_ns(MakerPart.WAITING)
-    received_ns = time.per_step_ns(LoaderPart.RECEIVING) / loading.fetches if time.sample_count else 0.0
-    return made_ns < max(received_ns, (loading.handover_ns or 0.0) / loading.fetches)
+    made_ns = sum(map(time.per_batch_ns, (MakerPart.COMPUTING, MakerPart.THREADS, MakerPart.WAITING)))
+    received_ns = time.per_step_ns(LoaderPart.RECEIVING) if time.sample_count else 0.0
+    return made_ns < (received_ns if loading.handover_ns is None else loading.handover_ns) / loading.fetches
 
 
 def _takes_single_rows(loader: LoaderSettings | None) -> bool:

@@ -37,6 +37,40 @@ READING_FILES = (
     "pandas/io/",
 )
 DECODING_FILES = ("PIL/", "torchvision/io/", "cv2/", "soundfile.py", "torchaudio/", "av/", "imageio/")
+CHANGING_FILES = (
+    "torchvision/transforms/",
+    "albumentations/",
+    "kornia/",
+    "imgaug/",
+    "audiomentations/",
+    "torch_audiomentations/",
+    "scipy/ndimage/",
+    "skimage/transform/",
+    "skimage/filters/",
+    "PIL/ImageFilter.py",
+    "PIL/ImageEnhance.py",
+    "PIL/ImageOps.py",
+    "PIL/ImageChops.py",
+)
+"""Files of transformations, which may be random: done once, each epoch would see the same data."""
+
+CHEAPER = (
+    "Make these transformations cheaper: resize or crop first, or transform whole batches on the GPU. "
+    "Do once, before the training, what is not random"
+)
+
+ONCE = "Do the work of this line once before the training, or for whole batches instead of single samples"
+
+COLLATE = (
+    "Collate with less work: make each sample an array or a tensor where it is read, and stack these with one call"
+)
+"""For a line that takes so much of the CPU time of loading that it is a part of collating."""
+
+CHANGERS = frozenset(
+    {"resize", "rotate", "transform", "filter", "thumbnail", "transpose", "GaussianBlur", "warpAffine"}
+)
+"""Functions of PIL and OpenCV that transform."""
+
 MAKERS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor", "array", "asarray"})
 
 
@@ -66,7 +100,7 @@ class LoaderLineCost(Rule):
         a server that also answers others.
     """
 
-    meta = RuleMeta("DATA012", "loader-line", "One line takes most of the time of a batch")
+    meta = RuleMeta("DATA012", "loader-line", "One line takes much of the time of a batch")
     needs = frozenset({Input.STEPS, Input.LOADER})
     refines = frozenset({"DATA001", "DATA004", "DATA008"})
     claims = frozenset({Category.DATA_WAIT})
@@ -94,7 +128,7 @@ class LoaderLineCost(Rule):
             return Skipped("Too few samples show the code that makes batches: train longer.")
         if line.share < self.min_line_share:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
-        edit, summary = CheaperBatches(line.share, line.high), _summary(line)
+        edit, summary = CheaperBatches(line.share, line.high), _summary(line, facts)
         return finding_of(
             facts,
             claims=wait,
@@ -122,18 +156,22 @@ class LoaderLineCost(Rule):
         return line.location if alone_ns >= self.min_share * loading.step_ns else None
 
 
-def _summary(line: LoaderLine) -> str:
+def _summary(line: LoaderLine, facts: Facts) -> str:
     """The fix, by what the line does."""
+    collating = facts.worker_curve.cost.collate_share if facts.worker_curve else None
     called, file = (line.callee.function, line.callee.file or "") if line.callee else ("", "")
-    if file.startswith(DECODING_FILES):
-        return "Decode the data once before the training, to the size that it needs"
-    if file.startswith(READING_FILES) or called in READERS:
-        return "Read this file once, when the data set is made, and keep what it holds"
-    if called in MAKERS:
-        return "Convert the data to one array or tensor before the training"
-    if line.waiting >= WAITING_SHARE:
-        return WAIT_LESS
-    return "Do the work of this line once before the training, or for whole batches instead of single samples"
+    choices = (
+        (file.startswith(CHANGING_FILES) or called in CHANGERS, CHEAPER),
+        (file.startswith(DECODING_FILES), "Decode the data once before the training, to the size that it needs"),
+        (
+            file.startswith(READING_FILES) or called in READERS,
+            "Read this file once, when the data set is made, and keep what it holds",
+        ),
+        (line.cpu_share + (collating or 0.0) > 1, COLLATE),
+        (called in MAKERS, "Convert the data to one array or tensor before the training"),
+        (line.waiting >= WAITING_SHARE, WAIT_LESS),
+    )
+    return next((words for is_so, words in choices if is_so), ONCE)
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:

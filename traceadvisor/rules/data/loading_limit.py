@@ -238,11 +238,20 @@ def shown_cause(facts: Facts) -> Limit | None:
         if time.share(LoaderPart.SAMPLER) >= MOSTLY:
             return Limit.SAMPLER
         are_idle = time.idle_share >= MOSTLY_IDLE
-        if time.share(LoaderPart.RECEIVING) >= MOSTLY and (waiting < LEAST_WAITING or are_idle):
+        receives = time.share(LoaderPart.RECEIVING) >= MOSTLY and not _is_late_while_received(facts)
+        if receives and (waiting < LEAST_WAITING or are_idle):
             return Limit.HANDOVER
     if curve and workers >= FEWEST_LOCKED and curve.cost.lock_share >= MIN_LOCK_SHARE:
         return Limit.LOCK
     return None
+
+
+def _is_late_while_received(facts: Facts) -> bool:
+    """Whether batches that were ready took far less: a worker without a core is late to pass on the memory, too."""
+    loading = facts.loading
+    if loading is None or loading.handover_ns is None:
+        return False
+    return loading.handover_ns < MOSTLY * loading.loader_ns
 
 
 def _threads_limit(facts: Facts, loading: Loading, curve: WorkerCurve) -> LoadingLimit:

@@ -5,7 +5,9 @@ from statistics import median
 
 from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python, waiting_calls
 from traceadvisor.analysis.idle.places import Place
+from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     in_backward,
@@ -30,9 +32,12 @@ from traceadvisor.rules.idle.small_operators import (
 )
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
-LESS_OFTEN = "Run this code less often than every step, on whole tensors instead of in loops, or in another process"
+LESS_OFTEN = "{} less often than every step, on whole tensors instead of in loops, or in another process"
 
-WAIT_LESS = "Remove this wait, or do what it waits for ahead of the step: in other threads, tasks or processes"
+WAIT_LESS = (
+    "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
+    "A wait that nothing needs can go"
+)
 
 WAITING_SHARE = 0.5
 """Share of the Python time in calls that only wait, from which waiting is what to fix."""
@@ -142,7 +147,7 @@ class PythonOverhead(Rule):
             facts,
             claims=lost,
             fix=Fix(
-                WAIT_LESS if is_waiting else LESS_OFTEN,
+                (WAIT_LESS if is_waiting else LESS_OFTEN).format(_call(sites)),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
@@ -180,6 +185,12 @@ class PythonOverhead(Rule):
         )
         whole = SampledShare(found.share + loose, low.low, high.high, found.count)
         return whole.times(facts.timing.rest_share)
+
+
+def _call(sites: Sequence[CallSite]) -> str:
+    """The work to do less often; the function of a library that the first line calls, if it calls one."""
+    called = sites[0].callee if sites else None
+    return f"Call {frame_of(called).function}" if called else "Run this code"
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:
