@@ -9,8 +9,8 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
-from traceadvisor.judging.source_at_hand import constructed_in
-from traceadvisor.model.location import PlaceKind, Role
+from traceadvisor.judging.source_at_hand import constructed_in, with_code
+from traceadvisor.model.location import Location, PlaceKind, Role
 
 SCRIPT = """\
 import torch
@@ -98,3 +98,24 @@ def test_a_call_with_a_secret_is_found_without_its_source(folder: Path, tmp_path
     (folder / "train.py").write_text(SCRIPT.replace("data, batch", f"Remote('{token}'), batch"))
     loader = next(one for one in constructed_in(facts(tmp_path)) if one.role is Role.LOADER)
     assert (loader.place.line, loader.source) == (6, None)
+
+
+def test_a_line_of_the_file_has_its_text(tmp_path: Path) -> None:
+    found = with_code(facts(tmp_path), Location("train.py", 9, "main"))
+    assert found.code == "step(batch)"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        Location("train.py", 9, "step"),  # the file is not the one that ran: another function is there
+        Location.of_function("train.py", 5, "main"),  # only the function is known
+        Location("other.py", 9, "main"),
+        Location("../train.py", 9, "main"),
+        Location("train.py", 99, "main"),
+    ],
+)
+def test_no_text_is_quoted_that_may_be_of_another_line(tmp_path: Path, folder: Path, location: Location) -> None:
+    (folder.parent / "train.py").write_text(SCRIPT)
+    assert with_code(facts(tmp_path), location) == location
+    assert with_code(facts(tmp_path), location).code is None

@@ -150,7 +150,7 @@ def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> No
 
 def test_without_a_claim_there_is_no_origin() -> None:
     assert finding_fold(None) is None
-    assert origin_phrase(None) is None
+    assert origin_phrase(None, is_placed=False) is None
 
 
 def test_outside_of_functions_no_line_is_named_that_is_not_known() -> None:

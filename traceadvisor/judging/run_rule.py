@@ -17,7 +17,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import fitting, lawful
 from traceadvisor.judging.line_edits import line_edit
-from traceadvisor.judging.source_at_hand import constructed_in
+from traceadvisor.judging.source_at_hand import constructed_in, with_code
 from traceadvisor.judging.worth import if_it_saves
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (
@@ -122,11 +122,17 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
 
 
 def _completed(finding: Finding, facts: Facts | None) -> Finding:
-    """The finding; its fix gets the line to edit, and the torch version it needs if the recorded one may be older."""
+    """The finding; its fix gets the line to edit, and the torch version it needs if the recorded one may be older.
+
+    Its first location gets the text of its line.
+    """
     fix = finding.fix
     edit = line_edit(fix.settings, constructed_in(facts), fix.edits) if facts and (fix.settings or fix.edits) else None
     version = needed_version(fix.change, facts.settings.torch_version if facts else None)
-    return replace(finding, fix=replace(fix, edit=edit, needs_torch=version))
+    places = tuple(with_code(facts, one) for one in finding.locations[:1]) if facts else finding.locations[:1]
+    return replace(
+        finding, fix=replace(fix, edit=edit, needs_torch=version), locations=(*places, *finding.locations[1:])
+    )
 
 
 def _judged(outcome: Outcome, facts: Facts) -> Outcome:

@@ -1,4 +1,4 @@
-"""Finds constructors in the script's files, where a recording does not name them: files are read, and never run.
+"""Finds constructors and lines in the script's files: files are read, and never run.
 
 Only Python files below the working directory are read, and only those that the recording names. A file counts if every
 function that was recorded of it has the recorded line: its first one, or one in it for calls before the recording.
@@ -10,13 +10,14 @@ import ast
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.operators.call_sites import user_frame
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX
 from traceadvisor.facts import Facts
-from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
+from traceadvisor.model.location import EXPRESSIONS, MODULE, Constructed, Location, PlaceKind, Role
 from traceadvisor.model.trace import Trace
 from traceadvisor.text.cleaning import clean
 
@@ -42,6 +43,37 @@ def constructed_in(facts: Facts) -> tuple[Constructed, ...]:
 
 _FOUND: WeakKeyDictionary[Facts, tuple[Constructed, ...]] = WeakKeyDictionary()
 """Several findings of one recording ask."""
+
+
+def with_code(facts: Facts, location: Location) -> Location:
+    """The location with the text of its line, if its file is at hand and has what ran of it."""
+    ran = _ran_in(facts, location)
+    if not location.is_line or not ran:
+        return location
+    source = _source(Path.cwd(), location.file)
+    tree = _parsed(source or "")
+    if not source or not tree or not all(_function_at(tree, line) == function for line, function in ran):
+        return location
+    text = source.split("\n")[location.line - 1].strip()
+    return replace(location, code=text) if text and clean(text) == text else location
+
+
+def _ran_in(facts: Facts, location: Location) -> set[tuple[int, str]]:
+    """Lines of the location's file that ran, each with its function: the location itself, and samples."""
+    samples = facts.run.stack_samples
+    frames = samples.frames if samples else ()
+    sampled = {(one.line, one.function) for one in frames if one.file == location.file and one.line}
+    own = {(location.line, location.function)} if location.function else set()
+    return {(line, name) for line, name in own | sampled if name not in EXPRESSIONS}
+
+
+def _function_at(tree: ast.Module, line: int) -> str:
+    """The innermost function around a line; that of the module outside of functions."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [
+        one for one in ast.walk(tree) if isinstance(one, kinds) and one.lineno <= line <= (one.end_lineno or line)
+    ]
+    return max(around, key=lambda one: one.lineno).name if around else MODULE
 
 
 def _at_hand(trace: Trace, folder: Path) -> Iterator[Constructed]:

@@ -61,6 +61,9 @@ class Location:
     samples: int | None = field(default=None, compare=False)
     """Samples in training steps that show the line; None if the line is not from samples."""
 
+    code: str | None = field(default=None, compare=False)
+    """The line's text, if the file at hand has the functions that ran."""
+
     @classmethod
     def of_function(cls, file: str, line: int, function: str) -> Self:
         """The place of a recorded Python call. Outside of functions, its line is where the loop stood at first."""

@@ -19,6 +19,9 @@ class OriginRow:
     count: int
     """Calls, GPU operations or gaps that the time belongs to, over all steps of the table."""
 
+    is_python: bool = False
+    """Whether it is Python between operators, or in an event of torch around the script's code: a line says more."""
+
 
 @frozen
 class StackRow(CodePlace):

@@ -146,13 +146,18 @@ def finding_fold(origins: Origins | None) -> Fold | None:
     return Fold(f"Where this time comes from{mostly}", (table,), look=FoldLook.ORIGIN)
 
 
-def origin_phrase(origins: Origins | None) -> str | None:
-    """The operator and the place with the most time; None if neither is known."""
+def origin_phrase(origins: Origins | None, *, is_placed: bool) -> str | None:
+    """The operator and the place with the most time; None if neither is known.
+
+    Python between operators is named by its place alone, if that is known. ``is_placed``: whether the finding names
+    one.
+    """
     if origins is None or not origins.total_ns:
         return None
     operator = next((row for row in origins.operators.rows if row.name is not None), None)
     stack = next((row for row in origins.stacks.rows if row.line or row.owner), None) if origins.stacks else None
-    parts = [_with_share(operator.name, operator, origins)] if operator and operator.name else []
+    is_said = (stack is not None or is_placed) and operator is not None and operator.is_python
+    parts = [_with_share(operator.name, operator, origins)] if operator and operator.name and not is_said else []
     parts += [_with_share(place_words(stack), stack, origins)] if stack else []
     return "; ".join(parts) or None
 

@@ -62,7 +62,12 @@ def saving_words(saving: Estimate, *, adds: bool = False, of_window: bool = Fals
 
 
 def _amount(saving: Estimate) -> str:
-    return f"up to {duration(saving.high_ns)}" if saving.is_limit else f"about {duration(saving.expected_ns)}"
+    return f"up to {duration(saving.high_ns)}" if is_bound(saving) else f"about {duration(saving.expected_ns)}"
+
+
+def is_bound(saving: Estimate) -> bool:
+    """Whether nothing but an upper limit is stated: nothing predicts the saving, or none is expected."""
+    return saving.method is Method.BOUND or saving.expected_ns < LEAST_NS
 
 
 def share_words(saving: Estimate, expected_share: float, *, of_window: bool = False) -> str | None:
@@ -70,7 +75,7 @@ def share_words(saving: Estimate, expected_share: float, *, of_window: bool = Fa
     if saves_nothing(saving):
         return None
     whole = RECORDING if of_window else "step"
-    return f"{'up to ' if saving.is_limit else ''}{saved_share(saving, expected_share)} of the {whole}"
+    return f"{'up to ' if is_bound(saving) else ''}{saved_share(saving, expected_share)} of the {whole}"
 
 
 def run_words(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
@@ -110,7 +115,7 @@ def with_share(
     """The saving per step with its share of the step, or as a share of the training time of the whole run."""
     if of_run and not saves_nothing(saving):
         return run_words(saving, expected_share, adds=adds)
-    share = "" if saves_nothing(saving) else f" ({saved_share(saving, expected_share)})"
+    share = "" if saves_nothing(saving) else f" ({_share_with_range(saving, expected_share, wide_only=True)})"
     return f"{saving_words(saving, adds=adds, of_window=of_window)}{share}"
 
 
@@ -124,7 +129,7 @@ def _after(numbers: Sequence[int]) -> str:
 
 
 def effect_words(row: RecordedFinding, noun: str) -> str:
-    """The effect of the fix, for a headline: ``saves about 55.6 ms of 177.1 ms per step (31.4%)``.
+    """The effect of the fix, for a headline: ``saves about 56 ms of 177 ms per step (31.4%, range 29% to 54%)``.
 
     ``noun``: what was repeated, such as ``step``, or :data:`RECORDING`.
     """
@@ -135,19 +140,31 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
         return f"may save {run_words(saving, row.saving_share)}"
     verb = "may save" if saving.is_limit else "saves"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
-    return f"{verb} {_amount(saving)} of {whole} ({saved_share(saving, row.saving_share)})"
+    share = _share_with_range(saving, row.saving_share, wide_only=False)
+    return f"{verb} {_amount(saving)} of {whole} ({share})"
 
 
 def saved_share(saving: Estimate, expected_share: float) -> str:
     """The expected share of the step; the highest of an upper limit."""
-    return percent(highest_share(saving, expected_share))
+    return percent(stated_share(saving, expected_share))
 
 
-def highest_share(saving: Estimate, expected_share: float) -> float:
+def stated_share(saving: Estimate, expected_share: float) -> float:
     """The expected share of the step; the highest of an upper limit."""
-    if not saving.is_limit:
-        return expected_share
-    return min(1.0, expected_share * saving.high_ns / saving.expected_ns) if saving.expected_ns else 0.0
+    return _share_of(saving.high_ns, saving, expected_share) if is_bound(saving) else expected_share
+
+
+def _share_of(ns: float, saving: Estimate, expected_share: float) -> float:
+    return min(1.0, expected_share * ns / saving.expected_ns) if saving.expected_ns else 0.0
+
+
+def _share_with_range(saving: Estimate, expected_share: float, *, wide_only: bool) -> str:
+    """``31.4%``, with the range behind it if there is one; ``wide_only``: only if it is too wide for a prediction."""
+    stated = saved_share(saving, expected_share)
+    if is_bound(saving) or (wide_only and not saving.is_limit):
+        return stated
+    low, high = (percent(_share_of(ns, saving, expected_share)) for ns in (saving.low_ns, saving.high_ns))
+    return stated if low == high else f"{stated}, range {between(low, high)}"
 
 
 def range_words(low_ns: float, high_ns: float) -> str:
@@ -176,7 +193,7 @@ def worth_words(row: RecordedFinding) -> str | None:
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     of_what = "hour of training" if worth.per_million_samples is None else "million samples"
-    lead, amount = ("up to", amounts.high) if row.finding.saving.is_limit else ("about", amounts.expected)
+    lead, amount = ("up to", amounts.high) if is_bound(row.finding.saving) else ("about", amounts.expected)
     return f"{lead} {money(amount, worth.currency)} per {of_what}"
 
 

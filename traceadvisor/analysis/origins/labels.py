@@ -122,6 +122,11 @@ class OperatorLabels:
         }
         return words[_Kind(kind)]
 
+    def is_python(self, number: int) -> bool:
+        """Return whether an operator is none: Python between two, or in an event of torch around the script's code."""
+        kind, rest = divmod(number, self._base * self._base)
+        return kind == _Kind.BETWEEN or (kind == _Kind.NAMED and bool(self._is_own[rest // self._base - 1]))
+
     def _word(self, name: int) -> str | None:
         return None if name == NONE else self._trace.names[name].removeprefix(f"{BACKWARD_PREFIX}: ")
 

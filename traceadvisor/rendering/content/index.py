@@ -19,7 +19,7 @@ from traceadvisor.rendering.document.blocks import Block, Document, Figure, Figu
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
 from traceadvisor.rendering.headline import first_of, recording_of_verdict, step_time
-from traceadvisor.rendering.savings import highest_share, saved_share, saves_nothing
+from traceadvisor.rendering.savings import is_bound, saved_share, saves_nothing, stated_share
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, percent, whole_percent
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -132,7 +132,7 @@ def _headline(index: Index) -> str:
 def _saving(run: IndexedRun) -> float:
     """The saving of the first fix as a share of the step: the expected one, or the highest of an upper limit."""
     finding = run.figures.finding if run.figures else None
-    return highest_share(finding.saving, finding.saving_share) if finding else 0.0
+    return stated_share(finding.saving, finding.saving_share) if finding else 0.0
 
 
 def _top(index: Index, programs: Sequence[_Program]) -> Iterator[Block]:
@@ -252,7 +252,7 @@ def _saves(finding: FirstFinding) -> str:
     if saves_nothing(finding.saving):
         return "no speed-up"
     share = saved_share(finding.saving, finding.saving_share)
-    return f"up to {share}" if finding.saving.is_limit or finding.of_run else share
+    return f"up to {share}" if is_bound(finding.saving) or finding.of_run else share
 
 
 def _date(run: IndexedRun) -> str:

@@ -38,6 +38,7 @@ from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import edit_words, finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
+    is_bound,
     range_over,
     range_words,
     row_words,
@@ -49,7 +50,7 @@ from traceadvisor.rendering.savings import (
 )
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY, reason_words
-from traceadvisor.text.cleaning import clipped_inside
+from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around
 
 SUMMARY = Detail.SUMMARY
@@ -167,7 +168,7 @@ class _Saving:
             return
         ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
         low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
-        is_limit = saving.is_limit
+        is_limit = is_bound(saving)
         after_ns = step_ns * (low if is_limit else expected)
         words = from_to(step_ns, after_ns).replace("-> ", "-> at least ") if is_limit else from_to(step_ns, after_ns)
         yield RangeBar(
@@ -228,7 +229,9 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
         others = (f", and {number_of(more, 'more place')}",) if more else ()
         lead = Span("Costs time at" if edit else "At", Mark.LEAD)
         yield Prose((lead, *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
-    if phrase := origin_phrase(finding.origins):
+        if code := finding.locations[0].code:
+            yield Code(clipped(code, LONGEST_PLACE), SUMMARY)
+    if phrase := origin_phrase(finding.origins, is_placed=bool(finding.locations)):
         yield Prose((Span("Origin", Mark.LEAD), phrase), Tone.PLACE, SUMMARY)
 
 
