@@ -331,13 +331,17 @@ def _smallest(rows: Sequence[Row]) -> tuple[int, ...]:
         rates = {place: one.expected for place in places if (one := rows[place].samples_per_s)}
         if len(rates) > 1:
             good = [place for place, rate in rates.items() if rate >= SAME_RATE * max(rates.values())]
-            chosen.append(min(good, key=lambda place: rows[place].change.batch or 0))
+            smallest = min(good, key=lambda place: rows[place].change.batch or 0)
+            if rows[smallest].change.batch != max(rows[place].change.batch or 0 for place in rates):  # larger is better
+                chosen.append(smallest)
     return tuple(chosen)
 
 
 def _cheapest(rows: Sequence[Row]) -> tuple[int | None, tuple[int, ...]]:
-    """Return the cheapest row that may fit, and others that may be as cheap."""
-    costs = {place: row.cost_per_million for place, row in enumerate(rows) if not _is_too_large(row)}
+    """Return the cheapest row that fits, else of those that may fit, and others that may be as cheap."""
+    fitting = [place for place, row in enumerate(rows) if row.memory is None or row.memory.fit is Fit.YES]
+    possible = [place for place, row in enumerate(rows) if not _is_too_large(row)]
+    costs = {place: rows[place].cost_per_million for place in fitting or possible}
     known = {place: cost for place, cost in costs.items() if cost}
     if len(known) < 2:  # one is no choice
         return None, ()

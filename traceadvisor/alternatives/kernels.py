@@ -55,7 +55,11 @@ def factors(facts: Facts, recorded: DeviceRow, other: DeviceRow) -> Factors:
     whole = replace(facts.device_work, windows=_EVER)
     kernels = whole.by_kernel
     types = _types(facts, kernels, recorded, other)
-    ratios = _Ratios(recorded, other, frozenset(PRECISIONS[code] for code in np.unique(np.concatenate(types)).tolist() if code != NONE))
+    ratios = _Ratios(
+        recorded,
+        other,
+        frozenset(PRECISIONS[code] for code in np.unique(np.concatenate(types)).tolist() if code != NONE),
+    )
     low, expected, high = np.ones((3, kernels.rows.size))
     basis = np.full(kernels.rows.size, Basis.UNKNOWN_KERNELS)
     for chosen, found, kind in _by_group(whole, kernels, types, ratios):

@@ -24,6 +24,9 @@ from traceadvisor.savings.interval import step_spread
 LEAST_SPREAD = 0.01
 """Identical runs differ by at least this share of the step."""
 
+RUN_NOISE = 0.05
+"""Another run differs by at least that: two cycles of one program on one H100 did (docs/validation.md)."""
+
 SAME_SHARE = 0.05
 """A part sets the pace if the step is shorter by less than this share without all others."""
 
@@ -42,8 +45,13 @@ def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Ra
     likely = max(step_spread(facts), LEAST_SPREAD)
     if not edits:
         return Range(step_ns * (1 - likely), step_ns, step_ns * (1 + likely))
+    likely = max(likely, RUN_NOISE)
     low_share, expected_share, high_share = replay.saving_shares(edits)
     shortest, expected, longest = 1 - high_share, 1 - expected_share, 1 - low_share
+    if _is_no_longer(replay.graph, edits, Scenario.EXPECTED):  # tasks that get shorter make no step longer
+        shortest, expected = min(shortest, 1.0), min(expected, 1.0)
+    if _is_no_longer(replay.graph, edits, Scenario.LOW):
+        longest = min(longest, 1.0)
     changed = min(2 * max(abs(1 - shortest), abs(1 - longest)), 1.0)
     hidden = held.unsure_share + held.unexplained_share
     off = held.wrong_share * changed
@@ -52,6 +60,18 @@ def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Ra
     longest += off * max(longest, 1.0) + hidden * max(times.high - 1, 0.0)
     shortest = max(shortest, min(least - held.wrong_share, expected), 0.01 * expected)
     return Range(shortest * (1 - likely) * step_ns, expected * step_ns, longest * (1 + likely) * step_ns)
+
+
+def _is_no_longer(before: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> bool:
+    """Return whether no task takes longer with some edits, and none waits for what it did not wait for."""
+    after = edited(before, edits, scenario)
+    pairs = (
+        (before.device.duration_ns, after.device.duration_ns),
+        (before.host.work_ns, after.host.work_ns),
+        (before.host.call_ns, after.host.call_ns),
+    )
+    is_paced = after.workers is not None and before.workers is None
+    return not is_paced and all(one.size == two.size and bool((two <= one).all()) for one, two in pairs)
 
 
 def edited(graph: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> StepGraph:
