@@ -310,7 +310,7 @@ def whatif(  # noqa: PLR0913  # one parameter per option of the verb
         prices: price per hour of one GPU, by its name.
         device_file: a TOML file with figures of further GPUs.
         recorded_gpu: name of the recorded GPU, where the recording does not tell.
-        recorded_batches: samples per batch of the recordings, in their order, where no capture tells; one is for all.
+        recorded_batches: samples per batch where no capture tells: one for all paths, or one for each.
         settings: the currency, and limits on the input.
         progress: called with the progress of each file.
         limits: limits on the input; by default, those of the settings.

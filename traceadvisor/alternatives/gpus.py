@@ -57,10 +57,10 @@ def find_gpu(name: str, own: Sequence[DeviceRow] = ()) -> Gpu:
         UsageError: no row fits.
     """
     rows = (*own, *device_rows())
-    words = re.split(r"[\s_/-]+", model_words(name))
+    words = [word for word in re.split(r"[\s_/-]+", model_words(name)) if word]
     sizes = [int(found[1]) for word in words if (found := _MEMORY.match(word))]
     wanted = {word for word in words if not _MEMORY.match(word)}
-    exact = [row for row in rows if model_words(name) in map(model_words, (row.name, *row.names))]
+    exact = [row for row in rows if wanted and model_words(name) in map(model_words, (row.name, *row.names))]
     fitting = exact or [row for row in rows if wanted and wanted <= _words(row)]
     fitting = [row for row in fitting if not sizes or sizes[0] in row.memory_gb] if sizes else fitting
     if not fitting:

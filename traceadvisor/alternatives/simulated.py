@@ -87,12 +87,14 @@ def busy_share(replay: Replay, edits: Sequence[Edit]) -> Range:
 
 def _busy(graph: StepGraph) -> float:
     ends_ns = device_ends_ns(graph)
+    if not ends_ns.size:
+        return 0.0
     order = np.argsort(ends_ns - graph.device.duration_ns, kind="stable")
     starts_ns, ends_ns = (ends_ns - graph.device.duration_ns)[order], ends_ns[order]
     until_ns = np.maximum.accumulate(ends_ns)
-    begun_ns = np.maximum(starts_ns, np.concatenate((starts_ns[:1], until_ns[:-1])))
+    begun_ns = np.maximum(starts_ns, np.append(starts_ns[:1], until_ns[:-1]))
     busy_ns = np.maximum(ends_ns - begun_ns, 0).sum()
-    whole_ns = int(ends_ns.max(initial=0)) - int(starts_ns.min(initial=0))
+    whole_ns = int(until_ns[-1] - starts_ns[0])
     if graph.step_count < FEWEST_STEPS:
         whole_ns = max(whole_ns, sum(simulate(graph).durations_ns))
     return float(min(busy_ns / max(whole_ns, 1), 1.0))

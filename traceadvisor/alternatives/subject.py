@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -141,20 +140,3 @@ def _along(batches: Float64, spent_ns: Float64, batch: int) -> Range:
     nearest, at_nearest = (first, low) if batch < first else (second, high)
     ends = sorted((line, *(at_nearest * (batch / nearest) ** power for power in GROWTH.values())))
     return Range(ends[0] * (1 - INSIDE_SPREAD), line, ends[-1] * (1 + INSIDE_SPREAD))
-
-
-def subjects(
-    found: Iterator[tuple[Facts, SnapshotFacts | None]], batches: Sequence[int], gpu: Gpu | None
-) -> list[Subject]:
-    """Return the recordings with what the user says of them: a batch for each or one for all, and their GPU."""
-    made: list[Subject] = []
-    for place, (facts, snapshot) in enumerate(found):
-        batch = batches[min(place, len(batches) - 1)] if batches else None
-        made.append(Subject(facts, batch, gpu, snapshot))
-    return made
-
-
-def doubled(row: DeviceRow) -> DeviceRow:
-    """Return a GPU that is twice as fast in every respect."""
-    rates = {one: 2 * rate for one, rate in row.tflops.items()}
-    return replace(row, tflops=rates, bandwidth_gb_per_s=2 * row.bandwidth_gb_per_s)

@@ -67,7 +67,7 @@ from traceadvisor.rendering.formats import WHATIF_FORMATS
     "recorded_batches",
     multiple=True,
     metavar="SIZES",
-    help="Samples per batch of each recording, in their order, where no capture tells.",
+    help="Samples per batch where no capture tells: one for all PATHS, or one for each.",
 )
 @output_option("traceadvisor-whatif")
 @format_option(WHATIF_FORMATS)

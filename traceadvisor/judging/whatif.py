@@ -10,9 +10,9 @@ from traceadvisor import __version__
 from traceadvisor.alternatives.answer import answer
 from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.question import Question
-from traceadvisor.alternatives.subject import Subject, subjects
+from traceadvisor.alternatives.subject import Subject
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
-from traceadvisor.errors import InputError
+from traceadvisor.errors import InputError, UsageError
 from traceadvisor.facts import Facts
 from traceadvisor.judging.files import FileJudge, NamedFile
 from traceadvisor.judging.snapshots import single_device
@@ -36,8 +36,13 @@ def answer_for(  # noqa: PLR0913, PLR0917  # all that is read, and how
         InputError: no recording could be read.
     """
     notes: list[str] = []
-    found = _read(files, snapshots, progress, limits, notes)
-    known = subjects(found, asked.recorded_batches, asked.recorded_gpu)
+    batches = asked.recorded_batches
+    if len(batches) > 1 and len(batches) != len(paths):
+        raise UsageError(f"{len(batches)} recorded batches for {len(paths)} paths. Expected one, or one for each path.")
+    known = [
+        Subject(facts, _batch(file, paths, batches), asked.recorded_gpu, snapshot)
+        for file, facts, snapshot in _read(files, snapshots, progress, limits, notes)
+    ]
     if not known:
         raise InputError(
             paths[0], "holds no trace that could be read", expected="a trace file or a capture", remedy=" ".join(notes)
@@ -59,17 +64,26 @@ def _read(
     progress: Callable[[Origin, int, int], None],
     limits: Limits,
     notes: list[str],
-) -> Iterator[tuple[Facts, SnapshotFacts | None]]:
+) -> Iterator[tuple[NamedFile, Facts, SnapshotFacts | None]]:
     judge = FileJudge((), limits)
     for file in files:
         size = file.size_bytes
         beside = [*snapshots] if len(files) == 1 else [one for one in snapshots if _is_beside(one, file)]
         try:
             for facts in judge.facts(file, partial(_tell, progress, file.origin, size)):
-                yield facts, _snapshot(beside, limits, notes)
+                yield file, facts, _snapshot(beside, limits, notes)
         except InputError as error:
             notes.append(str(error))
         progress(file.origin, size, size)
+
+
+def _batch(file: NamedFile, paths: Sequence[Path], batches: Sequence[int]) -> int | None:
+    """Return the stated batch of a recording: that of the path it lies in; None without one."""
+    if len(batches) < 2:
+        return batches[0] if batches else None
+    return next(
+        (batch for path, batch in zip(paths, batches, strict=True) if file.origin.path.is_relative_to(path)), None
+    )
 
 
 def _tell(progress: Callable[[Origin, int, int], None], origin: Origin, size_bytes: int, read_bytes: int) -> None:
