@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceadvisor.model.whatif import SCHEMA, Answer, Fit, Program, Range, Rates, Row, StepLimit
+from traceadvisor.model.whatif import SCHEMA, Answer, Change, Fit, Program, Range, Rates, Row, StepLimit
 from traceadvisor.rendering.content.whatif.words import (
     BRIEF,
     LIMIT,
@@ -86,6 +86,8 @@ def _headline(program: Program, currency: str) -> str:
         unsure = ", if it fits" if memory and memory.fit is not Fit.YES else ""
         return f"Cheapest{unsure}: {change_words(rows[program.cheapest].change)}, {price}"
     timed = [row for row in rows if row.step_ns]
+    if _says_of_gpus_alone(program) and (sentence := _pace_sentence(program)):
+        return sentence
     if len(timed) == 1 and timed[0].step_ns:
         step = timed[0].step_ns
         return f"{change_words(timed[0].change)}: step {duration(step.expected)} ({time_range(step)})"
@@ -107,19 +109,31 @@ def _fastest(rows: Sequence[Row]) -> Row | None:
     return max(rows, key=rate) if rows and known else None
 
 
+def _says_of_gpus_alone(program: Program) -> bool:
+    """Whether only other GPUs were asked for, without two prices, and a faster one does not help."""
+    changes = [row.change for row in program.rows]
+    is_gpus = bool(changes) and all(one == Change(one.gpu) and one.gpu for one in changes)
+    return program.cheapest is None and is_gpus and not _faster_helps(program)
+
+
+def _faster_helps(program: Program) -> bool:
+    faster = program.faster_gpu
+    return faster is None or faster.expected >= NO_GAIN[0] or faster.high >= NO_GAIN[1]
+
+
 def _pace_sentence(program: Program) -> str | None:
     """Say whether a faster GPU would help; None if unknown."""
     limit, faster = program.recorded.limit, program.faster_gpu
     if limit is None or faster is None:
         return None
     pace = f"the {LIMIT[limit]} sets the pace" if limit is not StepLimit.SEVERAL else "CPU and GPU take turns"
-    if faster.expected < NO_GAIN[0] and faster.high < NO_GAIN[1]:
+    if not _faster_helps(program):
         return f"A faster GPU would not help: {pace}"
     return f"A GPU twice as fast would make this training {times(faster)} times as fast: {pace}"
 
 
 def _top(program: Program) -> Iterator[Block]:
-    if program.rows and (sentence := _pace_sentence(program)):
+    if program.rows and not _says_of_gpus_alone(program) and (sentence := _pace_sentence(program)):
         yield Prose(f"{sentence}.", Tone.ACTION, SUMMARY)
     rows = program.rows
     if program.as_cheap:
