@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceadvisor.api import capture, load, read, report, to_frame
+    from traceadvisor.api import capture, load, read, report, to_frame, whatif
     from traceadvisor.comparing.inputs import compare_paths as compare
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
@@ -39,6 +39,7 @@ __all__ = [
     "report",
     "to_frame",
     "trace_handler",
+    "whatif",
 ]
 
 _HOME = {
@@ -52,6 +53,7 @@ _HOME = {
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",
     "trace_handler": "traceadvisor.integrations.trace_handler",
+    "whatif": "traceadvisor.api",
     "Settings": "traceadvisor.config",
     "find_settings": "traceadvisor.config",
     "TraceAdvisorError": "traceadvisor.errors",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
+    from traceadvisor.model.whatif import Answer
     from traceadvisor.recording.capture import Capture
     from traceadvisor.scrubbing.bundle import Scrubbed
 
@@ -274,6 +275,73 @@ def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[st
     written = write_formats(result, Path(folder), names)
     raise_failure(written)
     return written.paths
+
+
+def whatif(  # noqa: PLR0913  # one parameter per option of the verb
+    *paths: Path | str,
+    gpus: Iterable[str] = (),
+    batches: Iterable[int | str] = (),
+    workers: int | None = None,
+    cpu_cores: int | None = None,
+    cpu_speed: float | tuple[float, float] | None = None,
+    ranks: Iterable[int] = (),
+    prices: Mapping[str, float] | None = None,
+    device_file: Path | str | None = None,
+    recorded_gpu: str | None = None,
+    recorded_batches: Iterable[int] = (),
+    settings: Settings = DEFAULTS,
+    progress: Progress = silent,
+    limits: Limits | None = None,
+) -> Answer:
+    """Simulate the recorded steps on another GPU, with another batch, on several GPUs, or with other loader workers.
+
+    Every figure is an interval, and names what it rests on. Without a published rate there is no figure. See
+    docs/whatif.md.
+
+    Args:
+        paths: recordings, as :func:`load` takes them. Recordings of one program with different batches on one GPU show
+            how its time grows with the batch.
+        gpus: names of GPUs, such as "H100", "L40S" or "V100 32GB".
+        batches: samples per batch and GPU; "max" for the largest that surely fits.
+        workers: loader workers.
+        cpu_cores: cores for the training and its workers.
+        cpu_speed: how many times as fast as recorded the CPU is, or the least and most; as recorded by default.
+        ranks: numbers of GPUs that train together.
+        prices: price per hour of one GPU, by its name.
+        device_file: a TOML file with figures of further GPUs.
+        recorded_gpu: name of the recorded GPU, where the recording does not tell.
+        recorded_batches: samples per batch where no capture tells: one for all paths, or one for each.
+        settings: the currency, and limits on the input.
+        progress: called with the progress of each file.
+        limits: limits on the input; by default, those of the settings.
+
+    Raises:
+        InputError: no file could be read, or the file of GPUs.
+        UsageError: a GPU is unknown, or a number makes no sense.
+    """
+    from traceadvisor.alternatives.question import question  # noqa: PLC0415  # as above
+    from traceadvisor.judging.whatif import answer_for  # noqa: PLC0415  # a report does not need it
+
+    asked = question(
+        gpus=gpus,
+        batches=batches,
+        workers=workers,
+        cpu_cores=cpu_cores,
+        cpu_speed=cpu_speed,
+        ranks=ranks,
+        prices=prices or {},
+        device_file=None if device_file is None else Path(device_file),
+        recorded_gpu=recorded_gpu,
+        recorded_batches=recorded_batches,
+    )
+    if not paths:
+        raise UsageError("No path given. Expected a trace file or a capture folder.")
+    limits = limits or settings.limits
+    places = [location(path) for path in paths]
+    limit_time(places, limits.remote_seconds)
+    found = find_recordings(_without_experiments(places, limits), limits)
+    files = _named(found.origins)
+    return answer_for(places, files, found.snapshots, asked, settings.currency, progress, limits)
 
 
 def save_steps(

@@ -69,6 +69,9 @@ def test_each_row_cites_documents_with_addresses(row: DeviceRow) -> None:
 HEADLINE_ONLY = {"NVIDIA GeForce RTX 3060"}
 """Devices of which the maker publishes a headline for 16 bits and nothing of TF32 and INT8."""
 
+INT8_UNKNOWN = {"NVIDIA B300"}
+"""Devices of which documents disagree on INT8."""
+
 
 def _multiplied(row: DeviceRow) -> set[Precision]:
     """The types that a device multiplies, by its generation; float64 is not needed."""
@@ -80,7 +83,7 @@ def _multiplied(row: DeviceRow) -> set[Precision]:
         newer = row.name.startswith("AMD Instinct MI3")
         return types | ({Precision.TF32, Precision.FP8} if newer else set())
     types |= {Precision.TF32, Precision.BF16} if capability >= (8, 0) else set()
-    types |= {Precision.INT8} if capability >= (7, 5) else set()
+    types |= {Precision.INT8} if capability >= (7, 5) and row.name not in INT8_UNKNOWN else set()
     return types | ({Precision.FP8} if capability >= (8, 9) else set())
 
 
@@ -118,7 +121,8 @@ def test_rates_are_dense(row: DeviceRow) -> None:
     if row.capability and row.capability >= (8, 0) and row.name not in HEADLINE_ONLY:
         assert row.tflops[Precision.TF32] == pytest.approx(row.tflops[Precision.BF16] / 2, rel=0.03)
         times = 4 if "GeForce" in row.name else 2
-        assert row.tflops[Precision.INT8] == pytest.approx(times * row.tflops[Precision.FP16], rel=0.03)
+        if row.name not in INT8_UNKNOWN:
+            assert row.tflops[Precision.INT8] == pytest.approx(times * row.tflops[Precision.FP16], rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def test_tf32_is_as_many_times_as_fast_as_published(name: str, ratio: float) -> 
 
 @pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
 def test_only_boards_with_links_of_their_own_have_a_rate_to_peers(row: DeviceRow) -> None:
-    own = ("V100 SXM2", "SXM4", "SXM5", "B200", "MI300X")
+    own = ("V100 SXM2", "SXM4", "SXM5", "B200", "B300", "MI300X")
     assert (row.peer_gb_per_s is not None) is row.name.endswith(own)
 
 

@@ -24,6 +24,7 @@ _VERBS = {
     "report": ("report_command", "Analyse recordings and write a report."),
     "compare": ("compare_command", "Show what changed between captures, why, and how certain that is."),
     "open": ("open_command", "Show a page in the browser, or a saved step in Perfetto."),
+    "whatif": ("whatif_command", "Show what another GPU, batch or number of GPUs would change and cost."),
     "sweep": ("sweep_command", "Measure batch sizes, loader workers and other settings of a script."),
     "try": ("try_command", "Measure the fixes that a report proposes."),
     "scrub": ("scrub_command", "Copy a recording without paths, hosts, users and arguments."),

@@ -29,12 +29,13 @@ from traceadvisor.text.log_commands import html_without_log_commands, json_witho
 if TYPE_CHECKING:
     from traceadvisor.model.comparison import Comparison
     from traceadvisor.model.index import Index
+    from traceadvisor.model.whatif import Answer
 
 _Item = TypeVar("_Item")
 
 
-def print_report(format_: Format, report: Report | Comparison | Index) -> None:
-    """Print a report, a comparison or an index in one format to standard output, without commands to a CI system."""
+def print_report(format_: Format, report: Report | Comparison | Index | Answer) -> None:
+    """Print a report, a comparison, an index or an answer in one format, without commands to a CI system."""
     content = format_.render(report)
     harmless = _WITHOUT_LOG_COMMANDS.get(format_.name)
     printed = content if harmless is None else harmless(content.decode()).encode()

@@ -151,7 +151,7 @@ def _table() -> _Table:
 def _fits(row: DeviceRow, device: Device) -> bool:
     return (
         device.name is not None
-        and _model(device.name) in map(_model, row.names)
+        and model_words(device.name) in map(model_words, row.names)
         and _agree(row.capability, device.compute_capability)
         and _agree(row.multiprocessors, device.multiprocessors)
         and _memory_fits(row, device.memory_bytes)
@@ -169,7 +169,7 @@ def _memory_fits(row: DeviceRow, memory_bytes: int | None) -> bool:
     )
 
 
-def _model(name: str) -> str:
+def model_words(name: str) -> str:
     """Return a device's name without vendor words, which vary by driver."""
     return " ".join(word for word in name.lower().replace("[instinct ", "[").split() if word not in _VENDOR_WORDS)
 

@@ -178,6 +178,14 @@ class FileJudge:
             name = file.id if len(devices) == 1 else f"{file.id}/device{device}"
             yield Facts(trace, device, name, run, notes, self.rank_waits.get(name))
 
+    def facts(self, file: NamedFile, tell: Tell) -> Iterator[Facts]:
+        """The facts of each device of a file, which hold its trace.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        return self._facts(file, _trace(file.origin, tell, self.limits, None))
+
     def _run(self, origin: Origin) -> tuple[Run | None, tuple[HealthNote, ...]]:
         """The run that a capture stored beside the recording; recordings of the same rank share it."""
         if origin.bundle is None:

@@ -37,6 +37,16 @@ def judge_snapshots(
     ]
 
 
+def single_device(path: Path, limits: Limits) -> SnapshotFacts | None:
+    """The facts of a snapshot of one device; None for several.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    facts = SnapshotFacts.of(read_snapshot(path, limits))
+    return facts[0] if len(facts) == 1 else None
+
+
 def _judged(
     path: Path, rules: Sequence[Rule], limits: Limits, kept: dict[int, SnapshotFacts], number: int
 ) -> SnapshotFigures | InputError:

@@ -143,6 +143,12 @@ INDEX_FORMATS = _by_name(
 )
 """All formats of an index of runs by name."""
 
+WHATIF_FORMATS = _by_name(
+    *_pages("whatif", "whatif.document:whatif_document", "html", "pdf", "md"),
+    Format("json", "whatif.json", "results.report_json:render_whatif"),
+)
+"""All formats of what another GPU or batch would change by name."""
+
 BESIDE_PLUGIN_FORMATS = _by_name(*_pages("beside-plugin", "beside_plugin:beside_plugin_document", "html", "md"))
 """All formats of the figures beside torch-tb-profiler's by name."""
 

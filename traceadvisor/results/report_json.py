@@ -19,8 +19,10 @@ from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.index import SCHEMA as INDEX_SCHEMA
 from traceadvisor.model.index import Index
 from traceadvisor.model.report import SCHEMA, Report
+from traceadvisor.model.whatif import SCHEMA as WHATIF_SCHEMA
+from traceadvisor.model.whatif import Answer
 from traceadvisor.results.json_encoding import decoded, encoded, encoded_pieces
-from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.results.redaction import cleaned, redacted, shortened
 from traceadvisor.system.remote import location
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
@@ -52,6 +54,11 @@ def render_comparison(comparison: Comparison) -> bytes:
 def render_index(index: Index) -> bytes:
     """An index of runs as UTF-8 JSON."""
     return encoded(shortened(index, LONGEST_TEXT), schema=INDEX_SCHEMA)
+
+
+def render_whatif(answer: Answer) -> bytes:
+    """What another GPU or batch would change, as UTF-8 JSON."""
+    return encoded(shortened(cleaned(answer), LONGEST_TEXT), schema=WHATIF_SCHEMA)
 
 
 def read(path: Path | str) -> Report:

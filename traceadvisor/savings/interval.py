@@ -49,7 +49,7 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
     """
     held, (low, expected, high) = replay.gate, replay.saving_shares(edits)
     loading, other = removed_shares(facts, replay, edits)
-    removed, wrong, spread = min(loading + other, 1.0), held.wrong_share, _spread(facts)
+    removed, wrong, spread = min(loading + other, 1.0), held.wrong_share, step_spread(facts)
     changed = max(removed, high)
     off = wrong * min(2 * changed, 1.0)
     least = 0.0 if held.steps < FEWEST_STEPS else max(low - off - held.unsure_share, 0.0) * (1 - spread)
@@ -114,7 +114,7 @@ def stretch(facts: Facts) -> float:
     return max((facts.step_ns or 0.0) / max(facts.typical.duration_ns if facts.typical else 0.0, 1.0), 1.0)
 
 
-def _spread(facts: Facts) -> float:
+def step_spread(facts: Facts) -> float:
     """Return the relative error of the step time that savings are shares of, at most 1."""
     durations = [step.duration_ns for step in facts.steps.typical]
     if facts.timing.error_share is not None or len(durations) < 2:

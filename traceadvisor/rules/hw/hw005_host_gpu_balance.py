@@ -10,6 +10,7 @@ from traceadvisor.replay.fixes.kernels import FasterDevice, FasterHost, FasterLo
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.savings.interval import interval
 
 SECOND_RUN = (
     "Run the data loader without the model, and the model on one repeated batch. The slower of the two is the part to "
@@ -29,7 +30,7 @@ class HostGpuBalance(Rule):
     How the saving is estimated: The step is simulated with shorter kernels, shorter CPU work (data loading included) or
         shorter data loading. These durations are divided by the same factor. Copies and communication keep their
         durations. If the simulation is not trusted, the rule is skipped. Two short runs then show which part limits the
-        step.
+        step. If CPU work alone explains the step, the highest saving of a faster GPU tells whether it would help.
     When it may be wrong: No GPU is twice as fast at everything: small kernels gain less than large ones. A faster CPU
         may not have faster cores.
     """
@@ -44,7 +45,7 @@ class HostGpuBalance(Rule):
     """Assumed speed-up of a part: about that of a newer GPU generation."""
 
     min_gain_share: float = 0.05
-    """Share of the step. Below it, no faster part counts as helpful."""
+    """Share of the step. Below it, no faster part counts as helpful. A GPU does not help if its highest saving is."""
 
     def check(self, facts: Facts) -> Outcome:
         replay, step_ns = facts.replay, facts.step_ns
@@ -61,19 +62,30 @@ class HostGpuBalance(Rule):
         if most_ns < self.min_gain_share * step_ns:
             label = "largest saving by one faster part"
             return Clear(label, most_ns / step_ns, self.min_gain_share, Unit.SHARE)
+        summary = _comparison(largest, gains_ns)
+        most_share = interval(facts, replay, (parts["GPU"],)).high
+        is_useless = largest != "GPU" and most_share < self.min_gain_share
+        if is_useless:
+            summary = f"A faster GPU would not help: the {largest} sets the pace"
         return finding_of(
             facts,
-            fix=Fix(_comparison(largest, gains_ns)),
+            fix=Fix(summary),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("current step time", step_ns, Unit.NS),
-                *(self._evidence(name, gain_ns, step_ns) for name, gain_ns in gains_ns.items()),
+                *(
+                    self._evidence(name, gain_ns, step_ns, most_share if is_useless else None)
+                    for name, gain_ns in gains_ns.items()
+                ),
             ),
             saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY),
         )
 
-    def _evidence(self, name: str, gain_ns: float | None, step_ns: float) -> Evidence:
+    def _evidence(self, name: str, gain_ns: float | None, step_ns: float, most_share: float | None) -> Evidence:
+        """Return the step with a faster part; ``most_share``: the highest saving of a GPU that does not help."""
         label = f"step time with a {name} {'twice' if self.times == 2 else f'{self.times:g} times'} as fast"
+        if gain_ns is None and most_share is not None:
+            return Evidence(f"{label}, at least", (1 - most_share) * step_ns, Unit.NS)
         if gain_ns is None:
             return Evidence(label, "unknown: GPU savings could not be validated on this recording", Unit.TEXT)
         return Evidence(label, step_ns - gain_ns, Unit.NS)

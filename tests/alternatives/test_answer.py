@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.alternatives.subjects import SAMPLES, asked, doubled, row, sample, subject, training
+from tests.build import TraceBuilder
+from tests.rules.judging import simulated_facts
+from traceadvisor.alternatives.answer import Asked, answer
+from traceadvisor.alternatives.gpus import Gpu
+from traceadvisor.alternatives.subject import Subject
+from traceadvisor.errors import UsageError
+from traceadvisor.model.whatif import Basis, Range, Row, StepLimit, Unknown
+
+
+def _bases(one: Row) -> set[Basis]:
+    return {ground.basis for ground in one.grounds}
+
+
+def _step(one: Row) -> Range:
+    assert one.step_ns is not None
+    return one.step_ns
+
+
+def test_a_kernel_limited_by_memory_takes_as_much_longer_as_bandwidth_is_lower(tmp_path: Path) -> None:
+    # 900 / 320 GB/s; 2 us of the kernel stay, and 200 us of the CPU
+    found = row(subject(training(), tmp_path), "T4")
+    assert _step(found).expected == pytest.approx((200 + 2 + 798 * 900 / 320) * 1000)
+    assert Basis.BANDWIDTH in _bases(found)
+
+
+def test_the_ends_hold_that_gpus_reach_other_shares_of_their_bandwidth(tmp_path: Path) -> None:
+    step = _step(row(subject(training(), tmp_path), "T4"))
+    assert step.low < (200 + 800 * 900 / 320 / 1.25) * 1000
+    assert step.high > (200 + 800 * 900 / 320 * 1.25) * 1000
+
+
+def test_a_matrix_kernel_follows_the_rate_of_its_type(tmp_path: Path) -> None:
+    # float16 on tensor cores: 125 TFLOP/s on a V100, 989.4 on an H100
+    builder = training(name="volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", op="aten::mm")
+    found = row(subject(builder, tmp_path), "H100 SXM5")
+    assert _step(found).expected == pytest.approx((200 + 2 + 798 * 125 / 989.4) * 1000, rel=1e-4)
+    assert Basis.NAMED in _bases(found)
+
+
+def test_the_cpus_part_stays_so_a_faster_gpu_does_not_help_a_step_of_the_cpu(tmp_path: Path) -> None:
+    found = asked(subject(training(20, 980), tmp_path), "H100 SXM5")
+    assert _step(found.rows[0]).expected > 0.97e6
+    assert found.recorded.limit is StepLimit.CPU
+    assert found.faster_gpu is not None
+    assert found.faster_gpu.expected < 1.03
+
+
+def test_a_cpu_that_is_slower_by_a_stated_factor_takes_that_longer(tmp_path: Path) -> None:
+    found = row(subject(training(), tmp_path), cpu_speed=(0.5, 0.5))
+    assert _step(found).expected == pytest.approx(1.2e6, rel=0.02)  # 800 us of the kernel, twice 200 of the CPU
+    assert Basis.CPU_STATED in _bases(found)
+
+
+def test_the_recorded_gpu_gives_the_recorded_step(tmp_path: Path) -> None:
+    found = asked(subject(training(), tmp_path), "V100-SXM2-16GB")
+    assert _step(found.rows[0]).expected == pytest.approx(1e6)
+    assert found.recorded.step_ns is not None
+    assert (
+        _step(found.rows[0]).low < found.recorded.step_ns.low < found.recorded.step_ns.high < _step(found.rows[0]).high
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_recorded_gpu_gives_the_recorded_step_of_samples(name: str) -> None:
+    one = Subject(sample(name), 32)
+    step = _step(row(one, "H100 SXM5"))
+    assert step.low < (one.facts.step_ns or 0) < step.high
+
+
+def test_the_gpu_of_a_cpu_that_runs_ahead_is_always_busy() -> None:
+    one = Subject(sample("gpu-known-work"))
+    busy = asked(one).recorded.gpu_busy
+    assert busy is not None
+    assert busy.expected > 0.98  # of 214.3 ms, 214.2 are kernels and copies
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_gpu_twice_as_fast_in_every_respect_makes_no_step_longer(name: str) -> None:
+    one = Subject(sample(name), 32)
+    assert one.row is not None
+    gpus = (Gpu(one.row, 80), Gpu(doubled(one.row), 81))
+    same, faster = answer(one, [one], Asked(gpus=gpus)).rows
+    for end in ("low", "expected", "high"):
+        assert getattr(_step(faster), end) <= getattr(_step(same), end)
+
+
+def test_a_larger_batch_takes_up_to_in_proportion_and_no_less_than_small_kernels_allow(tmp_path: Path) -> None:
+    found = row(subject(training(), tmp_path), batches=(64,))
+    step = _step(found)
+    assert step.high == pytest.approx((200 + 1600) * 1000 * 1.05, rel=0.02)
+    assert 1.2e6 < step.low < step.expected < (200 + 1600) * 1000
+    assert Basis.BATCH_ASSUMED in _bases(found)
+
+
+def test_another_recorded_batch_narrows_the_interval(tmp_path: Path) -> None:
+    small, large = (subject(training(us), tmp_path / str(us), batch) for us, batch in ((400, 16), (1600, 64)))
+    (alone,), (both,) = (answer(small, others, Asked(batches=(48,))).rows for others in ([small], [small, large]))
+    assert Basis.BATCH_MEASURED in _bases(both)
+    assert _step(both).expected == pytest.approx((200 + 1200) * 1000, rel=0.01)  # on the line from 400 to 1600 us
+    assert _step(both).high - _step(both).low < _step(alone).high - _step(alone).low
+
+
+def test_samples_and_costs_follow_from_the_step(tmp_path: Path) -> None:
+    one = subject(training(), tmp_path)
+    found = row(one, "V100-SXM2-16GB", prices={"NVIDIA Tesla V100 SXM2 16 GB": 3.6})
+    assert found.samples_per_s is not None
+    assert found.samples_per_s.expected == pytest.approx(32_000)  # 32 in 1 ms
+    assert found.cost_per_million is not None
+    assert found.cost_per_million.expected == pytest.approx(3.6 / 3600 * 1e6 / 32_000)
+
+
+def test_a_gpu_at_seven_times_the_price_is_not_cheaper_if_it_is_three_times_as_fast(tmp_path: Path) -> None:
+    prices = {"NVIDIA T4": 0.5, "NVIDIA Tesla V100 SXM2 16 GB": 3.5}
+    found = asked(subject(training(990, 10), tmp_path), "T4", "V100-SXM2-16GB", prices=prices)
+    assert found.cheapest == 0
+
+
+def test_without_a_published_rate_there_is_no_figure(tmp_path: Path) -> None:
+    builder = training(name="ampere_bf16_s16816gemm_bf16_128x128_nn", op="aten::mm", gpu="NVIDIA A100-SXM4-40GB")
+    found = row(subject(builder, tmp_path), "T4")
+    assert (found.unknown, found.missing, found.step_ns) == (Unknown.NO_RATE, "bf16", None)
+
+
+def test_without_the_recorded_gpu_there_is_no_figure_unless_the_user_names_it(tmp_path: Path) -> None:
+    assert row(subject(training(gpu=""), tmp_path), "T4").unknown is Unknown.RECORDED_GPU
+    named = row(subject(training(gpu=""), tmp_path, gpu="V100"), "T4")
+    assert _step(named).expected == pytest.approx((200 + 2 + 798 * 900 / 320) * 1000)
+
+
+def test_without_a_batch_only_times_are_known(tmp_path: Path) -> None:
+    one = subject(training(), tmp_path, batch=None)
+    assert row(one, batches=(64,)).unknown is Unknown.RECORDED_BATCH
+    assert row(one, "T4").samples_per_s is None
+
+
+def test_a_recording_without_a_gpu_tells_nothing_of_gpus(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(6):
+        builder.step(number, number * 100, number * 100 + 100).op("aten::mm", number * 100 + 5, number * 100 + 90)
+    one = Subject(simulated_facts(builder, tmp_path), 8)
+    assert row(one, "T4").unknown is Unknown.NO_GPU
+    step = _step(row(one, batches=(16,)))
+    assert 100_000 < step.expected < 200_000
+
+
+def test_kernels_of_unknown_work_widen_the_interval(tmp_path: Path) -> None:
+    known = _step(row(subject(training(), tmp_path / "known"), "T4"))
+    unknown = row(subject(training(name="mystery", op="mine::op"), tmp_path / "unknown"), "T4")
+    assert Basis.UNKNOWN_KERNELS in _bases(unknown)
+    assert _step(unknown).high - _step(unknown).low > known.high - known.low
+
+
+def test_more_ranks_need_the_size_of_gradients(tmp_path: Path) -> None:
+    assert row(subject(training(), tmp_path), ranks=(2,)).unknown is Unknown.GRADIENTS
+
+
+def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name="Tesla V100-SXM2-16GB").distributed(0, 2)
+    for number in range(6):
+        at = number * 1000
+        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+        builder.collective(at + 10, at + 12, kernel=(at + 15, at + 815)).sync(at + 30, at + 820)
+    found = row(subject(builder, tmp_path), ranks=(8,))
+    # of two ranks each sends half of the gradients to and fro, of eight seven eighths
+    assert _step(found).expected == pytest.approx((200 + 800 * (7 / 8) / (1 / 2)) * 1000, rel=0.01)
+
+
+def test_the_smallest_batch_that_is_as_fast_as_the_best_is_named(tmp_path: Path) -> None:
+    found = asked(subject(training(990, 10), tmp_path), batches=(32, 64, 128))
+    rates = [one.samples_per_s.expected for one in found.rows if one.samples_per_s]
+    assert rates == sorted(rates)
+    (smallest,) = found.smallest_batches or (2,)
+    assert rates[smallest] >= 0.97 * rates[-1]
+
+
+def test_too_many_combinations_are_refused() -> None:
+    with pytest.raises(UsageError, match="at most 200"):
+        Asked(batches=tuple(range(1, 202)))

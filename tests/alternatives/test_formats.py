@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import traceadvisor
+from tests.alternatives.subjects import training
+from tests.shared import CHECKOUT
+from traceadvisor.cli import main
+from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range
+from traceadvisor.rendering.content.whatif.document import whatif_document
+from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, UNKNOWN
+from traceadvisor.rendering.formats import WHATIF_FORMATS
+from traceadvisor.rendering.writers.terminal import lines
+from traceadvisor.results.json_schemas import schema_text
+
+SAMPLE = CHECKOUT / "sample_traces" / "gpu-known-work"
+PRICES = {"T4": 0.5, "H100": 3.5}
+
+
+@cache
+def _answer() -> Answer:
+    return traceadvisor.whatif(SAMPLE, gpus=["T4", "H100"], prices=PRICES, recorded_batches=[32])
+
+
+def _text(answer: Answer) -> str:
+    return "\n".join(line.text for line in lines(whatif_document(answer), 100))
+
+
+def test_the_page_names_the_cheapest_and_its_interval_first() -> None:
+    text = _text(_answer())
+    cheapest = _answer().programs[0].cheapest
+    assert cheapest is not None
+    assert text.startswith(f"Cheapest: {_answer().programs[0].rows[cheapest].change.gpu}")
+    assert " to " in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["html", "md", "json"])
+def test_every_format_has_every_gpu_and_the_schema(name: str) -> None:
+    content = WHATIF_FORMATS[name].render(_answer()).decode()
+    assert SCHEMA in content
+    assert all(gpu in content for gpu in ("NVIDIA T4", "NVIDIA H100 SXM5"))
+
+
+def test_the_pdf_is_one(tmp_path: Path) -> None:
+    assert WHATIF_FORMATS["pdf"].render(_answer()).startswith(b"%PDF-")
+
+
+def test_the_schema_is_committed(golden: Callable[[Path, str], None]) -> None:
+    golden(CHECKOUT / "docs" / "whatif.schema.json", schema_text(Answer, SCHEMA))
+
+
+def test_the_json_holds_every_interval() -> None:
+    document = json.loads(WHATIF_FORMATS["json"].render(_answer()))
+    step = document["programs"][0]["rows"][0]["step_ns"]
+    assert step["low"] < step["expected"] < step["high"]
+    assert msgspec.json.decode(WHATIF_FORMATS["json"].render(_answer())) == document
+
+
+def test_every_value_has_words() -> None:
+    from traceadvisor.model.whatif import Basis, StepLimit, Unknown  # noqa: PLC0415
+
+    assert (set(BASIS), set(LIMIT), set(UNKNOWN)) == (set(Basis), set(StepLimit), set(Unknown))
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    answer = _answer()
+    program = answer.programs[0]
+    memory = MemoryFit(Range(20 << 30, 21 << 30, 22 << 30), 16 << 30, Fit.NO, largest_batch=24)
+    rows = (replace(program.rows[0], memory=memory), *program.rows[1:])
+    text = _text(replace(answer, programs=(replace(program, rows=rows),)))
+    assert "does not fit" in text
+    assert "batch 24 surely fits" in text
+
+
+def test_names_of_recordings_cannot_become_markup() -> None:
+    program = replace(_answer().programs[0], name="<script>alert(1)</script>", device="<b>")
+    content = WHATIF_FORMATS["html"].render(replace(_answer(), programs=(program,))).decode()
+    assert "<script>alert(1)" not in content
+
+
+def _run(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["whatif", *words])
+    return done.exit_code, done.output
+
+
+def test_the_command_writes_the_formats_that_are_asked_for(tmp_path: Path) -> None:
+    code, output = _run(str(SAMPLE), "--gpu", "T4", "-o", str(tmp_path), "--format", "md,json")
+    assert code == 0, output
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["whatif.json", "whatif.md"]
+    assert "NVIDIA T4" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--gpu", "none"), "No published rates"),
+        (("--price", "T4"), "NAME=PER_HOUR"),
+        (("--price", "T4=-1"), "no price"),
+        (("--batch", "many"), "no batch"),
+        (("--batch", "0"), "no batch"),
+        (("--ranks", "x"), "no whole number"),
+        (("--cpu-speed", "fast"), "0.8"),
+        (("--cpu-speed", "2-1"), "no speed"),
+        (("--workers", "-1"), "number of workers"),
+        (("--format", "docx"), "Unknown format"),
+    ],
+)
+def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], message: str) -> None:
+    code, output = _run(str(SAMPLE), *words)
+    assert code == 2
+    assert message in " ".join(output.split())
+
+
+def test_an_unreadable_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.pt.trace.json").write_text("{}", encoding="utf-8")
+    code, output = _run(str(tmp_path / "a.pt.trace.json"), "--gpu", "T4")
+    assert code == 3, output
+
+
+def test_two_recordings_of_one_program_measure_how_its_time_grows(tmp_path: Path) -> None:
+    paths = []
+    for us in (400, 1600):
+        paths.append(tmp_path / f"{us}.pt.trace.json")
+        paths[-1].write_bytes(training(us).text())
+    answer = traceadvisor.whatif(*paths, batches=[48], recorded_batches=[16, 64])
+    (small, large) = (program.rows[0].step_ns for program in answer.programs)
+    assert small
+    assert large
+    assert small.expected == pytest.approx(1.4e6, rel=0.01)
+    assert large.expected == pytest.approx(1.4e6, rel=0.01)

@@ -1,0 +1,204 @@
+"""How long each kernel takes on another GPU, relative to the recorded one, from published rates of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+from traceadvisor.analysis.arithmetic.kernel_work import PLAIN, KernelWork
+from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS
+from traceadvisor.analysis.arithmetic.roofline import REACH, Case, limits
+from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
+from traceadvisor.hardware.devices import DeviceRow, Precision
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.whatif import Basis
+
+MEMORY_SPREAD = 1.25
+"""Factor by which the shares of their bandwidth that two GPUs reach differ at most, an assumption. A T4 reaches 0.69
+and a V100 0.83 of the published figure (Jia et al., https://arxiv.org/abs/1903.07486)."""
+
+LEAST_REACH = 0.1
+"""Share of its limit below which something else than the published rates limits a kernel, such as too few blocks."""
+
+_EVER = SpanSet.of((0, 1 << 62))
+
+
+@frozen(eq=False)
+class Factors:
+    """Time of each kernel on another GPU over that on the recorded one; arrays of shape ``(k,)``."""
+
+    rows: Int64
+    """Rows of the event table, ascending."""
+
+    low: Float64
+    expected: Float64
+    high: Float64
+    basis: Sequence[Basis]
+    missing: frozenset[Precision]
+    """Number types of the recording without a rate on one of the GPUs: no factor is right."""
+
+
+def factors(facts: Facts, recorded: DeviceRow, other: DeviceRow) -> Factors:
+    """Return the factors of all kernels of a recording.
+
+    Kernels of operators with known shapes keep their share of the limit that arithmetic or memory sets; others follow
+    the rate of their number type or memory bandwidth. A GPU that is at least as fast in every respect makes no kernel
+    slower.
+    """
+    whole = replace(facts.device_work, windows=_EVER)
+    kernels = whole.by_kernel
+    types = _types(facts, kernels, recorded, other)
+    ratios = _Ratios(
+        recorded,
+        other,
+        frozenset(PRECISIONS[code] for code in np.unique(np.concatenate(types)).tolist() if code != NONE),
+    )
+    low, expected, high = np.ones((3, kernels.rows.size))
+    basis = np.full(kernels.rows.size, Basis.UNKNOWN_KERNELS)
+    for chosen, found, kind in _by_group(whole, kernels, types, ratios):
+        low[chosen], expected[chosen], high[chosen] = found
+        basis[chosen] = kind
+    low, expected, high = ratios.within(low), ratios.within(expected), ratios.within(high)
+    order = np.argsort(kernels.rows)
+    missing = {PRECISIONS[code] for code in np.unique(types[0]).tolist() if code != NONE} - set(recorded.tflops)
+    missing |= {PRECISIONS[code] for code in np.unique(types[1]).tolist() if code != NONE} - set(other.tflops)
+    return Factors(
+        kernels.rows[order], low[order], expected[order], high[order], basis[order].tolist(), frozenset(missing)
+    )
+
+
+@frozen(eq=False)
+class _Ratios:
+    """Rates of the recorded GPU over those of the other."""
+
+    recorded: DeviceRow
+    other: DeviceRow
+    used: frozenset[Precision]
+    """Number types of kernels whose type is known."""
+
+    @property
+    def memory(self) -> float:
+        return self.recorded.bytes_per_s / self.other.bytes_per_s
+
+    @property
+    def arithmetic(self) -> Mapping[Precision, float]:
+        shared = self.recorded.tflops.keys() & self.other.tflops.keys()
+        return {one: self.recorded.tflops[one] / self.other.tflops[one] for one in shared}
+
+    @property
+    def all(self) -> list[float]:
+        return [self.memory, *self.arithmetic.values()]
+
+    @property
+    def likely(self) -> list[float]:
+        """Those that a kernel of unknown work may depend on: of types that others use, and of float32."""
+        used = {*self.used, Precision.FP32}
+        return [self.memory, *(ratio for one, ratio in self.arithmetic.items() if one in used)]
+
+    def within(self, factors: Float64) -> Float64:
+        """Limit factors to at most 1 for a GPU as fast in every respect, and to at least 1 for one as slow."""
+        return np.clip(factors, 1.0 if min(self.all) >= 1 else 0.0, 1.0 if max(self.all) <= 1 else np.inf)
+
+
+_Found = tuple[Float64 | float, Float64 | float, Float64 | float]
+
+
+def _by_group(
+    work: DeviceWork, kernels: KernelWork, types: tuple[Int64, Int64], ratios: _Ratios
+) -> Iterable[tuple[Mask, _Found, Basis]]:
+    """Yield kernels with their factors: plain ones, those known by name, and those of calls with known shapes."""
+    memory, single = ratios.memory, ratios.arithmetic.get(Precision.FP32, ratios.memory)
+    between = (memory * single) ** 0.5  # what the cache or arithmetic limits in part
+    yield (
+        kernels.kind == NONE,
+        (min(ratios.likely) / MEMORY_SPREAD, memory, max(ratios.likely) * MEMORY_SPREAD),
+        (Basis.UNKNOWN_KERNELS),
+    )
+    ends = min(memory, between) / MEMORY_SPREAD, memory, max(memory, between) * MEMORY_SPREAD
+    yield kernels.kind == PLAIN, ends, Basis.BANDWIDTH
+    by_type = _rates(ratios.recorded)[types[0]] / _rates(ratios.other)[types[1]]
+    untyped = kernels.is_matrix & (types[0] == NONE)
+    yield (
+        untyped,
+        (min(ratios.likely) / MEMORY_SPREAD, _median(ratios.likely), max(ratios.likely) * MEMORY_SPREAD),
+        (Basis.UNKNOWN_KERNELS),
+    )
+    for kind in KINDS:
+        mine = kernels.is_kind(kind) & (types[0] != NONE)
+        less, more = _spread(kind)
+        rate = by_type[mine]
+        yield mine, (np.minimum(rate, memory) * less, rate, np.maximum(rate, memory) * more), Basis.NAMED
+    yield from _by_shapes(work, kernels, types, ratios)
+
+
+def _by_shapes(
+    work: DeviceWork, kernels: KernelWork, types: tuple[Int64, Int64], ratios: _Ratios
+) -> Iterable[tuple[Mask, _Found, Basis]]:
+    calls = work.calls
+    if not calls.kind.size:
+        return
+    has_call = kernels.call != NONE
+    type_before, type_after = (np.full(calls.kind.size, NONE, np.int8) for _ in range(2))
+    type_before[kernels.call[has_call]] = types[0][has_call]
+    type_after[kernels.call[has_call]] = types[1][has_call]
+    before_ns = limits(calls, ratios.recorded, type_before).least_ns
+    ratio = limits(calls, ratios.other, type_after).least_ns / before_ns
+    reach = before_ns / np.maximum(calls.device_ns, 1)
+    for kind in KINDS:
+        mine = kernels.is_kind(kind) & has_call
+        mine[mine] = np.isfinite(ratio[kernels.call[mine]])
+        of_call, share = ratio[kernels.call[mine]], reach[kernels.call[mine]]
+        less, more = _spread(kind)
+        unused = share < LEAST_REACH
+        low = np.where(unused, np.minimum(of_call * less, 1), of_call * less)
+        high = np.where(unused, np.maximum(of_call * more, 1), of_call * more)
+        yield mine, (low, np.where(unused, of_call**0.5, of_call), high), Basis.ARITHMETIC
+
+
+def _spread(kind: Kind) -> tuple[float, float]:
+    """How much shorter or longer a kernel may take, because it comes closer to its limit on one GPU than on another."""
+    reach = REACH[kind]
+    return reach[Case.EXPECTED] / reach[Case.HIGH], reach[Case.EXPECTED] / reach[Case.LOW]
+
+
+def _rates(row: DeviceRow) -> Float64:
+    """Rates by position in ``PRECISIONS``; NaN if unknown, also behind the last."""
+    return np.array([row.tflops.get(one, np.nan) for one in PRECISIONS] + [np.nan])
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values))
+
+
+_FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.TF32)
+
+
+def _types(facts: Facts, kernels: KernelWork, recorded: DeviceRow, other: DeviceRow) -> tuple[Int64, Int64]:
+    """Return the type of each matrix kernel on both GPUs, as positions in ``PRECISIONS``; NONE if unknown.
+
+    Without TF32, float32 takes its place. With it, convolutions and recurrent layers of float32 use it, as torch does
+    by default; other products do if the program allows it. 16-bit types off the matrix units run at the rate of
+    float32.
+    """
+    before = np.where(kernels.is_matrix, kernels.precision, NONE).astype(np.int64)
+    before[kernels.is_matrix & (before == NONE) & (kernels.stored == _FLOAT32)] = _FLOAT32
+    narrow = kernels.off_tensor_cores & kernels.is_stored_in(Precision.FP16, Precision.BF16)
+    before[narrow] = _FLOAT32
+    after = before.copy()
+    if Precision.TF32 not in recorded.tflops:
+        before[before == _TF32] = after[after == _TF32] = _FLOAT32
+    if Precision.TF32 not in other.tflops:
+        after[after == _TF32] = _FLOAT32
+    elif Precision.TF32 not in recorded.tflops:
+        settings = facts.settings
+        by_cudnn = kernels.is_kind(Kind.CONVOLUTION, Kind.RECURRENT) & (settings.cudnn_tf32 is not False)
+        by_product = kernels.is_kind(Kind.MATMUL) & bool(settings.matmul_tf32)
+        after[(after == _FLOAT32) & (kernels.stored == _FLOAT32) & (by_cudnn | by_product)] = _TF32
+    return before, after

@@ -1,0 +1,122 @@
+"""The step with some edits as an interval, the share in which the GPU works, and what sets the pace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from traceadvisor.alternatives.edits import faster_workers
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import Kind
+from traceadvisor.model.whatif import Range, StepLimit
+from traceadvisor.replay.fixes.host_work import is_loading, slowed
+from traceadvisor.replay.gate import without_device
+from traceadvisor.replay.replay import Replay
+from traceadvisor.replay.simulate import device_ends_ns, simulate
+from traceadvisor.replay.step_graph import FEWEST_STEPS, StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+from traceadvisor.savings.floors import left_share
+from traceadvisor.savings.interval import step_spread
+
+LEAST_SPREAD = 0.01
+"""Identical runs differ by at least this share of the step."""
+
+RUN_NOISE = 0.05
+"""Another run differs by at least that: two cycles of one program on one H100 did (docs/validation.md)."""
+
+SAME_SHARE = 0.05
+"""A part sets the pace if the step is shorter by less than this share without all others."""
+
+
+def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Range) -> Range:
+    """Return the step with some edits, in nanoseconds.
+
+    Args:
+        facts: of the recording.
+        replay: its steps.
+        edits: the changes; none for the recorded step.
+        times: the shortest and longest time of a GPU operation relative to the recorded one, for time in which the
+            recording does not show what the GPU does.
+    """
+    held, step_ns = replay.gate, facts.step_ns or 0.0
+    likely = max(step_spread(facts), LEAST_SPREAD)
+    if not edits:
+        return Range(step_ns * (1 - likely), step_ns, step_ns * (1 + likely))
+    likely = max(likely, RUN_NOISE)
+    low_share, expected_share, high_share = replay.saving_shares(edits)
+    shortest, expected, longest = 1 - high_share, 1 - expected_share, 1 - low_share
+    if _is_no_longer(replay.graph, edits, Scenario.EXPECTED):  # tasks that get shorter make no step longer
+        shortest, expected = min(shortest, 1.0), min(expected, 1.0)
+    if _is_no_longer(replay.graph, edits, Scenario.LOW):
+        longest = min(longest, 1.0)
+    changed = min(2 * max(abs(1 - shortest), abs(1 - longest)), 1.0)
+    hidden = held.unsure_share + held.unexplained_share
+    off = held.wrong_share * changed
+    least = left_share(replay, edits, Scenario.HIGH) if shortest < 1 else shortest
+    shortest -= off + hidden * max(1 - times.low, 0.0)
+    longest += off * max(longest, 1.0) + hidden * max(times.high - 1, 0.0)
+    shortest = max(shortest, min(least - held.wrong_share, expected), 0.01 * expected)
+    return Range(shortest * (1 - likely) * step_ns, expected * step_ns, longest * (1 + likely) * step_ns)
+
+
+def _is_no_longer(before: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> bool:
+    """Return whether no task takes longer with some edits, and none waits for what it did not wait for."""
+    after = edited(before, edits, scenario)
+    pairs = (
+        (before.device.duration_ns, after.device.duration_ns),
+        (before.host.work_ns, after.host.work_ns),
+        (before.host.call_ns, after.host.call_ns),
+    )
+    is_paced = after.workers is not None and before.workers is None
+    return not is_paced and all(one.size == two.size and bool((two <= one).all()) for one, two in pairs)
+
+
+def edited(graph: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> StepGraph:
+    """Return the tasks with all edits."""
+    return reduce(lambda made, edit: edit.applied(made, scenario), edits, graph)
+
+
+def busy_share(replay: Replay, edits: Sequence[Edit]) -> Range:
+    """Return the share of the step in which the GPU works."""
+    shares = [_busy(edited(replay.graph, edits, scenario)) for scenario in Scenario]
+    return Range(min(shares), shares[list(Scenario).index(Scenario.EXPECTED)], max(shares))
+
+
+def _busy(graph: StepGraph) -> float:
+    ends_ns = device_ends_ns(graph)
+    if not ends_ns.size:
+        return 0.0
+    order = np.argsort(ends_ns - graph.device.duration_ns, kind="stable")
+    starts_ns, ends_ns = (ends_ns - graph.device.duration_ns)[order], ends_ns[order]
+    until_ns = np.maximum.accumulate(ends_ns)
+    begun_ns = np.maximum(starts_ns, np.append(starts_ns[:1], until_ns[:-1]))
+    busy_ns = np.maximum(ends_ns - begun_ns, 0).sum()
+    whole_ns = int(until_ns[-1] - starts_ns[0])
+    if graph.step_count < FEWEST_STEPS:
+        whole_ns = max(whole_ns, sum(simulate(graph).durations_ns))
+    return float(min(busy_ns / max(whole_ns, 1), 1.0))
+
+
+def pace(replay: Replay, edits: Sequence[Edit]) -> StepLimit:
+    """Return what sets the pace with the likely times."""
+    graph = edited(replay.graph, edits, Scenario.EXPECTED)
+    step_ns = simulate(graph).interior_mean_ns()
+    least_ns = (1 - SAME_SHARE) * step_ns
+    loading = is_loading(graph.host)
+    batches = replace(
+        graph, host=slowed(graph.host, np.where(loading, 0.0, 1.0)), workers=faster_workers(graph.workers, 0.0)
+    )
+    if simulate(without_device(graph)).interior_mean_ns() >= least_ns:
+        without_loader_ns = simulate(without_device(batches)).interior_mean_ns()
+        return StepLimit.LOADER if without_loader_ns < 0.5 * step_ns else StepLimit.CPU
+    device = graph.device
+    alone = replace(device, duration_ns=np.where(device.kind == Kind.COLLECTIVE, 0, device.duration_ns))
+    if simulate(replace(graph, device=alone)).interior_mean_ns() < (1 - 4 * SAME_SHARE) * step_ns:
+        return StepLimit.COMMUNICATION
+    idle = replace(batches, host=slowed(graph.host, 0.0))
+    if simulate(idle).interior_mean_ns() >= least_ns:
+        return StepLimit.GPU
+    return StepLimit.SEVERAL

@@ -1,0 +1,1 @@
+"""What another GPU or batch would change, as a document."""
