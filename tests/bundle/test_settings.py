@@ -58,6 +58,9 @@ SETTINGS = RecordedSettings(
     gc_long_share=0.2,
     gc_long_steps=(3,),
     own_profiler_share=0.5,
+    python_profiler="cProfile",
+    python_profiler_share=0.75,
+    python_profiler_recorded=8,
     own_code=frozenset({"train.py", "datasets"}),
     constructed=(
         Constructed(Role.LOADER, "DataLoader", PLACE, source="loader = DataLoader(data)", start=9, end=25),

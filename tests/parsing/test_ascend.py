@@ -13,6 +13,7 @@ import pytest
 
 from traceadvisor import load
 from traceadvisor.analysis.operators.launches import link_launches
+from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.breakdown import Category
@@ -101,6 +102,34 @@ def test_a_kernel_that_passed_no_queue_belongs_to_the_call_of_the_runtime(tmp_pa
     (row,) = link_launches(trace.events).call_rows.tolist()
     assert trace.names[trace.events.name_id[row]] == "AscendCL@aclnnMm"
     assert trace.events.thread[row] == trace.events.thread[0]
+
+
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_a_launch_within_the_runtime_has_the_record_of_its_kernel(tmp_path: Path, *, is_queued: bool) -> None:
+    """A recording of level 2 holds calls below ``Node@launch``, with the same connection."""
+    queued = _queued(7, "MatMul", 10, 20, connection=7) if is_queued else []
+    below = _event("Runtime@KernelLaunchWithHandle", 21, 22, CANN, QUEUE, args={"connection_id": 7})
+    trace = _trace(tmp_path, *queued, below, _task("MatMul", "AI_CORE", (30, 40), 7))
+    launches = expected_launches(trace)
+    assert launches.rows.size == 1
+    assert launches.lost_rows.size == 0
+
+
+def test_a_launch_without_a_kernel_is_lost(tmp_path: Path) -> None:
+    queued = [event for number in (7, 8) for event in _queued(number, "Mul", 10 * number, 10 * number + 5, number)]
+    below = [
+        _event(
+            "Runtime@KernelLaunchWithHandle",
+            10 * number + 6,
+            10 * number + 7,
+            CANN,
+            QUEUE,
+            args={"connection_id": number},
+        )
+        for number in (7, 8)
+    ]
+    trace = _trace(tmp_path, *queued, *below, _task("Mul", "AI_CORE", (90, 100), 7))
+    assert trace.events.start_ns[expected_launches(trace).lost_rows].tolist() == [86_000]
 
 
 def test_a_queued_copy_has_the_direction_of_its_operator(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.running import capture, manifest, noticed, traces
+from tests.recording.running import capture, manifest, noticed, settings, traces
 
 SCHEDULE = ("--skip-first", "2", "--wait", "2", "--warmup", "2")
 """The recording begins at step 7."""
@@ -131,6 +131,38 @@ def test_a_profile_of_the_script_is_whole(name: str, tmp_path: Path) -> None:
     sets_function = "cprofile" not in name or sys.version_info < (3, 12)
     assert ("own-profile" in codes) == sets_function
     assert ("window-cut" in codes) == (sets_function and "within" in name)
+
+
+LIBRARY = """
+def calls(frame, event, argument):
+    return calls
+"""
+
+WATCHED = {
+    "cProfile": (
+        "profile = cProfile.Profile()\nprofile.enable()\ntrain(30)\nprofile.disable()\ntrain(10)",
+        "cProfile",
+        0.75,
+    ),
+    "own function": ("sys.setprofile(mine)\ntrain(30)\nsys.setprofile(None)\ntrain(10)", "sys.setprofile", 0.75),
+    "own tracer": ("sys.settrace(lambda *_: None)\ntrain(30)\nsys.settrace(None)\ntrain(10)", "sys.settrace", 0.75),
+    "tracer of a library": ("import library\nsys.settrace(library.calls)\ntrain(40)", "library", 1.0),
+    "beside the optimizer": (TOGGLED, "cProfile", 1.0),
+    "none": ("train(40)", None, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_steps_whose_python_code_is_watched_are_counted(name: str, tmp_path: Path) -> None:
+    script, tool, share = WATCHED[name]
+    (tmp_path / "script.py").write_text(TRAIN + script)
+    (tmp_path / "library.py").write_text(LIBRARY)
+    assert capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
+    found = settings(tmp_path / "bundle")
+    assert found.python_profiler == tool
+    # What begins while several steps are noted together is seen after them.
+    assert found.python_profiler_share == pytest.approx(share, abs=0.1)
+    assert bool(found.python_profiler_recorded) == (tool is not None)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no sys.monitoring")

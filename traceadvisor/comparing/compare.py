@@ -216,7 +216,8 @@ _Named = tuple[DifferenceKind, str, object]
 _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version": "Python"}
 _MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
 _COLLECTIONS = frozenset({"gc_share", "gc_longest_ns", "gc_long_count", "gc_long_share", "gc_long_steps"})
-_NO_SETTINGS = _COLLECTIONS | {"own_profiler_share", "ranks_on_host"}
+_PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_profiler_recorded"})
+_NO_SETTINGS = _COLLECTIONS | _PROFILED | {"ranks_on_host"}
 """Numbers that are measured or compared elsewhere."""
 
 _NOT_SET = "not set"

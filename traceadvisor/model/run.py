@@ -275,7 +275,17 @@ class RunSettings:
     """Steps of the first of these, counted by the optimizer."""
 
     own_profiler_share: float | None = None
-    """Share of optimizer steps during which the script's own profiler was active."""
+    """Share of optimizer steps during which a ``torch.profiler`` of the script was active."""
+
+    python_profiler: str | None = None
+    """Latest profiler or tracer of the script's Python code: its package, such as cProfile, or the function that
+    sets it if it is of the script. None without any."""
+
+    python_profiler_share: float | None = None
+    """Share of optimizer steps with one."""
+
+    python_profiler_recorded: int | None = None
+    """Optimizer steps in recordings with one."""
 
     own_code: frozenset[str] | None = None
     """First path components of the user's own modules, as in recorded stacks."""

@@ -16,6 +16,7 @@ from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
@@ -29,9 +30,17 @@ _Value = TypeVar("_Value")
 class SettingsSeen:
     """Gathers settings during the run; complete at its end."""
 
-    def __init__(self, has_own_profiler: Callable[[], bool] = lambda: False) -> None:
-        """Prepare; ``has_own_profiler`` tells whether a profiler of the script is running now."""
+    def __init__(
+        self, has_own_profiler: Callable[[], bool] = lambda: False, is_recording: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Prepare.
+
+        Args:
+            has_own_profiler: whether a ``torch.profiler`` of the script is running now.
+            is_recording: whether a recording is being made now.
+        """
         self._has_own_profiler = has_own_profiler
+        self._watched = ProfiledSteps(is_recording)
         self.constructors = Constructors()
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
@@ -70,12 +79,13 @@ class SettingsSeen:
         """Whether the following batches and optimizer steps show nothing new."""
         has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
         is_over = self.padding.is_over and self.gradients.is_over
-        return is_over and not has_new_devices and not self._has_own_profiler()
+        return is_over and not has_new_devices and not self._has_own_profiler() and not self._watched.is_on
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer stepped; the first is described. Of others, it is enough to count the steps once settled."""
         self.optimizer_steps += 1
         self._profiled_steps += self._has_own_profiler()
+        self._watched.stepped()
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
@@ -126,6 +136,9 @@ class SettingsSeen:
             gc_long_share=self.gc.long_share,
             gc_long_steps=self.gc.long_steps,
             own_profiler_share=self._profiled_steps / self.optimizer_steps if self.optimizer_steps else None,
+            python_profiler=self._watched.name,
+            python_profiler_share=self._watched.count / self.optimizer_steps if self.optimizer_steps else None,
+            python_profiler_recorded=self._watched.recorded_count,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),
             unused_gradients=_guarded(self.gradients.result),

@@ -16,13 +16,13 @@ from tests.rules.judging import clear, evidence, facts_of, finding, is_found, sk
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
+from traceadvisor.model.findings import Effort, Fix, Found, Location, Method, Skipped
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle.idle004_python_overhead import WAIT_LESS, PythonOverhead
+from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, WAIT_LESS, PythonOverhead
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -94,6 +94,16 @@ def test_a_stretch_after_the_last_optimizer_step_is_no_cost_of_every_step(count:
     assert [step.index for step in facts.steps.typical] == list(range(count - 1))
     assert "it is the last step of the recording" in (facts.steps.steps[-1].atypical or "")
     assert clear(PythonOverhead(), builder, tmp_path).value == 0
+
+
+@pytest.mark.parametrize(("recorded", "skips"), [(None, False), (0, False), (2, True)])
+def test_python_code_is_not_judged_in_steps_in_which_a_profiler_of_it_ran(
+    recorded: int | None, tmp_path: Path, *, skips: bool
+) -> None:
+    captured = Captured(_steps(logging_us=500), tmp_path)
+    captured = captured.with_settings(python_profiler="cProfile", python_profiler_recorded=recorded)
+    outcome = captured.outcome(PythonOverhead())
+    assert (outcome == Skipped(PROFILED)) is skips
 
 
 def test_short_stretches_belong_to_the_launches_between_them(tmp_path: Path) -> None:

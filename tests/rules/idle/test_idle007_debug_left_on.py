@@ -16,7 +16,7 @@ from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import nothing_recorded
-from traceadvisor.rules.idle.idle007_debug_left_on import DebugLeftOn
+from traceadvisor.rules.idle.idle007_debug_left_on import STOP, DebugLeftOn
 
 
 def _step() -> TraceBuilder:
@@ -105,6 +105,7 @@ def test_the_line_that_turns_on_anomaly_detection_is_named(tmp_path: Path) -> No
         ({"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}}, "TORCH_DISTRIBUTED_DEBUG=DETAIL"),
         ({"cuda_sync_debug_mode": 1}, "CUDA sync debug mode"),
         ({"own_profiler_share": 1.0}, "profiler active in most steps"),
+        ({"python_profiler": "yappi", "python_profiler_share": 1.0}, "yappi active in most steps"),
     ],
 )
 def test_debugging_options_in_a_capture_are_found(settings: dict[str, Any], what: str, tmp_path: Path) -> None:
@@ -274,6 +275,26 @@ def test_samples_limit_the_saving_if_other_programs_slowed_down_undisturbed_step
     captured = Captured(_keeping(with_stacks=True), tmp_path).with_settings(detect_anomaly=True)
     captured = captured.with_run(steps=_timed(undisturbed_us), stacks=samples)
     assert captured.finding(DebugLeftOn()).saving.high_ns == pytest.approx(most_share * undisturbed_us * 1000)
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.49, False), (0.5, True)])
+def test_python_code_is_watched_too_long_from_half_of_the_steps_on(
+    share: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = Captured(_step(), tmp_path).with_settings(python_profiler="coverage", python_profiler_share=share)
+    assert captured.is_found(DebugLeftOn()) is found
+
+
+@pytest.mark.parametrize(
+    ("tool", "stops"),
+    [("cProfile", "profile.disable()"), ("sys.settrace", "sys.settrace(None)"), ("scalpl", "# train without scalpl")],
+)
+def test_what_watches_python_code_is_named_with_how_to_stop_it(tool: str, stops: str, tmp_path: Path) -> None:
+    captured = Captured(_step(), tmp_path).with_settings(python_profiler=tool, python_profiler_share=0.5)
+    found = captured.finding(DebugLeftOn())
+    assert found.fix.summary == STOP
+    assert stops in str(found.fix.change)
+    assert found.saving.high_ns == pytest.approx(0.5 * 0.7 * 100_000)
 
 
 @pytest.mark.parametrize(("share", "most_us"), [(0.6, 42), (0.5, 35)])

@@ -138,6 +138,9 @@ def with_tracks_joined(
             correlation[row] = correlation[dequeue]
             if kind[row] == Kind.COPY_OTHER:
                 kind[row] = kind_of(_COPY, names[events.name_id[dequeue]])
+    for row in np.flatnonzero(of[RUNTIME]).tolist():  # the calls that launched it have its id, too
+        if (dequeue := by_connection.get(int(correlation[row]))) is not None:
+            correlation[row] = correlation[dequeue]
     return replace(events, thread=thread, correlation=correlation, kind=kind)
 
 

@@ -93,7 +93,9 @@ class LoopCapture:
         self._notes: list[Note] = []
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
-        self.seen = SettingsSeen(lambda: is_profiling() and not self.recorder.recording)
+        self.seen = SettingsSeen(
+            lambda: is_profiling() and not self.recorder.recording, lambda: self.recorder.is_running
+        )
         options = self._with_stacks_that_are_text(options)
         self.recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved, lost=lost)
         self.window = Window(options.schedule, self.recorder, ranks)

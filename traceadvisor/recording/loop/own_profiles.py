@@ -3,6 +3,8 @@
 torch removes that of every thread when it stops, whoever set it. So nothing is recorded with stacks once the script has
 set one, and a recording that runs then ends before. Python announces each change with an audit event, whether Python or
 C code makes it (https://docs.python.org/3/library/sys.html#sys.setprofile).
+
+A profile or trace function also makes each step longer, so the steps with one are counted.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from traceadvisor.recording.script.own_code import unseen
 
 _EVENT = "sys.setprofile"
 
+_EVENTS = frozenset({_EVENT, "sys.settrace", "sys.monitoring.register_callback"})
+"""Announced before Python code is watched in another way."""
+
 _setprofile = sys.setprofile
 
 _PROFILE_FUNCTIONS = 1 << 6
@@ -29,6 +34,9 @@ _PROFILE_FUNCTIONS = 1 << 6
 _NEED_NOTICE = {"yappi": "start"}
 """Functions that set one in all threads from C code: no other thread may run from the first to the last of them, so it
 is too late then to end a recording."""
+
+_PROFILER_ID = 2
+"""``sys.monitoring.PROFILER_ID``, which cProfile takes on Python 3.12 and later."""
 
 
 class OwnProfiles:
@@ -40,6 +48,8 @@ class OwnProfiles:
         """The thread in which torch starts or stops."""
         self.changes: Callable[[], None] | None = None
         """Called in any thread before the script sets or removes one."""
+        self._asks, self._seen = 0, ""
+        """The thread that called :meth:`in_step`, and the tool that has watched its Python code since."""
 
     def watch(self) -> None:
         """Notice it from now on."""
@@ -66,9 +76,27 @@ class OwnProfiles:
         """Whether the script has set a profile function in any thread, as far as Python shows it."""
         return self._was_set or sys.getprofile() is not None or _some_thread_has_one()
 
+    @property
+    def now(self) -> str | None:
+        """Name of what profiles or traces the Python code of this thread; None without any."""
+        with suppress(Exception):  # the script may have replaced what tells
+            if (yappi := sys.modules.get("yappi")) and yappi.is_running():
+                return "yappi"
+            for function, name in ((sys.getprofile(), "sys.setprofile"), (sys.gettrace(), "sys.settrace")):
+                if function is not None:
+                    return _tool_of(function) or name
+            if monitoring := _monitoring():
+                return monitoring.get_tool(_PROFILER_ID) if monitoring.get_events(_PROFILER_ID) else None
+        return None
+
+    def in_step(self) -> str | None:
+        """Name of what profiled or traced the Python code of this thread since this was last asked there."""
+        seen, self._asks, self._seen = self._seen, threading.get_ident(), ""
+        return self.now or seen or None
+
     def forget(self) -> None:
         """Forget what was set until now, for one script after another in a process."""
-        self._was_set = False
+        self._was_set, self._seen = False, ""
 
     @contextmanager
     def torch_starts_or_stops(self) -> Iterator[None]:
@@ -80,9 +108,12 @@ class OwnProfiles:
             self._torchs_thread = before
 
     def _heard(self, event: str, _: object) -> None:
-        if event != _EVENT or self._torchs_thread == threading.get_ident():
+        if event not in _EVENTS or self._torchs_thread == threading.get_ident():
             return
-        self._announce()
+        if event == _EVENT:
+            self._announce()
+        if self._asks == threading.get_ident():  # what is about to be removed
+            self._seen = self.now or self._seen
 
     def _announce(self) -> None:
         self._was_set = True
@@ -99,6 +130,38 @@ class OwnProfiles:
 
 
 own_profiles = OwnProfiles()
+
+
+class ProfiledSteps:
+    """Counts the optimizer steps whose Python code is profiled or traced. For the training thread."""
+
+    def __init__(self, is_recording: Callable[[], bool]) -> None:
+        """Prepare; ``is_recording`` tells whether a recording is being made."""
+        self._is_recording = is_recording
+        self.name: str | None = None
+        """The tool that did so last."""
+        self.is_on = False
+        """Whether it did in the latest step."""
+        self.count = 0
+        self.recorded_count = 0
+        """Those in recordings."""
+
+    def stepped(self) -> None:
+        """An optimizer stepped."""
+        name = own_profiles.in_step()
+        self.is_on = name is not None
+        if name:
+            self.name = name
+            self.count += 1
+            self.recorded_count += self._is_recording()
+
+
+def _tool_of(function: object) -> str | None:
+    """Name of the package of a profile or trace function, or of its object; None if it is the script's own."""
+    owner = getattr(function, "__self__", function)
+    module = owner.__module__ if hasattr(owner, "__code__") else type(owner).__module__
+    name = module.partition(".")[0]
+    return None if name in {"__main__", "builtins"} else name
 
 
 def _some_thread_has_one() -> bool:

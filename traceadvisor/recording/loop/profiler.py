@@ -141,6 +141,11 @@ class TorchRecorder:
         return clocks.perf_counter_ns() - begin_ns
 
     @property
+    def is_running(self) -> bool:
+        """Whether the profiler records."""
+        return self._started
+
+    @property
     def is_outdated(self) -> bool:
         """Whether the training has come to use a device that the latest recording lacks."""
         return not self._devices.issuperset(devices_in_use())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
@@ -12,9 +14,9 @@ from traceadvisor.rules.data.loading_limit import (
     WAIT_LESS,
     cost_evidence,
     is_beside_others,
+    no_wait,
     not_workers,
     received_only,
-    usual_time,
 )
 
 WAITING_SHARE = 0.5
@@ -114,14 +116,8 @@ class LoaderLineCost(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
-        usual = (
-            (usual_time(facts) or received_only(facts) or not_workers(facts))
-            if facts.share(wait) >= self.min_share
-            else None
-        )
-        if facts.share(wait) < self.min_share or usual:
-            hidden_at = self._hidden_at(facts, line)
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual, hidden_at=hidden_at)
+        if passed := no_wait(facts, self.min_share, received_only, not_workers):
+            return replace(passed, hidden_at=self._hidden_at(facts, line))
         if facts.run.loading_samples is None:
             return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:

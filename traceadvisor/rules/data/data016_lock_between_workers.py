@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import MIN_LOCK_SHARE, Limit, cost_evidence, loading_limit, usual_time
+from traceadvisor.rules.data.loading_limit import MIN_LOCK_SHARE, Limit, cost_evidence, loading_limit, no_wait
 
 
 @frozen
@@ -36,14 +36,13 @@ class LockBetweenWorkers(Rule):
         loading, curve = facts.loading, facts.worker_curve
         if loading is None or curve is None or facts.loader_time is None:
             return Skipped(facts.unknown_without("What loader workers wait for is unknown", Option.CAPTURE))
+        if passed := no_wait(facts, self.min_share):
+            return passed
         wait, locked, label = (
             facts.claim(Category.DATA_WAIT),
             curve.cost.lock_share,
             "share of a batch waiting for a lock",
         )
-        if facts.share(wait) < self.min_share or (usual := usual_time(facts)):
-            remark = usual if facts.share(wait) >= self.min_share else None
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         if locked < self.min_lock_share or loading_limit(facts).kind is not Limit.LOCK:
             return Clear(label, locked, self.min_lock_share, Unit.SHARE)
         why = "how much of the work behind the lock may run in parallel is unknown"

@@ -12,8 +12,8 @@ from traceadvisor.rules.data.loading_limit import (
     Limit,
     cost_evidence,
     loading_limit,
+    no_wait,
     one_thread,
-    usual_time,
 )
 
 POOLS = {
@@ -61,10 +61,9 @@ class NativeThreads(Rule):
         loading, curve = facts.loading, facts.worker_curve
         if loading is None or curve is None or facts.loader_time is None:
             return Skipped(facts.unknown_without("The CPU time of native threads is unknown", Option.CAPTURE))
+        if passed := no_wait(facts, self.min_share):
+            return passed
         wait, cost = facts.claim(Category.DATA_WAIT), curve.cost
-        usual = usual_time(facts) if facts.share(wait) >= self.min_share else None
-        if facts.share(wait) < self.min_share or usual:
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, usual)
         share, label = (
             cost.native_ns / max(cost.mean_ns, 1.0),
             "CPU time of native threads relative to a batch",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ from traceadvisor.analysis.data.worker_curve import (
     Point,
     WorkerCurve,
 )
-from traceadvisor.model.findings import Estimate, Evidence, Fix, Method, Unit
+from traceadvisor.model.findings import Clear, Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
@@ -295,6 +295,18 @@ def usual_time(facts: Facts) -> str | None:
     is_usual = least_ns <= most_ns and taking_ns <= MOST_TAKING_SHARE * timing.undisturbed_ns
     usual = LATE_BY_CHANCE if by_chance else "taking a batch from any worker costs about as much"
     return usual if is_usual else None
+
+
+def no_wait(facts: Facts, min_share: float, *others: Callable[[Facts], str | None]) -> Clear | None:
+    """Return the passed check of a rule on data wait; None if the loop waits for long, and for no usual reason.
+
+    ``others``: return a remark each if the wait has another reason than the rule's.
+    """
+    share = facts.share(facts.claim(Category.DATA_WAIT))
+    if share < min_share:
+        return Clear("data wait", share, min_share, Unit.SHARE)
+    remark = next(filter(None, (tell(facts) for tell in (usual_time, *others))), None)
+    return Clear("data wait", share, min_share, Unit.SHARE, remark) if remark else None
 
 
 def workers_keep_up(facts: Facts) -> bool:

@@ -39,6 +39,11 @@ WAIT_LESS = (
     "A wait that nothing needs can go"
 )
 
+PROFILED = (
+    "A profiler or tracer of Python code ran in recorded steps, and how long the script's code takes without it is "
+    "unknown. Record without it."
+)
+
 WAITING_SHARE = 0.5
 """Share of the Python time in calls that only wait, from which waiting is what to fix."""
 
@@ -78,7 +83,8 @@ class PythonOverhead(Rule):
         samples, if only some steps run this code, the saving is an upper limit: all of this
         time. For small operators, it is an upper limit as well: the Python between operators, and of each operator up
         to the time in which Python calls one.
-    When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
+    When it may be wrong: Steps whose Python code the script profiles or traces are not judged, because that takes time
+        at each call. Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
         recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be
         needed in each step.
@@ -107,6 +113,9 @@ class PythonOverhead(Rule):
     """Share of the step in these passes, from which the size of their operators decides."""
 
     def check(self, facts: Facts) -> Outcome:
+        return Skipped(PROFILED) if facts.settings.python_profiler_recorded else self._judged(facts)
+
+    def _judged(self, facts: Facts) -> Outcome:
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         stretches -= optimizer_steps(facts.trace).own  # no optimizer can run less often
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)

@@ -80,6 +80,9 @@ def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
         yield "CUDA sync debug mode", {1: "warn", 2: "error"}.get(settings.cuda_sync_debug_mode, NOT_MEASURED)
     if settings.own_profiler_share:
         yield "Steps under the script's own profiler", percent(settings.own_profiler_share)
+    if settings.python_profiler:
+        share = percent(settings.python_profiler_share or 0.0)
+        yield "Steps whose Python code is profiled or traced", f"{share}, by {settings.python_profiler}"
     if settings.gc_share is not None:
         longest = "" if settings.gc_longest_ns is None else f", longest {duration(settings.gc_longest_ns)}"
         yield "Time in garbage collection", f"{percent(settings.gc_share)}{longest}"
