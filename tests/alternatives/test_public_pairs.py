@@ -17,10 +17,11 @@ PAIRS = (
 )
 
 
-@pytest.mark.parametrize(("recorded", "batch", "other", "other_batch", "gpu"), PAIRS, ids=lambda part: str(part))
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0]} to {pair[2]}")
 def test_the_step_of_the_other_side_lies_in_the_interval(
-    recorded: str, batch: int | None, other: str, other_batch: int | None, gpu: str | None, shared_traces: Path
+    pair: tuple[str, int | None, str, int | None, str | None], shared_traces: Path
 ) -> None:
+    recorded, batch, other, other_batch, gpu = pair
     first, second = (shared_traces / "pairs" / f"{name}.pt.trace.json.gz" for name in (recorded, other))
     answer = traceadvisor.whatif(
         first,

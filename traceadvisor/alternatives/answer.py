@@ -54,7 +54,7 @@ NS_PER_S = 1e9
 
 @frozen
 class Asked:
-    """What the user asks. Empty or None: as recorded."""
+    """Changes that the user asks about. Empty or None: as recorded."""
 
     gpus: tuple[Gpu, ...] = ()
     batches: tuple[int | None, ...] = ()
