@@ -146,6 +146,7 @@ def test_a_recording_without_a_gpu_tells_nothing_of_gpus(tmp_path: Path) -> None
         builder.step(number, number * 100, number * 100 + 100).op("aten::mm", number * 100 + 5, number * 100 + 90)
     one = Subject(simulated_facts(builder, tmp_path), 8)
     assert row(one, "T4").unknown is Unknown.NO_GPU
+    assert row(one, ranks=(2,)).unknown is Unknown.NO_GPU
     step = _step(row(one, batches=(16,)))
     assert 100_000 < step.expected < 200_000
 
@@ -159,6 +160,11 @@ def test_kernels_of_unknown_work_widen_the_interval(tmp_path: Path) -> None:
 
 def test_more_ranks_need_the_size_of_gradients(tmp_path: Path) -> None:
     assert row(subject(training(), tmp_path), ranks=(2,)).unknown is Unknown.GRADIENTS
+
+
+def test_ranks_whose_collectives_were_not_recorded_tell_nothing_of_more(tmp_path: Path) -> None:
+    one = subject(training().distributed(0, 2), tmp_path)
+    assert row(one, ranks=(8,)).unknown is Unknown.GRADIENTS
 
 
 def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) -> None:

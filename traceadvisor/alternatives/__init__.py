@@ -1,1 +1,1 @@
-"""What another GPU, batch, number of ranks or loader workers would change, from simulations of recorded steps."""
+"""Steps on another GPU, with another batch, more ranks or other loader workers, from simulations of recorded steps."""

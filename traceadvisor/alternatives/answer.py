@@ -54,7 +54,7 @@ NS_PER_S = 1e9
 
 @frozen
 class Asked:
-    """What the user asks. Empty or None: as recorded."""
+    """Changes that the user asks about. Empty or None: as recorded."""
 
     gpus: tuple[Gpu, ...] = ()
     batches: tuple[int | None, ...] = ()
@@ -271,7 +271,11 @@ class _Rows:
 
     def _ranks(self, ranks: int, row: DeviceRow | None) -> Edit:
         facts = self.subject.facts
+        if not facts.observation.has_device:
+            raise _Stop(Unknown.NO_GPU)
         if facts.run.rank_count > 1:
+            if Kind.COLLECTIVE not in self._kinds:  # what ranks exchange was not recorded
+                raise _Stop(Unknown.GRADIENTS)
             return OtherRanks(facts.run.rank_count, ranks)
         link = peer_bytes_per_s(row) if row else None
         if link is None:

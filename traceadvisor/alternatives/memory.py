@@ -26,7 +26,7 @@ class NeededMemory:
     """How the memory of a training grows with its batch."""
 
     held_bytes: float
-    """What the recorded training held, with all that CUDA takes."""
+    """Bytes that the recorded training held, with all that CUDA takes."""
 
     spread: tuple[float, float, float] = (0.97, 1.0, 1.05)
     """How far another run is from that."""
@@ -35,7 +35,7 @@ class NeededMemory:
     """None if only the recorded total is known."""
 
     state_bytes: float = 0.0
-    """What surely does not grow with the batch: parameters, their gradients and the optimizer's state."""
+    """Bytes that surely do not grow with the batch: parameters, their gradients and the optimizer's state."""
 
     def at(self, times: float) -> Range:
         """Return the bytes at so many times the recorded batch.

@@ -20,7 +20,7 @@ MOST = 1 << 30
 
 @frozen
 class Question:
-    """What is asked, and what the user says of the recordings."""
+    """The question, and facts on the recordings that the user states."""
 
     asked: Asked
     recorded_gpu: Gpu | None

@@ -1,4 +1,4 @@
-"""A recording as what-if questions see it: its steps, its GPU, its batch, and what is known of its growth."""
+"""A recording as what-if questions see it: its steps, its GPU, its batch, and how time grows with it."""
 
 from __future__ import annotations
 

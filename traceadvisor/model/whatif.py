@@ -1,4 +1,4 @@
-"""What another GPU, batch, number of ranks or loader workers would change: the answer of ``traceadvisor whatif``."""
+"""The answer of ``traceadvisor whatif``: steps on another GPU, with another batch, more ranks or other workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Range:
 
 @frozen
 class Change:
-    """What differs from the recording; None for what stays as it was."""
+    """Difference from the recording; None for what stays as it was."""
 
     gpu: str | None = None
     """Name of the GPU, as in the table of devices."""
@@ -48,7 +48,7 @@ class Change:
 
 
 class StepLimit(Enum):
-    """What sets the pace of a step."""
+    """The part that sets the pace of a step."""
 
     GPU = "gpu"
     CPU = "cpu"
@@ -79,7 +79,7 @@ class MemoryFit:
 
 
 class Basis(Enum):
-    """What a figure rests on."""
+    """Evidence that a figure rests on."""
 
     MEASURED = "measured"
     """Steps of the recording."""
@@ -156,7 +156,7 @@ class Unknown(Enum):
     """The largest batch that fits: none does."""
 
     BATCH_COST = "batch_cost"
-    """What a batch costs a loader worker."""
+    """Time of a loader worker for a batch."""
 
     GRADIENTS = "gradients"
     """The size of gradients."""
@@ -178,13 +178,13 @@ class Row:
 
     step_ns: Range | None = None
     samples_per_s: Range | None = None
-    """Of all ranks together; None also where the batch is unknown."""
+    """Sum over all ranks; None also where the batch is unknown."""
 
     gpu_busy: Range | None = None
     """Share of the step in which the GPU works."""
 
     limit: StepLimit | None = None
-    """What sets the pace, with the likely times."""
+    """The part that sets the pace, with the likely times."""
 
     memory: MemoryFit | None = None
     """None where memory was not recorded."""

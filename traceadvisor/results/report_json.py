@@ -57,7 +57,7 @@ def render_index(index: Index) -> bytes:
 
 
 def render_whatif(answer: Answer) -> bytes:
-    """What another GPU or batch would change, as UTF-8 JSON."""
+    """The answer about another GPU or batch, as UTF-8 JSON."""
     return encoded(shortened(cleaned(answer), LONGEST_TEXT), schema=WHATIF_SCHEMA)
 
 

@@ -1,1 +1,1 @@
-"""What another GPU or batch would change, as a document."""
+"""The answer about another GPU or batch, as a document."""

@@ -144,7 +144,7 @@ def _top(program: Program) -> Iterator[Block]:
         yield Prose(f"Smallest batch within 3% of the best rate: {names}.", Tone.SCOPE, SUMMARY)
     if brief := next((row.grounds for row in rows if any(ground.share for ground in row.grounds)), None):
         parts = ", ".join(f"{whole_percent(one.share)} {BRIEF[one.basis]}" for one in brief if one.basis in BRIEF)
-        yield Prose(f"Recorded GPU time by what is known of it: {parts}.", Tone.SCOPE, SUMMARY)
+        yield Prose(f"Recorded GPU time: {parts}.", Tone.SCOPE, SUMMARY)
     recorded = program.recorded
     if recorded.step_ns:
         rate = recorded.samples_per_s
@@ -173,7 +173,7 @@ def _program(program: Program, answer: Answer, place: int, *, several: bool) -> 
 
 
 def _remedies(program: Program) -> Iterator[str]:
-    """What would make the training fit, once for each GPU."""
+    """Batches that make the training fit, once for each GPU."""
     known = {row.change.gpu or program.device: row.memory for row in program.rows if row.memory}
     for gpu, memory in known.items():
         if words := remedy_words(memory):
@@ -220,7 +220,7 @@ def _cell(value: Range, figure: str, ends: str) -> Cell:
 
 
 def _grounds(program: Program) -> Fold:
-    """What rows rest on; rows with the same grounds stand together."""
+    """Evidence of each row; rows with the same grounds stand together."""
     by_grounds: dict[tuple[str, ...], list[str]] = {}
     for row in program.rows:
         if row.grounds:
