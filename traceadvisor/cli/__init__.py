@@ -26,6 +26,7 @@ _VERBS = {
     "open": ("open_command", "Show a page in the browser, or a saved step in Perfetto."),
     "sweep": ("sweep_command", "Measure batch sizes, loader workers and other settings of a script."),
     "try": ("try_command", "Measure the fixes that a report proposes."),
+    "mcp": ("mcp_command", "Serve a coding agent by the Model Context Protocol."),
     "scrub": ("scrub_command", "Copy a recording without paths, hosts, users and arguments."),
     "doctor": ("doctor_command", "Check the installation."),
     "rules": ("rules_command", "List the rules or explain one."),
