@@ -21,6 +21,7 @@ from traceadvisor.text.cleaning import clean
 _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
     "capture": ("capture_command", "Run a training script and record it."),
+    "record": ("record_command", "Ask a running training for a recording, and report it."),
     "report": ("report_command", "Analyse recordings and write a report."),
     "compare": ("compare_command", "Show what changed between captures, why, and how certain that is."),
     "open": ("open_command", "Show a page in the browser, or a saved step in Perfetto."),

@@ -43,6 +43,7 @@ from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
+from traceadvisor.recording.requests import Requests
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks.sampler import StackSampler
 from traceadvisor.recording.telemetry.sampler import NodeTelemetry
@@ -171,6 +172,8 @@ class CaptureSession:
         self._attach()
 
     def _sample_stacks(self) -> None:
+        if self._options.on_demand:  # hooks only
+            return
         stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
         with suppress(RuntimeError):  # the system allows no more threads
             stacks.start()
@@ -338,6 +341,7 @@ class CaptureSession:
                 from traceadvisor.recording.children.training_process import follow  # noqa: PLC0415  # it imports this
 
                 self._follow = follow
+            rendezvous = self._rendezvous
             self._loop = LoopCapture(
                 self._options,
                 self._log,
@@ -348,6 +352,7 @@ class CaptureSession:
                 lost=self._lost,
                 trains=self._first_step_ended,
                 ranks=SamePhases(self._launch),
+                requests=Requests(rendezvous.place, self._launch) if self._options.on_demand and rendezvous else None,
             )
             self._memory = MemoryHistory(self._options.memory_history, self._save_memory)
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
