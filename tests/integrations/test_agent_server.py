@@ -77,7 +77,7 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
     in_session(talk, "--root", root)
 
 
-def test_progress_is_told_while_a_recording_is_read(root: Path) -> None:
+def test_a_call_shows_its_progress_while_it_reads(root: Path) -> None:
     told: list[tuple[float, float | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:

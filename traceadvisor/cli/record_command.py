@@ -11,7 +11,6 @@ import click
 
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.streams import tell
-from traceadvisor.errors import UsageError
 
 if TYPE_CHECKING:
     from traceadvisor.recording.asking import Running
@@ -44,6 +43,9 @@ def command(*, run: str | None, output: Path | None, minutes: float) -> None:
 
         traceadvisor record
 
+    On Python 3.14 and later, PID may also be a process that was started without TraceAdvisor: it is attached to, if the
+    system allows that.
+
     Only your own processes can be recorded. Ctrl-C ends the waiting, not the recording.
 
     Exit codes: 0 success; 2 wrong usage, or there is nothing to record; 3 nothing was recorded; 130 Ctrl-C.
@@ -66,16 +68,14 @@ def command(*, run: str | None, output: Path | None, minutes: float) -> None:
 
 def _found(run: str | None) -> Running:
     from traceadvisor.api import RUNS  # noqa: PLC0415  # as above
-    from traceadvisor.recording.asking import HOW_TO_START, newest_running, running_as, running_in  # noqa: PLC0415
+    from traceadvisor.recording.asking import newest_running, running_as, running_in  # noqa: PLC0415
+    from traceadvisor.recording.attaching import attach  # noqa: PLC0415
 
     if run is None:
         return newest_running(RUNS)
     if not run.isdigit():
         return running_in(Path(run))
-    found = running_as(int(run))
-    if found is None:
-        raise UsageError(f"Process {run} does not record on request. {HOW_TO_START}")
-    return found
+    return running_as(int(run)) or attach(int(run))
 
 
 def _nothing(running: Running, minutes: float, *, is_answered: bool) -> str:

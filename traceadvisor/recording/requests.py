@@ -29,7 +29,7 @@ class Requests:
     def __init__(self, place: Path, launch: Launch) -> None:
         self._place, self._launch = place, launch
         self._number = 0
-        """Of the latest request."""
+        """Number of the latest request."""
         self._ranks: Ranks | None = None
         """Agree on a step; None if no request waits for that."""
         self._due_s = 0.0

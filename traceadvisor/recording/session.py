@@ -362,7 +362,7 @@ class CaptureSession:
 
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
-        if whole and self._writer.published and self._launch.local_rank == 0:
+        if whole and self._writer.published and self._launch.local_rank == 0 and not self._options.on_demand:
             rendezvous = self._rendezvous
             if rendezvous and rendezvous.is_first("ready"):  # once per command
                 say(f"report ready: {report_command(self._shown)}")

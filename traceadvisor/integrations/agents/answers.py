@@ -206,7 +206,7 @@ class Paragraph:
 
 @frozen(kw_only=True)
 class FindingDetails:
-    """All that is known of one finding."""
+    """One finding with its evidence."""
 
     finding: FindingRow
     evidence: tuple[EvidenceRow, ...]

@@ -49,6 +49,9 @@ class Plan(msgspec.Struct, frozen=True):
     options: CaptureOptions
     """Without the folder."""
 
+    is_attached: bool = False
+    """Whether no process of the command waits for the end: the training process removes the meeting place."""
+
 
 def new_plan(
     options: CaptureOptions, command: tuple[str, ...], launch: Launch, folder: Path, repository: Repository | None
