@@ -142,7 +142,7 @@ def test_a_process_that_was_started_without_us_is_recorded_twice(tmp_path: Path)
             assert (bundle / f"report-{number}" / "report.html").exists()
         (tmp_path / "end").touch()
         assert child.wait() == 0
-    assert not list(bundle.glob("unfinished.*"))
+    assert not list(tmp_path.rglob("unfinished.*"))
 
 
 @CAN_ATTACH

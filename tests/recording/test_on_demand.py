@@ -161,6 +161,13 @@ def test_a_rank_that_waits_in_vain_for_the_others_gives_up(place: Path, monkeypa
     assert list(place.glob("answered.1.*"))
 
 
+def test_a_process_that_was_attached_to_waits_for_no_other_rank(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceadvisor.recording.stopping.Ranks.end", lambda _, steps: None)
+    (place / "asked.1").touch()
+    assert not Requests(place, Launch.of_this_process()).is_due(1)
+    assert Requests(place, Launch.of_this_process(), is_alone=True).is_due(1)
+
+
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -26,8 +26,9 @@ _KEY = "traceadvisor/asked/{restart}/{number}"
 class Requests:
     """The requests to one process. It asks for them in its training thread, between two steps."""
 
-    def __init__(self, place: Path, launch: Launch) -> None:
-        self._place, self._launch = place, launch
+    def __init__(self, place: Path, launch: Launch, *, is_alone: bool = False) -> None:
+        """``is_alone``: do not wait for other ranks, which may know of no request."""
+        self._place, self._launch, self._is_alone = place, launch, is_alone
         self._number = 0
         """Number of the latest request."""
         self._ranks: Ranks | None = None
@@ -52,7 +53,7 @@ class Requests:
         if self._ranks is None:
             return False
         try:
-            start = self._ranks.end(steps)
+            start = steps if self._is_alone else self._ranks.end(steps)
         except Exception:  # noqa: BLE001  # ranks without torch.distributed: each goes its own way
             start = steps
         if start is None and clocks.monotonic() > self._due_s:

@@ -341,7 +341,6 @@ class CaptureSession:
                 from traceadvisor.recording.children.training_process import follow  # noqa: PLC0415  # it imports this
 
                 self._follow = follow
-            rendezvous = self._rendezvous
             self._loop = LoopCapture(
                 self._options,
                 self._log,
@@ -352,13 +351,19 @@ class CaptureSession:
                 lost=self._lost,
                 trains=self._first_step_ended,
                 ranks=SamePhases(self._launch),
-                requests=Requests(rendezvous.place, self._launch) if self._options.on_demand and rendezvous else None,
+                requests=self._requests(),
             )
             self._memory = MemoryHistory(self._options.memory_history, self._save_memory)
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
+
+    def _requests(self) -> Requests | None:
+        """What asks for recordings; None if a schedule tells when to record."""
+        if not (self._options.on_demand and self._plan):
+            return None
+        return Requests(Path(self._plan.rendezvous), self._launch, is_alone=self._plan.is_attached)
 
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
