@@ -67,7 +67,9 @@ def attach(pid: int) -> Running:
     meeting = Rendezvous(Path(plan.rendezvous))
     meeting.make()
     script = meeting.place / "attach.py"
-    script.write_text(_SCRIPT.format(path=[str(Path(place).absolute()) for place in sys.path], plan=written(plan)))
+    script.write_text(
+        _SCRIPT.format(path=[str(Path(place).absolute()) for place in sys.path], plan=written(plan)), encoding="utf-8"
+    )
     try:
         remote_exec(pid, str(script))
         return _attached(pid, output.path, meeting)
