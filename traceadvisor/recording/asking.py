@@ -29,7 +29,7 @@ class Running:
     """Its bundle."""
 
     places: tuple[Path, ...]
-    """Where its processes meet. Ranks that were captured one by one have a place each."""
+    """The folders in which its processes meet: one, or one for each rank that was captured by itself."""
 
     def recordings(self) -> frozenset[str]:
         """The names of its recordings so far."""

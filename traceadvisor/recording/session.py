@@ -360,7 +360,7 @@ class CaptureSession:
             )
 
     def _requests(self) -> Requests | None:
-        """What asks for recordings; None if a schedule tells when to record."""
+        """The requests for recordings; None if a schedule tells when to record."""
         if not (self._options.on_demand and self._plan):
             return None
         return Requests(Path(self._plan.rendezvous), self._launch, is_alone=self._plan.is_attached)

@@ -151,7 +151,7 @@ class Remark:
 
 @frozen(kw_only=True)
 class ReportAnswer:
-    """Where the step time goes, and what to fix first."""
+    """The parts of the step time, and the fixes, the first ones first."""
 
     recordings: tuple[RecordingRow, ...]
     findings: tuple[FindingRow, ...]
@@ -278,7 +278,7 @@ class ComparedRow:
 
 @frozen(kw_only=True)
 class CompareAnswer:
-    """What changed from BASE to HEAD, and how certain that is."""
+    """The changes from BASE to HEAD, and how certain they are."""
 
     verdict: str
     certainty: str
@@ -302,7 +302,7 @@ class TriedRow:
 
 @frozen(kw_only=True)
 class TryAnswer:
-    """What the fixes of a report bring, measured."""
+    """The measured savings of the fixes of a report."""
 
     run: str
     """The folder of the measurement."""

@@ -30,7 +30,7 @@ class Folders:
         return cls(tuple(one.resolve() for one in given))
 
     def inside(self, text: str) -> Path:
-        """Where a path of a call really leads; a relative one is below the first folder that has it.
+        """The real place of a path of a call; a relative one is below the first folder that has it.
 
         Raises:
             RefusedError: it leads out of the folders.

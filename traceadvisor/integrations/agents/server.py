@@ -280,7 +280,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Told:
-    """What the process that reads has told."""
+    """The lines of the process that reads."""
 
     def __init__(self, context: _Context) -> None:
         self._context = context

@@ -24,7 +24,7 @@ from traceadvisor.system.confined import confine
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read. All paths lie below the roots."""
+    """Paths to read and what to make of them. All lie below the roots."""
 
     tool: Tool
     roots: tuple[str, ...]
