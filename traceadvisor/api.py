@@ -55,10 +55,12 @@ class Selection:
     run: str | None = None
     worker: str | None = None
     span: str | None = None
+    files: frozenset[str] | None = None
+    """Names of files."""
 
     def takes(self, origin: Origin) -> bool:
         """Whether the recording is selected."""
-        return all(
+        return (self.files is None or origin.path.name in self.files) and all(
             pattern is None or fnmatchcase(value, pattern)
             for value, pattern in ((origin.run, self.run), (origin.worker, self.worker), (origin.span, self.span))
         )

@@ -13,10 +13,10 @@ from tests.build import TraceBuilder
 from tests.waiting import wait_until
 from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.runs import ALL, NEWEST
+from traceadvisor.integrations.telling import ReadingTold
 from traceadvisor.integrations.tensorboard.job import Job, Side, side_of
 from traceadvisor.integrations.tensorboard.reports import Reports
 from traceadvisor.integrations.tensorboard.runs import Logs
-from traceadvisor.integrations.tensorboard.work import _Progress
 from traceadvisor.model.trace import Origin
 
 POLICY = b"Content-Security-Policy"
@@ -166,7 +166,7 @@ def test_the_list_knows_that_a_recording_is_damaged(log: Path, tmp_path: Path) -
 
 
 def test_progress_tells_the_end_of_reading_at_once(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    progress, origin = _Progress(100), Origin(Path("a"), "", "", "")
+    progress, origin = ReadingTold(100), Origin(Path("a"), "", "", "")
     for read_bytes in (0, 50, 100):
         progress(origin, read_bytes, 100)
     told = [msgspec.json.decode(line)["read"] for line in capfdbinary.readouterr().out.splitlines()]

@@ -12,6 +12,7 @@ from traceadvisor.recording.loop.bounds import Reached
 from traceadvisor.recording.loop.held_events import HeldEvents, LateClock
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
+from traceadvisor.recording.requests import Requests
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.profiler import TorchRecorder
@@ -66,11 +67,12 @@ class Loop:
         stall_ns: int = 0,
         ranks: SamePhases | None = None,
         most_held: int = 0,
+        requests: Requests | None = None,
     ) -> None:
         self.now = 0
         self.recorder = FakeRecorder(stall_ns)
         recorder = cast("TorchRecorder", self.recorder)
-        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), recorder, ranks)
+        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), recorder, ranks, requests)
         self.log = StepLog()
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)

@@ -85,6 +85,11 @@ class HistoryLength(click.ParamType[int]):
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
 @click.option("--no-worker-samples", is_flag=True, help="Do not sample the Python stacks of loader workers.")
 @click.option("--stop-after-window", is_flag=True, help="End the run once all recordings are saved.")
+@click.option(
+    "--on-demand",
+    is_flag=True,
+    help="Only time steps, and record when `traceadvisor record` asks for it, as often as it does.",
+)
 @click.option("--keep-arguments", is_flag=True, help="Record arguments that look like secrets, too.")
 @module_option
 @folder_option("Output folder.  [default: runs/<time>-<script>-<pid>]")
@@ -109,6 +114,7 @@ def command(
     no_shapes: bool,
     no_worker_samples: bool,
     stop_after_window: bool,
+    on_demand: bool,
     keep_arguments: bool,
     is_module: bool,
     output: Path | None,
@@ -130,15 +136,18 @@ def command(
         stacks=stacks,
         memory=not no_memory,
         shapes=not no_shapes,
-        memory_history=memory_history,
-        worker_samples=not no_worker_samples,
+        memory_history=0 if on_demand else memory_history,
+        worker_samples=not (no_worker_samples or on_demand),
         keep_arguments=keep_arguments,
         stop_after_window=stop_after_window,
+        on_demand=on_demand,
         folder=output,
     )
     with errors_as_exit_codes():
         if command_line[0] == "-m":
             is_module, command_line = True, command_line[1:]
+        if on_demand and stop_after_window:
+            raise UsageError("--on-demand and --stop-after-window cannot be combined.")
         if not command_line:
             raise UsageError("-m needs the name of a module.")
         check_installed("psutil")
@@ -161,7 +170,7 @@ def _capture(options: CaptureOptions, command_line: tuple[str, ...], *, is_modul
         is_recorded = _tell_of_script(captured, launch, children)
     if ended.is_interrupted:
         raise EndedByInterrupt
-    return capture_exit_code(ended.status, is_recorded=is_recorded)
+    return capture_exit_code(ended.status, is_recorded=is_recorded or options.on_demand)
 
 
 def _tell_of_script(captured: Captured, launch: Launch, children: TrainedChildren) -> bool:
@@ -197,7 +206,8 @@ def _capture_launcher(options: CaptureOptions, command_line: tuple[str, ...], *,
     is_recorded = _tell(children)
     if code == -signal.SIGINT:
         raise EndedByInterrupt
-    return capture_exit_code(128 - code if code < 0 else code, is_recorded=is_recorded)
+    code = 128 - code if code < 0 else code
+    return capture_exit_code(code, is_recorded=is_recorded or options.on_demand)
 
 
 def _tell(children: TrainedChildren) -> bool:

@@ -24,6 +24,7 @@ from traceadvisor.recording.notices import ending_lines, kept_line, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.repository import repository_of
+from traceadvisor.recording.requests import hold
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
@@ -92,6 +93,8 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     os.environ.update(exported(plan, os.environ))
     rendezvous = Rendezvous(Path(plan.rendezvous))
     rendezvous.make()
+    if options.on_demand:
+        hold(rendezvous.place)
     guard = TerminationGuard(lambda number: _terminated(session, rendezvous, launch, number))
     guard.install()
     process = getpid()

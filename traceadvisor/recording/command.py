@@ -20,6 +20,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildr
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.repository import repository_of
+from traceadvisor.recording.requests import hold
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.program import Script
 
@@ -60,6 +61,8 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> tuple[in
     plan = new_plan(options, words, launch, output.path, repository_of(Script(script).folder))
     rendezvous = Rendezvous(Path(plan.rendezvous))
     rendezvous.make()
+    if options.on_demand:
+        hold(rendezvous.place)
     try:
         with SignalsForwarded() as signals:
             try:

@@ -47,5 +47,8 @@ class CaptureOptions:
     stop_after_window: bool = False
     """Whether to end the script once all recordings are saved."""
 
+    on_demand: bool = False
+    """Whether to record only when ``traceadvisor record`` asks for it."""
+
     folder: Path | None = None
     """The bundle; None for ``runs/<time>-<script>-<pid>``."""

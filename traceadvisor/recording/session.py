@@ -43,6 +43,7 @@ from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
+from traceadvisor.recording.requests import Requests
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks.sampler import StackSampler
 from traceadvisor.recording.telemetry.sampler import NodeTelemetry
@@ -171,6 +172,8 @@ class CaptureSession:
         self._attach()
 
     def _sample_stacks(self) -> None:
+        if self._options.on_demand:  # hooks only
+            return
         stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
         with suppress(RuntimeError):  # the system allows no more threads
             stacks.start()
@@ -348,6 +351,7 @@ class CaptureSession:
                 lost=self._lost,
                 trains=self._first_step_ended,
                 ranks=SamePhases(self._launch),
+                requests=self._requests(),
             )
             self._memory = MemoryHistory(self._options.memory_history, self._save_memory)
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
@@ -355,9 +359,15 @@ class CaptureSession:
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
 
+    def _requests(self) -> Requests | None:
+        """The requests for recordings; None if a schedule tells when to record."""
+        if not (self._options.on_demand and self._plan):
+            return None
+        return Requests(Path(self._plan.rendezvous), self._launch, is_alone=self._plan.is_attached)
+
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
-        if whole and self._writer.published and self._launch.local_rank == 0:
+        if whole and self._writer.published and self._launch.local_rank == 0 and not self._options.on_demand:
             rendezvous = self._rendezvous
             if rendezvous and rendezvous.is_first("ready"):  # once per command
                 say(f"report ready: {report_command(self._shown)}")

@@ -88,19 +88,19 @@ class Stopper:
 
 
 class Ranks:
-    """The ranks of the job, which agree on the last step."""
+    """The ranks of the job, which agree on a step: the last one of the run, or the first one of a recording."""
 
-    def __init__(self, launched_size: int | None = None) -> None:
-        """Take the number of processes of the launcher; by default from its variables."""
+    def __init__(self, launched_size: int | None = None, key: str | None = None) -> None:
+        """Take the number of processes of the launcher, by default from its variables, and the key of the store."""
         launch = Launch.of_this_process()
         self._launched_size = launch.world_size if launched_size is None else launched_size
-        self._restart = launch.restart
+        self._key = key or _KEY.replace("{restart}", str(launch.restart))
         self._saved = False
 
     def end(self, steps: int) -> int | None:
-        """The number of training steps at which all ranks end; None as long as it is not known.
+        """The number of training steps that all ranks agree on; None as long as it is not known.
 
-        ``steps``: training steps of this rank so far; its windows are saved.
+        ``steps``: training steps of this rank so far, when it is ready.
 
         Raises:
             RuntimeError: the ranks cannot communicate.
@@ -116,10 +116,10 @@ class Ranks:
     def _agreed(self, distributed: Any, size: int, steps: int) -> int | None:
         store = distributed.distributed_c10d._get_default_store()
         if not self._saved:
-            store.set(_KEY.format(restart=self._restart, rank=distributed.get_rank()), str(steps))
+            store.set(self._key.format(rank=distributed.get_rank()), str(steps))
             self._saved = True
         wait_for_devices()
-        keys = [_KEY.format(restart=self._restart, rank=rank) for rank in range(size)]
+        keys = [self._key.format(rank=rank) for rank in range(size)]
         if not store.check(keys):
             return None
         return max(int(store.get(key)) for key in keys) + MARGIN_STEPS

@@ -35,14 +35,14 @@ class Check:
     """The remedy; None if nothing is lost or nothing helps."""
 
 
-def check_installed(*names: str, otherwise: str = "") -> None:
+def check_installed(*names: str, otherwise: str = "", extra: str = "capture") -> None:
     """Raise a UsageError that names the command to install them if some of these modules are missing.
 
-    ``otherwise``: what works without them.
+    ``otherwise``: what works without them. ``extra``: the extra of the package that has them.
     """
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         is_or_are = "is" if len(missing) == 1 else "are"
         raise UsageError(
-            f"{' and '.join(missing)} {is_or_are} not installed. Run: pip install 'traceadvisor[capture]'{otherwise}"
+            f"{' and '.join(missing)} {is_or_are} not installed. Run: pip install 'traceadvisor[{extra}]'{otherwise}"
         )

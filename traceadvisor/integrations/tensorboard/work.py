@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections import defaultdict
 from contextlib import suppress
@@ -20,10 +19,10 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import InputError, TraceAdvisorError
 from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.runs import is_below, shown
+from traceadvisor.integrations.telling import ReadingTold, tell
 from traceadvisor.integrations.tensorboard.job import Job, Side
 from traceadvisor.model.report import Report
 from traceadvisor.model.steps import StepSource
-from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.health import is_damaged
@@ -31,9 +30,6 @@ from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.system.confined import confine
 from traceadvisor.text.cleaning import clean
-
-_PAUSE_S = 0.2
-"""Between two reports on the progress."""
 
 
 def main() -> None:
@@ -45,11 +41,11 @@ def main() -> None:
     try:
         job = msgspec.json.decode(line, type=Job)
         confine([Path(os.fsdecode(root)) for side in job.sides for root in side.roots])
-        _tell(key=_made(job, Cache(Path(sys.argv[1]))))
+        tell(key=_made(job, Cache(Path(sys.argv[1]))))
     except (TraceAdvisorError, OSError) as error:  # a file is gone, or the disk is full
-        _tell(error=clean(str(error)))
+        tell(error=clean(str(error)))
     except Exception:  # noqa: BLE001  # nobody else would see it
-        _tell(error=clean(traceback.format_exc()))
+        tell(error=clean(traceback.format_exc()))
     sys.stdout.flush()
     os._exit(0)
 
@@ -57,8 +53,7 @@ def main() -> None:
 def _made(job: Job, cache: Cache) -> str:
     key = job.key()
     if not cache.holds(key):
-        sizes = {str(file): file.stat().st_size for side in job.sides for file in side.files()}
-        progress = _Progress(sum(sizes.values()))
+        progress = ReadingTold.of(file for side in job.sides for file in side.files())
         reports = [_loaded(side, progress) for side in job.sides]
         document = report_document(reports[0])
         if len(reports) > 1:
@@ -82,34 +77,13 @@ def _told(document: Document, reports: list[Report]) -> dict[str, Any]:
     }
 
 
-def _loaded(side: Side, progress: _Progress) -> Report:
+def _loaded(side: Side, progress: ReadingTold) -> Report:
     roots, paths = ([Path(os.fsdecode(path)) for path in some] for some in (side.roots, side.paths))
     for path in paths:
         if not is_below(path, roots):
             raise InputError(path, "leads out of the log folder", expected="a recording in it", remedy="Copy it there.")
     chosen = api.Selection(worker=side.worker, span=side.span)
     return api.load(*paths, selection=chosen, progress=progress, within=roots)
-
-
-class _Progress:
-    """Tells the bytes read of all files."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._size_bytes = size_bytes
-        self._read: dict[Path, int] = {}
-        self._told_s = 0.0
-
-    def __call__(self, origin: Origin, read_bytes: int, _size_bytes: int) -> None:
-        self._read[origin.path] = read_bytes
-        now, read = time.monotonic(), sum(self._read.values())
-        if now - self._told_s >= _PAUSE_S or read >= self._size_bytes:
-            self._told_s = now
-            _tell(read=read, total=self._size_bytes)
-
-
-def _tell(**what: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
-    sys.stdout.flush()
 
 
 def _end_with_starter() -> None:

@@ -19,6 +19,9 @@ _LONGEST_COMMAND = 16_384
 
 VARIABLE = "TRACEADVISOR_CAPTURE"
 PYTHONPATH = "PYTHONPATH"
+PLACE_END = ".command"
+"""End of the name of the folder in which the processes of a command meet."""
+
 HOOK = str(Path(__file__).with_name("hook"))
 
 
@@ -46,6 +49,9 @@ class Plan(msgspec.Struct, frozen=True):
     options: CaptureOptions
     """Without the folder."""
 
+    is_attached: bool = False
+    """Whether no process of the command waits for the end: the training process removes the meeting place."""
+
 
 def new_plan(
     options: CaptureOptions, command: tuple[str, ...], launch: Launch, folder: Path, repository: Repository | None
@@ -55,7 +61,7 @@ def new_plan(
         started_ns=launch.started_ns,
         folder=str(folder.absolute()),
         shown=str(folder),
-        rendezvous=str(folder.absolute() / f"{UNFINISHED}{launch.host}.{os.getpid()}.command"),
+        rendezvous=str(folder.absolute() / f"{UNFINISHED}{launch.host}.{os.getpid()}{PLACE_END}"),
         restart=launch.restart,
         repository=repository,
         command=tuple(_bounded(command)),

@@ -21,6 +21,7 @@ from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.after_import import BACKWARD, own_imports
 from traceadvisor.recording.capture import Ended
 from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
+from traceadvisor.recording.children.rendezvous import Rendezvous
 from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import unseen
@@ -47,7 +48,7 @@ def follow(given: Plan | str | None) -> None:
         setattr(autograd, BACKWARD, run_backward)
         if plan_of() == plan:
             with suppress(Exception), own_imports():  # the program goes on after any error
-                _Process(plan)
+                TrainingProcess(plan)
 
     @functools.wraps(create)
     @unseen
@@ -65,12 +66,13 @@ def follow(given: Plan | str | None) -> None:
     setattr(autograd, BACKWARD, capture_and_run)
 
 
-class _Process:
+class TrainingProcess:
     """The capture of this process, until the process ends."""
 
     def __init__(self, plan: Plan) -> None:
         launch = replace(Launch.of_this_process(), started_ns=plan.started_ns)
         folder = Path(plan.folder) if launch.restart == plan.restart else launch.restarted(Path(plan.folder))
+        self._plan = plan
         self._session = CaptureSession(
             plan.options, launch, plan.command, folder, plan=plan, repository=plan.repository
         )
@@ -98,3 +100,5 @@ class _Process:
     def _end(self, ending: Ending, exit_code: int, message: str | None = None) -> None:
         with suppress(Exception):  # the program ends as it would without a capture
             self._session.finish(ending, exit_code, message)
+            if self._plan.is_attached:
+                Rendezvous(Path(self._plan.rendezvous)).remove()

@@ -36,6 +36,7 @@ from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.requests import Requests
 from traceadvisor.recording.settings import SettingsSeen
 from traceadvisor.recording.stopping import Stopper
 from traceadvisor.system import clocks
@@ -84,6 +85,7 @@ class LoopCapture:
         lost: Callable[[Exception], None],
         trains: Callable[[], None],
         ranks: SamePhases | None = None,
+        requests: Requests | None = None,
     ) -> None:
         self._log = log
         self._saved = saved
@@ -98,7 +100,7 @@ class LoopCapture:
         )
         options = self._with_stacks_that_are_text(options)
         self.recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved, lost=lost)
-        self.window = Window(options.schedule, self.recorder, ranks)
+        self.window = Window(options.schedule, self.recorder, ranks, requests)
         clock = LateClock()
         self.tracker = LoopTracker(
             self.window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns

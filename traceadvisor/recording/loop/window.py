@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from traceadvisor.recording.job_store import SamePhases
     from traceadvisor.recording.loop.bounds import Reached
     from traceadvisor.recording.loop.profiler import TorchRecorder
+    from traceadvisor.recording.requests import Requests
 
 SHORTEST_WINDOW = 8
 """Fewer steps do not show the spread."""
@@ -42,6 +43,9 @@ EXTRA_ATTEMPTS = 2
 UNTRAINED_BATCHES = 8
 """Largest number of validation batches in a recording, per step to record. Without a backward pass, a batch takes about
 a third of a step, so a recording with that many is about four times as large."""
+
+
+_NOT_ASKED = "No recording was asked for: steps were timed. While it runs, `traceadvisor record` asks for one."
 
 
 @frozen
@@ -105,11 +109,19 @@ _STATES = {
 class Window:
     """Moves the recorder through its phases as steps start and end."""
 
-    def __init__(self, schedule: Schedule, recorder: TorchRecorder, ranks: SamePhases | None = None) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        recorder: TorchRecorder,
+        ranks: SamePhases | None = None,
+        requests: Requests | None = None,
+    ) -> None:
+        """``requests``: record only on request; by default as the schedule says."""
         self._schedule = schedule
         self._recorder = recorder
         self._ranks = ranks
-        self._phase = _Phase.WAITING
+        self._requests = requests
+        self._phase = _Phase.DONE if requests else _Phase.WAITING
         self._phases = 0
         """Phases that have started."""
         self._length = self._left = schedule.skip_first + schedule.wait
@@ -156,7 +168,8 @@ class Window:
     @property
     def idle_steps(self) -> int:
         """Training steps that may be told late, because nothing is to be decided in them."""
-        if self.plan is None or self._phase not in {_Phase.WAITING, _Phase.DONE}:
+        is_pending = self._requests is not None and self._requests.is_pending
+        if self.plan is None or is_pending or self._phase not in {_Phase.WAITING, _Phase.DONE}:
             return 0
         return sys.maxsize if self._phase is _Phase.DONE else self._left - 1
 
@@ -194,6 +207,8 @@ class Window:
         if not self.is_late and not self._recorder.is_blocked:
             self.renew()
             self._keep_bounds()
+            if self._requests and self._phase is _Phase.DONE:
+                self._hear(self._requests)
             while self._left <= 0 and self._may_advance(trains=trains):
                 self._lengthen()
                 if self._left <= 0:
@@ -207,6 +222,16 @@ class Window:
             self._just_saved = False
             return StepState.STALLED
         return _STATES[self._phase]
+
+    def _hear(self, requests: Requests) -> None:
+        """Begin a recording if one is asked for."""
+        if self.plan is None or not requests.is_due(self.training_steps):
+            return
+        if self._given_way:
+            requests.answer()
+            return
+        self._whole_windows, self._attempts_left = 0, 1 + EXTRA_ATTEMPTS
+        self._enter(_Phase.WAITING, 0)
 
     def ended(self, step: TimedStep) -> None:
         """A step ended; its state is final."""
@@ -300,7 +325,9 @@ class Window:
             self._save_or_discard(whole=False)
         elif self.recording or self._phase is _Phase.WARMUP:
             self._recorder.discard()
-        if not self._cycle and not self._given_way and not self.notes:
+        if self._requests and not self._cycle and self.training_steps:
+            self._note("not-asked", _NOT_ASKED, degrades=False)
+        elif not self._cycle and not self._given_way and not self.notes:
             self._note("window-not-reached", self._not_reached())
         self._phase = _Phase.DONE
 
@@ -311,7 +338,7 @@ class Window:
         if self.recording:
             self._whole_windows = 0
             self.cut("the training began to use another device")
-        elif self._whole_windows:
+        elif self._whole_windows and not self._requests:
             self._whole_windows = 0
             if self._phase is _Phase.DONE and self.plan:
                 self._enter(_Phase.WAITING, self.plan.wait)
@@ -391,6 +418,8 @@ class Window:
         self._phases += 1
         if self._ranks:
             self._ranks.starts(self._phases, steps)
+        if self._requests and phase is _Phase.DONE:
+            self._requests.answer()
 
     def _lengthen(self) -> None:
         """Go on with this phase as long as another rank needs."""

@@ -1,0 +1,317 @@
+"""``traceadvisor mcp`` in real sessions with the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from mcp import Client
+
+from tests.hostile_input import HOSTILE, write_hostile_input
+from tests.integrations.agent import called, in_process, in_session
+from tests.shared import CHECKOUT
+from tests.waiting import wait_until
+from traceadvisor import load
+from traceadvisor.config import Settings
+from traceadvisor.errors import UsageError
+from traceadvisor.integrations.agents.answers import MOST_BYTES, bounded
+from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer
+from traceadvisor.judging.catalogue import read_catalogue, rule_text
+from traceadvisor.model.findings import Certainty, Confidence, Effort, Severity, Unit
+
+SAMPLES = CHECKOUT / "sample_traces"
+
+TRAIN = """
+import sys, time, torch
+print("to standard output", flush=True)
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 4 * int(sys.argv[1])
+    def __getitem__(self, place):
+        time.sleep(0.004)
+        return torch.randn(8)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters())
+for batch in torch.utils.data.DataLoader(Slow(), batch_size=4):
+    model(batch).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with two recordings, and a recording beside the folder."""
+    for name in ("loader-bound", "well-fed"):
+        shutil.copytree(SAMPLES / name, tmp_path / "root" / name)
+    shutil.copytree(SAMPLES / "well-fed", tmp_path / "beside")
+    return tmp_path / "root"
+
+
+def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> None:
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"report", "explain", "compare", "capture", "try"}
+        assert all(tool.output_schema for tool in tools.values())
+
+        report = await called(client, "report", paths=["loader-bound"])
+        first = report["findings"][0]
+        saving = first["saving_share_of_step"]
+        assert first["rule"] == "DATA002"
+        assert 0.2 < saving["low"] < saving["expected"] < saving["high"] < 0.6
+        place = first["places"][0]
+        assert (place["file"], place["line"]) == ({"untrusted_text": "train.py"}, 113)
+        explain = next(one for one in report["next_calls"] if one["tool"] == "explain")
+        details = await called(client, "explain", **explain["arguments"])
+        assert details["title"] == first["title"]
+        assert details["found"]["evidence"]
+        compared = await called(client, "compare", base=["loader-bound"], head=[str(root / "well-fed")])
+        assert (compared["verdict"], compared["certainty"]) == ("faster", "likely")
+        assert compared["runs"][0]["predictions"][0]["agreement"] == "within"
+
+    in_session(talk, "--root", root)
+
+
+def test_a_call_shows_its_progress_while_it_reads(root: Path) -> None:
+    told: list[tuple[float, float | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total))
+
+    async def talk(client: Client) -> None:
+        await client.call_tool("report", {"paths": ["loader-bound"]}, progress_callback=hear)
+
+    in_session(talk, "--root", root)
+    size = sum(path.stat().st_size for path in (root / "loader-bound").iterdir())
+    assert told
+    assert {total for _, total in told} == {size}
+    assert told == sorted(told)
+
+
+def test_no_path_leads_out_of_the_folders(root: Path) -> None:
+    beside = root.parent / "beside"
+    (root / "link").symlink_to(beside)
+    (root / "circle").symlink_to(root / "circle")
+    (root / "log").mkdir()
+    (root / "log" / "w.1.pt.trace.json.gz").symlink_to(next(beside.glob("*.pt.trace.json.gz")))
+
+    async def talk(client: Client) -> None:
+        for path in ("../beside", str(beside), "link", "loader-bound/../../beside", "s3://bucket/run", "/etc", "a\0b"):
+            for tool, given in (("report", {"paths": [path]}), ("explain", {"rule": "DATA002", "run": path})):
+                assert "error" in await called(client, tool, **given), path
+        for path in ("../beside", "link", str(beside / "new")):
+            assert (await called(client, "report", paths=[path]))["error"] == "outside_of_the_folders"
+            answer = await called(client, "compare", base=["loader-bound"], head=[path])
+            assert answer["error"] == "outside_of_the_folders"
+            answer = await called(client, "report", paths=["loader-bound"], page=path)
+            assert answer["error"] == "outside_of_the_folders"
+        assert "error" in await called(client, "report", paths=["circle"])
+        assert (await called(client, "report", paths=["log"]))["error"] == "input"
+
+    in_session(talk, "--root", root, "--allow-write")
+
+
+def test_a_folder_with_a_link_in_its_own_path_is_the_place_that_it_leads_to(root: Path) -> None:
+    (root.parent / "name").symlink_to(root)
+
+    async def talk(client: Client) -> None:
+        assert (await called(client, "report", paths=[str(root.parent / "name" / "well-fed")]))["recordings"]
+
+    in_process(talk, "--root", root.parent / "name")
+
+
+def test_several_folders_are_allowed_and_no_other(root: Path) -> None:
+    other = root.parent / "beside"
+
+    async def talk(client: Client) -> None:
+        assert (await called(client, "report", paths=["loader-bound"]))["findings"]
+        assert (await called(client, "report", paths=[str(other)]))["recordings"]
+        assert "error" in await called(client, "report", paths=[str(root.parent)])
+
+    in_process(talk, "--root", root, "--root", other)
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [
+        ((), "--allow-run and --allow-write"),
+        (("--allow-run",), "--allow-write"),
+        (("--allow-write",), "--allow-run"),
+    ],
+)
+def test_nothing_runs_without_the_flags_of_the_user(root: Path, flags: tuple[str, ...], missing: str) -> None:
+    (root / "train.py").write_text("open('sprung', 'w').close()")
+    before = sorted(root.rglob("*"))
+
+    async def talk(client: Client) -> None:
+        for tool, given in (("capture", {}), ("try", {"run": "loader-bound"})):
+            answer = await called(client, tool, script="train.py", **given)
+            assert answer["error"] == "not_allowed_by_the_user"
+            assert answer["reason"].endswith(f"without {missing}.")
+
+    in_process(talk, "--root", root, *flags)
+    assert sorted(root.rglob("*")) == before
+
+
+def test_nothing_is_written_without_the_flag_of_the_user(root: Path) -> None:
+    before = sorted(root.rglob("*"))
+
+    async def talk(client: Client) -> None:
+        answer = await called(client, "report", paths=["loader-bound"], page="pages")
+        assert answer["error"] == "not_allowed_by_the_user"
+        await called(client, "report", paths=["loader-bound"])
+
+    in_process(talk, "--root", root, "--allow-run")
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_page_is_written_where_the_user_allows_it(root: Path) -> None:
+    async def talk(client: Client) -> None:
+        answer = await called(client, "report", paths=["loader-bound"], page="pages")
+        assert answer["page"] == str(root / "pages" / "report.html")
+
+    in_session(talk, "--root", root, "--allow-write")
+    assert (root / "pages" / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_script_is_a_python_file_in_the_folders(root: Path) -> None:
+    (root.parent / "evil.py").write_text("open('sprung', 'w').close()")
+    (root / "link.py").symlink_to(root.parent / "evil.py")
+
+    async def talk(client: Client) -> None:
+        for script in ("../evil.py", "link.py", "/bin/sh", "loader-bound", "-m", "missing.py"):
+            assert "error" in await called(client, "capture", script=script), script
+
+    in_process(talk, "--root", root, "--allow-run", "--allow-write")
+    assert not (root / "sprung").exists()
+
+
+def _own_words() -> set[str]:
+    """Every text that this program may say outside of quotes."""
+    rules = [rule_text(rule) for rule in read_catalogue(Settings()).known]
+    words = {word for text in rules for word in (text.id, text.title, text.summary)}
+    words |= {part for text in rules for section in text.sections for part in (section.title, section.text)}
+    enums = (Severity, Confidence, Effort, Certainty, Unit)
+    return words | VERDICTS | {one.value for kind in enums for one in kind} | {UNKNOWN, "Summary", "not_shown"}
+
+
+def _unquoted(answer: Any) -> Iterator[str]:
+    """All texts outside of quotes, and all names of members."""
+    match answer:
+        case {"untrusted_text": _, **rest}:
+            assert not rest
+        case dict():
+            for name, value in answer.items():
+                yield name
+                yield from _unquoted(value)
+        case list():
+            for one in answer:
+                yield from _unquoted(one)
+        case str():
+            yield answer
+
+
+def test_every_text_of_a_hostile_recording_is_marked_as_data(tmp_path: Path) -> None:
+    write_hostile_input(tmp_path / "root" / "input", HOSTILE)
+    (capture,) = (tmp_path / "root" / "input").glob("run *")
+    logs = sorted((tmp_path / "root" / "input").glob("log */worker*.json"))
+    answers: list[dict[str, Any]] = []
+
+    async def talk(client: Client) -> None:
+        answers.append(await called(client, "report", paths=["input"]))
+        answers.append(await called(client, "compare", base=[str(logs[0])], head=[str(capture)]))
+        answers.append(await called(client, "report", paths=[str(logs[0].parent / "missing")]))
+
+    in_session(talk, "--root", tmp_path / "root")
+    report = load(tmp_path / "root" / "input")
+    rules = {row.finding.rule.id for row in report.findings}
+    assert rules
+    answers.extend(msgspec.json.decode(bounded(partial(explain_answer, rule, report))) for rule in rules)
+    for answer in answers:
+        for row in answer.pop("next_calls", ()):  # its arguments are what the client gave
+            assert set(row["arguments"]) <= {"rule", "run", "base"}
+        assert not [text for text in _unquoted(answer) if "onerror" in text or "pwned" in text]
+        assert len(msgspec.json.encode(answer)) <= MOST_BYTES
+    values = {text for answer in answers if "findings" in answer for row in answer["findings"] for text in _texts(row)}
+    assert values <= _own_words()
+    assert "onerror" in str(answers[0])  # it reached the answer
+
+
+def _texts(row: Any) -> Iterator[str]:
+    """The values outside of quotes."""
+    match row:
+        case {"untrusted_text": _}:
+            return
+        case dict():
+            for value in row.values():
+                yield from _texts(value)
+        case list():
+            for one in row:
+                yield from _texts(one)
+        case str():
+            yield row
+
+
+def test_an_answer_has_as_many_rows_as_fit() -> None:
+    rows = msgspec.json.decode(bounded(lambda most: ["x" * 3_000] * most))
+    assert len(rows) == 5
+    with pytest.raises(UsageError, match="more than 24000 bytes"):
+        bounded(lambda most: "x" * 30_000)
+
+
+@pytest.mark.slow
+def test_an_agent_captures_a_script_and_measures_its_fixes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    told: list[float] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+
+    async def talk(client: Client) -> None:
+        given = {"script": "train.py", "arguments": ["400"]}
+        captured = (await client.call_tool("capture", given, progress_callback=hear)).structured_content
+        assert captured["ended"]["exit_code"] == 0
+        assert "to standard output" in captured["ended"]["last_output"]["untrusted_text"]
+        assert captured["report"]["findings"][0]["rule"] == "DATA002"
+        tried = await called(
+            client, "try", run=captured["run"], script="train.py", arguments=["100000"], rules=["DATA002"], minutes=1.5
+        )
+        assert tried["ended"]["exit_code"] == 0, tried
+        (fix, *_) = tried["fixes"]
+        assert fix["rule"] == "DATA002"
+        assert fix["measured"]["ratio"] < 1
+
+    in_session(talk, "--root", tmp_path, "--allow-run", "--allow-write")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_killed", [False, True], ids=["cancelled", "server ended"])
+def test_nothing_of_a_call_goes_on_after_it(tmp_path: Path, *, is_killed: bool) -> None:
+    note = "import os\nopen('pid', 'w').write(str(os.getpid()))\n"
+    (tmp_path / "train.py").write_text(note + TRAIN)
+
+    def has_pid() -> bool:
+        return (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
+
+    def is_gone() -> bool:
+        return not Path("/proc", (tmp_path / "pid").read_text()).exists()
+
+    async def talk(client: Client) -> None:
+        given = {"script": "train.py", "arguments": ["1000000"], "stop_after_window": False}
+        call = asyncio.create_task(client.call_tool("capture", given))
+        await asyncio.to_thread(wait_until, has_pid)
+        if is_killed:
+            return  # the client ends the server
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.to_thread(wait_until, is_gone)
+        assert (await called(client, "explain", rule="DATA002"))["title"]
+
+    in_session(talk, "--root", tmp_path, "--allow-run", "--allow-write")
+    wait_until(is_gone)

@@ -1,0 +1,266 @@
+"""``capture --on-demand`` and ``record``: a running training is recorded when somebody asks for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.children import DEVNULL, Done, added, run, started
+from tests.recording.looping import Loop, states
+from tests.recording.running import CAPTURE, manifest, steps, traces
+from tests.waiting import wait_until
+from traceadvisor.bundle.layout import FORMAT, FileKind, Manifest
+from traceadvisor.errors import UsageError
+from traceadvisor.model.run import StepState
+from traceadvisor.recording import asking
+from traceadvisor.recording.asking import Running, check_own, newest_running, running_as, running_in
+from traceadvisor.recording.bundle_writer import BundleWriter
+from traceadvisor.recording.options import DEFAULT_SCHEDULE
+from traceadvisor.recording.requests import PATIENCE_S, Requests, hold, is_asked
+from traceadvisor.recording.script.launch import Launch
+from traceadvisor.system.processes import start_ticks
+
+RECORD = (sys.executable, "-m", "traceadvisor", "record")
+
+SCRIPT = """
+import pathlib, sys, time
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 1)
+is_job = "job" in sys.argv
+if is_job:
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(TensorDataset(torch.randn(400, 8)), batch_size=4)
+ends = torch.zeros(1)
+while not ends:
+    for (batch,) in loader:
+        model(batch).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        time.sleep(0.002)
+    ends = torch.tensor([float(pathlib.Path("end").exists())])
+    if is_job:
+        dist.all_reduce(ends)
+if is_job:
+    del model, optimizer
+    dist.destroy_process_group()
+"""
+
+
+@contextmanager
+def training(folder: Path, *launcher: str, options: tuple[str, ...] = ("--on-demand",)) -> Iterator[Path]:
+    """A training that runs until the end of the block; yields its bundle, once it has made a step."""
+    (folder / "train.py").write_text(SCRIPT)
+    words = (*CAPTURE, "-o", "run", *options, "--", *launcher, "train.py", *(["job"] if launcher else []))
+    with started(*words, cwd=folder, stderr=DEVNULL, stdout=DEVNULL, env=added(OMP_NUM_THREADS="1")) as child:
+        wait_until(lambda: (folder / "run" / "manifest.json").exists() or child.poll() is not None)
+        yield folder / "run"
+        (folder / "end").touch()
+        assert child.wait() == 0
+
+
+def record(*words: str | Path, cwd: Path) -> Done:
+    return run(*RECORD, *words, cwd=cwd)
+
+
+# -- the window ------------------------------------------------------------------------------------------------------
+
+
+class Asked(Requests):
+    """Requests of a test: due after some numbers of steps."""
+
+    def __init__(self, *due: int) -> None:
+        self._due = list(due)
+        self.answers = 0
+
+    def is_due(self, steps: int) -> bool:
+        if self._due and steps >= self._due[0]:
+            self._due.pop(0)
+            return True
+        return False
+
+    @property
+    def is_pending(self) -> bool:
+        return False
+
+    def answer(self) -> None:
+        self.answers += 1
+
+
+def test_nothing_is_recorded_until_it_is_asked_for() -> None:
+    requests = Asked()
+    loop = Loop(requests=requests).steps(60).exhaust()
+    assert set(states(loop.finish())) == {"plain"}
+    assert [note.code for note in loop.window.notes] == ["not-asked"]
+    assert not requests.answers
+
+
+def test_each_request_is_a_recording_of_the_next_steps() -> None:
+    requests = Asked(10, 50)
+    found = states(Loop(requests=requests).steps(90).exhaust().finish())
+    assert found.count("recorded") == 16
+    assert requests.answers == 2
+    assert set(found[:10]) == {"plain"}
+    first, second = found.index("recorded"), len(found) - 1 - found[::-1].index("recorded")
+    assert 10 < first < 20
+    assert 57 < second < 75
+
+
+# -- the requests ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "unfinished.host.1.command").mkdir(mode=0o700)
+    return tmp_path / "unfinished.host.1.command"
+
+
+def test_a_request_is_heard_once_and_answered(place: Path) -> None:
+    requests = Requests(place, Launch.of_this_process())
+    assert not requests.is_due(7)
+    (place / "asked.1").touch()
+    assert requests.is_due(8)
+    assert not requests.is_due(9)
+    requests.answer()
+    (place / "asked.2").touch()
+    assert requests.is_due(10)
+    assert [path.name.split(".")[1] for path in place.glob("answered.*")] == ["1"]
+
+
+def test_only_a_plain_file_of_the_same_user_is_a_request(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "asked.1").symlink_to(place / "real")
+    (place / "real").touch()
+    assert not is_asked(place, 1)
+    (place / "asked.2").touch()
+    assert is_asked(place, 2)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not is_asked(place, 2)
+
+
+def test_a_rank_that_waits_in_vain_for_the_others_gives_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("traceadvisor.system.clocks.monotonic", lambda: now[0])
+    monkeypatch.setattr("traceadvisor.recording.stopping.Ranks.end", lambda _, steps: None)
+    requests = Requests(place, Launch.of_this_process())
+    (place / "asked.1").touch()
+    assert not requests.is_due(1)
+    assert requests.is_pending
+    now[0] = PATIENCE_S + 1
+    assert not requests.is_due(2)
+    assert not requests.is_pending
+    assert list(place.glob("answered.1.*"))
+
+
+def test_a_process_that_was_attached_to_waits_for_no_other_rank(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceadvisor.recording.stopping.Ranks.end", lambda _, steps: None)
+    (place / "asked.1").touch()
+    assert not Requests(place, Launch.of_this_process()).is_due(1)
+    assert Requests(place, Launch.of_this_process(), is_alone=True).is_due(1)
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_none_or_has_ended_is_refused() -> None:
+    with started(sys.executable, "-c", "") as child:
+        wait_until(lambda: start_ticks(child.pid) is None)
+        with pytest.raises(UsageError, match="has ended"):
+            running_as(child.pid)
+    with pytest.raises(UsageError, match="There is no process"):
+        running_as(child.pid)
+
+
+def test_the_process_of_another_user_is_refused_to_root_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        check_own(os.getpid())
+
+
+def test_a_process_that_was_not_started_for_it_is_refused(tmp_path: Path) -> None:
+    with started(sys.executable, "-c", "import time; time.sleep(100)") as child:
+        done = record(str(child.pid), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "capture --on-demand" in done.stderr
+
+
+def test_a_folder_that_others_may_write_to_is_refused(place: Path) -> None:
+    place.chmod(0o770)
+    with pytest.raises(UsageError, match="others may write"):
+        asking._owned(place)
+
+
+def test_a_folder_without_a_run_and_one_of_a_run_that_ended_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no capture"):
+        running_in(tmp_path)
+    with pytest.raises(UsageError, match="records on request"):
+        newest_running(tmp_path)
+    header = Manifest(FORMAT, "1", 0, ("train.py",), DEFAULT_SCHEDULE, 1)
+    BundleWriter(tmp_path, header, 0, "elsewhere").enter((), (), None)
+    with pytest.raises(UsageError, match="has ended, or runs on another machine"):
+        running_in(tmp_path)
+
+
+def test_a_run_that_has_ended_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="may have ended"):
+        Running(tmp_path, (tmp_path / "gone",)).ask()
+
+
+def test_the_folder_is_held_open_where_it_is_there(place: Path) -> None:
+    assert hold(place)
+    assert place in asking._held_by(os.getpid())
+    assert not hold(place / "missing")
+
+
+# -- real runs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_is_recorded_twice_on_request_by_its_folder_and_by_its_process(tmp_path: Path) -> None:
+    with training(tmp_path) as bundle:
+        first = record("run", cwd=tmp_path)
+        assert first.returncode == 0, first.stderr
+        assert (bundle / "report-1" / "report.html").exists()
+        pid = manifest(bundle).processes[0].pid
+        second = record(str(pid), "-o", "here", cwd=tmp_path)
+        assert second.returncode == 0, second.stderr
+        assert (tmp_path / "here" / "report.html").exists()
+        assert len(traces(bundle)) == 2
+    recorded = [step.index for step in steps(bundle) if step.state is StepState.RECORDED]
+    assert len(recorded) == 16
+    assert recorded[8] - recorded[7] > 8  # two windows
+
+
+@pytest.mark.slow
+def test_a_run_with_a_schedule_is_not_recorded_on_request(tmp_path: Path) -> None:
+    with training(tmp_path, options=()) as bundle:
+        done = record("run", cwd=tmp_path)
+        pid = manifest(bundle).processes[0].pid
+        by_process = record(str(pid), cwd=tmp_path)
+    assert done.returncode == by_process.returncode == 2
+    assert "does not record on request" in done.stderr
+    assert "does not record on request" in by_process.stderr
+
+
+@pytest.mark.slow
+def test_four_ranks_record_the_same_steps_twice(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+    with training(tmp_path, *launcher) as bundle:
+        wait_until(lambda: len(manifest(bundle).processes) == 4)
+        for number in (1, 2):
+            done = record("run", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert (bundle / f"report-{number}" / "report.html").exists()
+            assert sum(one.kind is FileKind.TRACE for one in manifest(bundle).files) == 4 * number
+    recorded = [[step.index for step in steps(bundle, rank) if step.state is StepState.RECORDED] for rank in range(4)]
+    assert len(recorded[0]) == 16
+    assert recorded[1:] == recorded[:1] * 3

@@ -1,0 +1,95 @@
+"""``traceadvisor record``: ask a running training for a recording, and report it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
+from traceadvisor.cli.streams import tell
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.asking import Running
+
+
+@click.command("record", context_settings={"max_content_width": 100})
+@click.argument("run", required=False, metavar="[PID|RUN]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the report.  [default: RUN/report-N]",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    metavar="N",
+    help="Time to wait for the recording.",
+)
+def command(*, run: str | None, output: Path | None, minutes: float) -> None:
+    """Record a running training now: the next steps of all its ranks, as often as wanted.
+
+    RUN is the folder of a capture that was started with `traceadvisor capture --on-demand`, PID one of its processes;
+    without either, it is the newest such run in runs/. The report is written beside the recording.
+
+        traceadvisor capture --on-demand -- train.py
+
+        traceadvisor record
+
+    On Python 3.14 and later, PID may also be a process that was started without TraceAdvisor: it is attached to, if the
+    system allows that.
+
+    Only your own processes can be recorded. Ctrl-C ends the waiting, not the recording.
+
+    Exit codes: 0 success; 2 wrong usage, or there is nothing to record; 3 nothing was recorded; 130 Ctrl-C.
+    """
+    with ended_by_interrupt(), errors_as_exit_codes():
+        from traceadvisor.recording.asking import wait_for  # noqa: PLC0415  # not for --help
+
+        running = _found(run)
+        before = running.recordings()
+        number = running.ask()
+        tell(f"asked {running.folder} for recording {number}.")
+        end_s = time.monotonic() + minutes * 60
+        is_answered = wait_for(running, number, lambda: time.monotonic() > end_s)
+        made = running.recordings() - before
+        if not made:
+            tell(_nothing(running, minutes, is_answered=is_answered))
+            sys.exit(ExitCode.UNREADABLE)
+        _report(running, made, output or running.folder / f"report-{number}")
+
+
+def _found(run: str | None) -> Running:
+    from traceadvisor.api import RUNS  # noqa: PLC0415  # as above
+    from traceadvisor.recording.asking import newest_running, running_as, running_in  # noqa: PLC0415
+    from traceadvisor.recording.attaching import attach  # noqa: PLC0415
+
+    if run is None:
+        return newest_running(RUNS)
+    if not run.isdigit():
+        return running_in(Path(run))
+    return running_as(int(run)) or attach(int(run))
+
+
+def _nothing(running: Running, minutes: float, *, is_answered: bool) -> str:
+    if running.is_over:
+        return "the run ended before anything was recorded."
+    if is_answered:
+        return "nothing was recorded: the script uses its own profiler, or its ranks did not agree on a step."
+    return f"nothing was recorded within {minutes:g} minutes. The recording comes when the next training steps do."
+
+
+def _report(running: Running, made: frozenset[str], folder: Path) -> None:
+    """Write and print the report on some recordings of the run."""
+    from traceadvisor import api  # noqa: PLC0415  # not before there is a recording
+    from traceadvisor.cli.terminal_summary import print_summary  # noqa: PLC0415
+
+    result = api.load(running.folder, selection=api.Selection(files=made))
+    print_summary(result, list(api.write(result, folder, ("html",)).values()))

@@ -1,0 +1,101 @@
+"""How ``traceadvisor record`` asks a running training for a recording, and hears of it.
+
+Both meet in the folder of the command's processes, which only its user can enter. The request with number N is an empty
+file ``asked.N``. The ranks of a job agree on the step from which they record, as they do on the last step of a run.
+When it is recorded, each leaves ``answered.N.<host>.<pid>``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from traceadvisor.recording.job_store import job_store
+from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.stopping import Ranks
+from traceadvisor.system import clocks
+
+PATIENCE_S = 30.0
+"""Longest time for which a rank waits for the others: one of them may not train."""
+
+_KEY = "traceadvisor/asked/{restart}/{number}"
+
+
+class Requests:
+    """The requests to one process. It asks for them in its training thread, between two steps."""
+
+    def __init__(self, place: Path, launch: Launch, *, is_alone: bool = False) -> None:
+        """``is_alone``: do not wait for other ranks, which may know of no request."""
+        self._place, self._launch, self._is_alone = place, launch, is_alone
+        self._number = 0
+        """Number of the latest request."""
+        self._ranks: Ranks | None = None
+        """Agree on a step; None if no request waits for that."""
+        self._due_s = 0.0
+        self._is_here: bool | None = None
+        """Whether this node sees the folder; None before the first training step."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a request waits for the other ranks."""
+        return self._ranks is not None
+
+    def is_due(self, steps: int) -> bool:
+        """Whether to begin now; ``steps``: training steps so far."""
+        if self._is_here is None:
+            self._is_here = hold(self._place)
+        if self._ranks is None and self._is_asked(self._number + 1):
+            self._number += 1
+            self._ranks = Ranks(key=self._key(self._number) + "/{rank}")
+            self._due_s = clocks.monotonic() + PATIENCE_S
+        if self._ranks is None:
+            return False
+        try:
+            start = steps if self._is_alone else self._ranks.end(steps)
+        except Exception:  # noqa: BLE001  # ranks without torch.distributed: each goes its own way
+            start = steps
+        if start is None and clocks.monotonic() > self._due_s:
+            self._ranks = None
+            self.answer()
+        if start is None or steps < start:
+            return False
+        self._ranks = None
+        return True
+
+    def answer(self) -> None:
+        """The latest request is done, with or without a recording."""
+        with suppress(OSError):  # the folder is gone: nobody waits
+            (self._place / f"answered.{self._number}.{self._launch.host}.{os.getpid()}").touch()
+
+    def _is_asked(self, number: int) -> bool:
+        """Whether there is a request with this number: in the folder, or in the store if this node does not see it."""
+        if self._is_here and not is_asked(self._place, number):
+            return False
+        key, store = self._key(number), job_store()
+        if not self._is_here:
+            return store is not None and bool(store.check([key]))
+        if store is not None:
+            store.set(key, "")
+        return True
+
+    def _key(self, number: int) -> str:
+        return _KEY.format(restart=self._launch.restart, number=number)
+
+
+def hold(place: Path) -> bool:
+    """Keep the folder open until this process ends, so that its id leads there; whether the folder is there."""
+    with suppress(OSError):
+        os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return True
+    return False
+
+
+def is_asked(place: Path, number: int) -> bool:
+    """Whether the user of this process has left the request with this number."""
+    try:
+        status = os.lstat(place / f"asked.{number}")
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
