@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
 from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
-from traceadvisor.experiments.run import END_S, LOG, changed_files, footprints, measure
+from traceadvisor.experiments.run import END_S, LOG, Outcome, Watch, changed_files, footprints, measure
 from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
@@ -48,16 +48,28 @@ BLOCKS = 200
 _LOOK_S = 2.0
 
 
-def run(asked: Asked, wanted: Plan, around: Surroundings, report: Report | None) -> None:
+FollowUp = Callable[[Plan, ExperimentResult, Sequence[AnyRow], Watch], ExperimentResult]
+"""Follows the settings with the time that is left, and adds to their result."""
+
+
+def run(  # noqa: PLR0917  # what both verbs know
+    asked: Asked,
+    wanted: Plan,
+    around: Surroundings,
+    report: Report | None,
+    follow_up: FollowUp | None = None,
+    share: float = 1.0,
+) -> None:
     """Measure, write the result and print it; Ctrl-C writes what was measured so far.
 
-    ``wanted``: what to measure, in any script. ``around``: what is known before.
+    ``wanted``: what to measure, in any script. ``around``: what is known before. ``share``: the settings' share of the
+    time.
     """
     names = chosen_formats(asked.formats, EXPERIMENT_FORMATS)
     if names_file(str(asked.output or ""), EXPERIMENT_FORMATS):
         raise UsageError("sweep and try write several files. Choose a folder with -o.")
     is_module, script = asked.runs_module, asked.words
-    _check_script(script, is_module=is_module)
+    check_script(script, is_module=is_module)
     folder = _folder(asked.output, Path(script[0]).stem, around.kind)
     seconds = asked.minutes * 60
     grace_s = min(LONGEST_GRACE_S, seconds / 10)
@@ -73,23 +85,40 @@ def run(asked: Asked, wanted: Plan, around: Surroundings, report: Report | None)
     ).withholding()
     click.get_current_context().with_resource(withholding(plan.secrets))
     _promise(plan, asked.minutes)
-    before = footprints(Path.cwd(), ignored=folder)
-    begin_s = time.monotonic()
-    outcome = measure(plan, _Progress(plan).show)
     around = replace(
         around,
-        seconds=time.monotonic() - begin_s,
-        changed_files=changed_files(before, footprints(Path.cwd(), ignored=folder)),
         price=find_settings(Path.cwd(), []).price,
         recorded_start_ns=_start_ns(report),
         recorded_step_ns=recorded_step_ns(report),
     )
+    before = footprints(Path.cwd(), ignored=folder)
+    begin_s = time.monotonic()
+    progress = _Progress(plan).show
+    first = replace(plan, deadline_s=begin_s + share * (plan.deadline_s - begin_s))
+    outcome = measure(first, progress) if _has_settings(plan) else Outcome([], None, interrupted=False, processes=0)
     result = result_of(plan, outcome, around)
+    if follow_up and not outcome.interrupted:
+        result = follow_up(plan, result, outcome.rows, progress)
+    result = replace(
+        result,
+        seconds=time.monotonic() - begin_s,
+        changed_files=_without_patch(changed_files(before, footprints(Path.cwd(), ignored=folder)), result),
+    )
     _print(result, folder, names, report)
-    if outcome.interrupted:
+    if outcome.interrupted or (result.code and result.code.is_interrupted):
         sys.exit(128 + 2)
     if not any(section.base_step_ns for section in result.sections):
         sys.exit(ExitCode.UNREADABLE)
+
+
+def _without_patch(changed: tuple[str, ...] | None, result: ExperimentResult) -> tuple[str, ...] | None:
+    """Changed files without the patch that was written."""
+    own = result.code.path if result.code else None
+    return changed and tuple(name for name in changed if str(Path.cwd() / name) != own)
+
+
+def _has_settings(plan: Plan) -> bool:
+    return bool(plan.changes or plan.axes or plan.switches or plan.all_switches)
 
 
 def _promise(plan: Plan, minutes: float) -> None:
@@ -98,7 +127,7 @@ def _promise(plan: Plan, minutes: float) -> None:
         click.echo(clean(promise.format(scratch=plan.scratch, minutes=time_limit)), err=True)
 
 
-def _check_script(script: Sequence[str], *, is_module: bool) -> None:
+def check_script(script: Sequence[str], *, is_module: bool) -> None:
     """Raise UsageError if there is no script, or one that cannot be measured."""
     if not script:
         raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from traceadvisor.experiments.settings import Value
+from traceadvisor.model.patch import Apart
 from traceadvisor.text.documents import cleaned_document
 
 
@@ -139,6 +140,23 @@ class Loss(Row, frozen=True, tag="loss"):
     """Largest difference that another choice of batches makes."""
 
 
+class FirstLosses(Row, frozen=True, tag="first_losses"):
+    """The losses of the first steps of an arm, from the same state and batches as those of other arms."""
+
+    experiment: str
+    arm: str
+    losses: tuple[float | None, ...]
+    """None for one that is not finite."""
+
+
+class KeptApart(Row, frozen=True, tag="kept_apart"):
+    """Changed code cannot alternate in one process."""
+
+    reason: Apart
+    at: str
+    """The function or the file."""
+
+
 class Note(Row, frozen=True, tag="note"):
     """Something to tell."""
 
@@ -154,7 +172,9 @@ class Ended(Row, frozen=True, tag="ended"):
     detail: str = ""
 
 
-AnyRow: TypeAlias = Facts | Begin | Round | Finished | Rate | Void | Failed | Loss | Note | Ended
+AnyRow: TypeAlias = (
+    Facts | Begin | Round | Finished | Rate | Void | Failed | Loss | FirstLosses | KeptApart | Note | Ended
+)
 
 _DECODER: msgspec.json.Decoder[AnyRow] = msgspec.json.Decoder(AnyRow)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from traceadvisor.experiments.curves import compared
 from traceadvisor.experiments.journal import AnyRow, Facts, is_finished, left_out, rounds_of
-from traceadvisor.experiments.plan import Axis, Experiment, Plan
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Axis, Experiment, Plan
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, PATCH, WORKERS, Settings, Value
 from traceadvisor.experiments.values_to_try import DEFAULT_SWITCHES, curve_of, first_values, further_values, own_value
 from traceadvisor.model.verdict import Verdict
 
-SWITCHES, COMBINED, FIXES, PROCESSES = "settings", "combinations", "fixes", "processes"
+SWITCHES, COMBINED, FIXES, PROCESSES, CODE = "settings", "combinations", "fixes", "processes", "code"
 ALL_FIXES = "all fixes"
 
 LOADER_BOUND_SHARE = 0.05
@@ -161,7 +161,12 @@ def _combined(rows: list[AnyRow], switches: Experiment | None, base: Settings) -
 
 
 def in_processes(plan: Plan) -> Experiment:
-    """Every value of every axis and switch as an arm."""
+    """Every value of every axis and switch as an arm; or changed files."""
+    if plan.copies:
+        changed = [name for name in plan.copies if name not in (AS_IT_IS, SAME_AGAIN)]
+        return Experiment(
+            CODE, "", Settings(), {name: Settings.of({PATCH: name.partition("=")[2]}) for name in changed}
+        )
     values = [(axis.name, value) for axis in (*plan.axes, *plan.switches) for value in axis.values]
     arms = [Settings.of({name: value}) for name, value in values]
     return Experiment(PROCESSES, "", Settings(), {one.words(): one for one in arms})
@@ -178,4 +183,4 @@ def _fixes(plan: Plan, facts: Facts) -> Experiment:
         for settings in reversed(arms.values()):  # where two fixes set the same, the first finding wins
             together = together.having(settings)
         arms[ALL_FIXES] = together
-    return Experiment(FIXES, "", Settings(), arms)
+    return Experiment(CODE if plan.code else FIXES, "", Settings(), arms)

@@ -81,6 +81,17 @@ class Plan:
     """Values of settings that no file may show, by setting and value as shown."""
 
     most_rounds: int = MOST_ROUNDS
+    code: dict[str, str] = field(default_factory=dict)
+    """For changed functions: the file with the new content, by file."""
+
+    copies: dict[str, str] = field(default_factory=dict)
+    """For changed files in processes of their own: the folder of the copy in which an arm runs."""
+
+    changed: tuple[str, ...] = ()
+    """The files that differ between these copies."""
+
+    copy: str = ""
+    """The copy of this process."""
 
     @property
     def journal(self) -> Path:

@@ -21,7 +21,9 @@ from traceadvisor.experiments.journal import (
     Facts,
     Failed,
     Finished,
+    FirstLosses,
     Journal,
+    KeptApart,
     Round,
     Void,
     facts_of,
@@ -30,6 +32,7 @@ from traceadvisor.experiments.journal import (
     rounds_of,
 )
 from traceadvisor.experiments.next_experiment import in_processes
+from traceadvisor.experiments.patching.copies import Copy, copied
 from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, STEPS_TO_FIND, Experiment, Plan
 from traceadvisor.experiments.settings import ENVIRONMENT
 from traceadvisor.statistics import FEWEST_ROUNDS
@@ -102,6 +105,9 @@ class Interleaved:
             measured = next((row for row in rows if isinstance(row, Round)), None)
             if facts_of(self._journal.rows) is None and (facts := facts_of(rows)):
                 self._journal.add(facts)
+            for row in rows:
+                if isinstance(row, FirstLosses | KeptApart):
+                    self._journal.add(row)
             if voids := [row for row in rows if isinstance(row, Void)]:
                 self._journal.add(Void(experiment.name, arm, voids[0].reason))
             elif measured:
@@ -130,6 +136,9 @@ class Interleaved:
         }
         kept = {name: value for name, value in settings.values if not name.startswith(ENVIRONMENT)}
         plan = replace(self._plan, folder=str(folder), arm=kept, arm_name=arm, block_s=max(self._plan.block_s, BLOCK_S))
+        if arm in plan.copies:
+            copy = Copy(Path(plan.copies[arm]))
+            plan = replace(plan, copy=plan.copies[arm], script=(copied(copy, plan.script[0]), *plan.script[1:]))
         begin_s = time.monotonic()
         code = self._run(plan, variables)
         self._longest_s = max(self._longest_s, time.monotonic() - begin_s)

@@ -36,7 +36,7 @@ from traceadvisor.experiments.next_experiment import (
 )
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.run import Outcome
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, WORKERS, Settings, Value, line
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, PATCH, WORKERS, Settings, Value, line
 from traceadvisor.experiments.values_to_try import (
     DEFAULT_SWITCHES,
     GOOD_MEMORY,
@@ -332,10 +332,11 @@ def _lines_to_paste(settings: Settings, facts: Facts) -> tuple[str, ...]:
     def shown(item: tuple[str, Value]) -> str:
         return line(item[0], item[1], device=facts.device, optimizer=facts.optimizer)
 
-    loader = [shown(item) for item in settings.of_loader().values]
+    of_loader = settings.of_loader().without(PATCH)
+    loader = [shown(item) for item in of_loader.values]
     arguments = [one.removeprefix("DataLoader(..., ").removesuffix(")") for one in loader if one]
     lines = [f"DataLoader(..., {', '.join(arguments)})"] if arguments else []
-    return (*lines, *(shown(item) for item in settings.values if item not in settings.of_loader().values))
+    return (*lines, *(shown(item) for item in settings.values if item not in of_loader.values))
 
 
 def _left_out_sentences(plan: Plan, done: Sequence[Experiment], facts: Facts) -> Iterator[str]:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from traceadvisor.experiments import keeper
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
+from traceadvisor.experiments.patching.copies import Copy, copied
 from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, SAME_AGAIN, Plan
 from traceadvisor.experiments.processes import NO_LOOP, Interleaved
 from traceadvisor.frozen import frozen
@@ -102,7 +103,11 @@ def _one_process(plan: Plan, watch: Watch, shown: Path, added: Mapping[str, str]
             stdout=log.pipe,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": _path()} | dict(added),
+            cwd=Copy(Path(plan.copy)).seen(Path.cwd()) if plan.copy else None,
+            env=os.environ
+            | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": _path(plan.copy)}
+            | _no_bytecode(plan)
+            | dict(added),
         )
     ended_s: float | None = None
     before = len(read(plan.journal))
@@ -122,9 +127,17 @@ def _one_process(plan: Plan, watch: Watch, shown: Path, added: Mapping[str, str]
         log.close()
 
 
-def _path() -> str:
-    """The package itself must be found, wherever the script runs."""
+def _no_bytecode(plan: Plan) -> dict[str, str]:
+    """In a copy, bytecode would be written through links to the user's folders."""
+    return {"PYTHONDONTWRITEBYTECODE": "1"} if plan.copy else {}
+
+
+def _path(copy: str) -> str:
+    """The package itself must be found, wherever the script runs. Folders of a copy take the place of their own."""
     others = os.environ.get("PYTHONPATH", "")
+    if copy:
+        folders = others.split(os.pathsep)
+        others = os.pathsep.join(copied(Copy(Path(copy)), one) if one else one for one in folders)
     return others if "site-packages" in _ROOT else os.pathsep.join([*filter(None, [others]), _ROOT])
 
 

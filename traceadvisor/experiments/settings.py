@@ -30,6 +30,12 @@ class Knob:
 
 
 BATCH_SIZE, WORKERS, CACHED = "batch_size", "num_workers", "cached"
+PATCH = "patch"
+"""Changed code, by the name of the patch."""
+
+_NOT_ASKED = (CACHED, PATCH)
+"""Settings that no ``--set`` names."""
+
 NATIVE_THREADS = "native_threads"
 """Threads of native libraries, such as BLAS, in each loader worker."""
 
@@ -42,6 +48,7 @@ _KNOBS = (
     Knob(NATIVE_THREADS, int, 'os.environ["OPENBLAS_NUM_THREADS"] = "{value}"', is_of_loader=True),
     Knob(BATCH_SIZE, int, "DataLoader(..., batch_size={value})", is_of_loader=True),
     Knob(CACHED, bool, "", is_of_loader=True),
+    Knob(PATCH, str, "git apply {value}", is_of_loader=True),
     Knob("amp", str, 'with torch.autocast("{device}", dtype=torch.{value}): ...'),
     Knob(
         "tf32",
@@ -166,8 +173,8 @@ def parsed(text: str) -> tuple[str, tuple[Value, ...]]:
         return _plain(name), tuple(_literal(word) for word in words)
     if name.startswith(ENVIRONMENT):
         return _plain(name), tuple(words)
-    if name not in KNOBS or name == CACHED:
-        known = ", ".join(known for known in KNOBS if known != CACHED)
+    if name not in KNOBS or name in _NOT_ASKED:
+        known = ", ".join(known for known in KNOBS if known not in _NOT_ASKED)
         raise UsageError(f"There is no setting {name!r}. Known settings: {known}, {VARIABLE}module.VARIABLE.")
     return name, tuple(_value(KNOBS[name], word) for word in words)
 

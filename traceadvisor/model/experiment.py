@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.patch import CodeChange
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import BUSY_SHARE
 
@@ -228,6 +229,9 @@ class ExperimentResult:
     """Step of that recording, to which its predictions refer."""
 
     currency: str | None = None
+    code: CodeChange | None = None
+    """A change of the user's code that was measured; None without one."""
+
     others_cpu_share: float | None = None
     """Share of the machine's cores that other programs kept busy while the settings alternated; None if unknown."""
 

@@ -26,13 +26,19 @@ _PLANS = ("plan.json", "processes/*/plan.json")
 """The file that earlier versions wrote for the training process, with the secrets of the command."""
 
 _OF_THE_TOOL = frozenset(
-    {"schema", "tool_version", "kind", "verdict", "device", "torch", "currency", "optimizer", "fix"}
+    {
+        *("schema", "tool_version", "kind", "verdict", "device", "torch", "currency", "optimizer", "fix", "fixes"),
+        *("outcome", "loss", "apart", "reason", "setting"),
+    }
 )
-_PATHS = frozenset({"scratch", "trace_report", "changed_files"})
-_CODE = frozenset({"name", "title", "change", "lines"})
+_PATHS = frozenset({"scratch", "trace_report", "changed_files", "path", "files"})
+_CODE = frozenset({"name", "title", "change", "lines", "apart_at"})
+_SOURCE = "detail"
+"""The member that repeats code of the script."""
+
 _SETTINGS = frozenset({"settings", "base", "own_settings", "recommended"})
 _LEFT_OUT = "left_out"
-_PREFIXES = ("env:", "set:")
+_PREFIXES = ("env:", "set:", "patch")
 _MESSAGE = re.compile(rf"((?:\A|: )[A-Za-z_][\w.]{{0,80}}|{ERROR_CLASS.pattern}):\s.*", re.DOTALL)
 """The class of an exception, its message, and all behind that."""
 
@@ -93,9 +99,9 @@ class _Scrubber:
             self._learn(secret_words(given, os.environ), own_words)
         self._learn((value for _, value in private), own_words)
         self._assigned = {
-            form.format(name.partition(":")[2], value): form.format(name.partition(":")[2], texts.argument(value))
+            form.format(name.rpartition(":")[2], value): form.format(name.rpartition(":")[2], texts.argument(value))
             for name, value in sorted(private, key=lambda pair: -len(pair[1]))
-            for form in ("{}={}", "{} = '{}'")
+            for form in ("{}={}", "{} = '{}'", "git apply {1}")
         }
         self._assignments = re.compile("|".join(map(re.escape, self._assigned)) or r"(?!)")
 
@@ -104,6 +110,7 @@ class _Scrubber:
 
     def scrubbed(self, name: str, value: Any) -> Any:
         """A member of the document."""
+        value = None if name == _SOURCE else value
         match value:
             case dict() if name in _SETTINGS:
                 return {

@@ -94,7 +94,9 @@ class Blocks:
         names += [name for change in plan.changes for name in change.settings]
         names += list(plan.arm or {})
         variables = [name for name in names if name.startswith(VARIABLE)]
-        self.switches = Switches(found, self.device, variables, plan.real, is_alone=plan.arm is not None)
+        self.switches = Switches(
+            found, self.device, variables, plan.real, is_alone=plan.arm is not None, code=plan.code
+        )
         self.loader = found.loader
         self.is_unfed = self.loader is None
         self.ahead = max(found.fetched - found.backwards, 0) if found.backwards and not self.is_unfed else 0

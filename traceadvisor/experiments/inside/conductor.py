@@ -15,9 +15,10 @@ import torch._dynamo.config
 from traceadvisor.errors import named
 from traceadvisor.experiments.curves import are_precise
 from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, NoStepError, OutOfBudgetError
+from traceadvisor.experiments.inside.edited import loaded_elsewhere
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import set_at_start
-from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard
+from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard, finite, saved_state
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
 from traceadvisor.experiments.inside.sources import NO_LOADER, own_settings
 from traceadvisor.experiments.journal import (
@@ -26,7 +27,9 @@ from traceadvisor.experiments.journal import (
     Facts,
     Failed,
     Finished,
+    FirstLosses,
     Journal,
+    KeptApart,
     Note,
     Rate,
     Round,
@@ -38,6 +41,7 @@ from traceadvisor.experiments.journal import (
 from traceadvisor.experiments.next_experiment import experiments_after, next_experiment
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
+from traceadvisor.model.patch import Apart
 from traceadvisor.statistics import FEWEST_ROUNDS
 from traceadvisor.system import clocks
 
@@ -50,6 +54,9 @@ FEW_TRIED = 0.5
 GRAPHS_OF_AN_ARM = 4
 """Graphs that an arm may need of code that the script compiles: of training and validation, for one batch size and for
 any."""
+
+COMPARED_STEPS = 12
+"""Steps of changed code whose losses are compared with those of the script as it is."""
 
 FIRST_STEPS = 12
 """Steps that give the first idea of a step's length."""
@@ -75,6 +82,8 @@ class Conductor:
         self.watcher.disturbed = self.disturbed
         self.watcher.refused = self._refused
         self.watcher.only_loaders = journal.of_loop != journal.rows
+        if plan.copy:
+            self.watcher.losses = []
 
     def close(self) -> None:
         """Restore torch and end workers."""
@@ -102,7 +111,14 @@ class Conductor:
         self._trial = _Trial(self._blocks)
         self._is_leading = True
         self._guard = LossGuard(found, self.watcher)
+        self._note_apart()
         return self._procedure()
+
+    def _note_apart(self) -> None:
+        """Write down why changed code cannot alternate in this process, if it cannot."""
+        edited = self._blocks.switches.edited
+        if edited and (why := edited.apart):
+            self._journal.add(KeptApart(why.reason, why.at))
 
     def _asked(self, *, new_loop: bool, last: bool) -> None:
         self._blocks.asked(new_loop=new_loop, last=last)
@@ -273,6 +289,7 @@ class Conductor:
             self._skipped(experiment, arm, reason)
         elif reason := self._trial.void(experiment, arm):
             self._journal.add(Void(experiment.name, arm, reason))
+            self._note_apart()
 
     def _skipped(self, experiment: Experiment, arm: str, reason: str) -> None:
         """An arm whose steps the script skips has failed."""
@@ -330,6 +347,9 @@ class Conductor:
 
     def _guarded(self, experiment: Experiment) -> Iterator[Any]:
         """Compare the losses of arms that change what a step computes."""
+        if self._plan.code:
+            yield from self._losses_of_code(experiment)
+            return
         arms = [
             arm
             for arm in self._arms(experiment)
@@ -358,9 +378,40 @@ class Conductor:
             yield batch
         blocks.switches.switch(Settings())
 
+    def _losses_of_code(self, experiment: Experiment) -> Iterator[Any]:
+        """The losses of each arm from one state of weights and random numbers, with a loader of its own."""
+        blocks, arms = self._blocks, self._arms(experiment)
+        if len(arms) <= 2 or (saved := saved_state(self._found)) is None:
+            return
+        prefix = blocks.whole(1 + blocks.ahead) + blocks.batches_per_step
+        try:
+            for arm in arms:
+                blocks.leave()
+                saved.restore()
+                if self._entered(experiment, arm):
+                    yield from blocks.steps_of(prefix)
+                    saved.restore()
+                    self.watcher.losses = []
+                    yield from blocks.steps_of(blocks.whole(COMPARED_STEPS))
+                    self._add_losses(experiment.name, arm)
+        finally:
+            self.watcher.losses = None
+            saved.restore()
+
+    def _add_losses(self, experiment: str, arm: str) -> None:
+        """Write the losses down that the steps had since their list began."""
+        losses, self.watcher.losses = self.watcher.losses or [], None
+        self._journal.add(FirstLosses(experiment, arm, tuple(map(finite, losses[:COMPARED_STEPS]))))
+
     def _one_arm(self, settings: Settings) -> Iterator[Any]:
         """For interleaved processes: one block of one arm, long enough for a process."""
         name, blocks = self._plan.arm_name, self._blocks
+        if self._plan.copy:
+            self._add_losses("process", name)
+            if file := loaded_elsewhere(self._plan.changed, self._plan.copy):
+                self._journal.add(KeptApart(Apart.NOT_LOADED, file))
+                self._journal.add(Void("process", name, f"{file} was not loaded from the copy"))
+                return
         blocks.share_s = self._plan.block_s * FEWEST_ROUNDS * 4
         experiment = Experiment("process", "", Settings(), {name: settings})
         self._journal.add(Begin(experiment.name, name))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from statistics import fmean
 from typing import Any
 
+import numpy
 import torch
 
 from traceadvisor.experiments.inside.loop import Found, LoopWatcher
@@ -103,6 +105,11 @@ _LEAST_ALLOWED = 0.01
 """Relative difference of a mean loss that is always allowed; rounding to 16 bits makes about so much."""
 
 
+def saved_state(found: Found) -> SavedState | None:
+    """The state of a loop now; None if it is too large to copy."""
+    return SavedState(found) if _state_bytes(found) <= _LARGEST_STATE_BYTES else None
+
+
 class SavedState:
     """Copies in main memory of weights, buffers, optimizer state, scalers and random numbers.
 
@@ -118,6 +125,8 @@ class SavedState:
         ]
         self._scalers = [(scaler, scaler.state_dict()) for scaler in found.scalers.values()]
         self._random = torch.get_rng_state()
+        self._random_of_python = random.getstate()
+        self._random_of_numpy = numpy.random.get_state()
         self._random_of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch has no type for it
 
     @torch.no_grad()
@@ -134,6 +143,8 @@ class SavedState:
         for scaler, saved in self._scalers:
             scaler.load_state_dict(saved)
         torch.set_rng_state(self._random)
+        random.setstate(self._random_of_python)
+        numpy.random.set_state(self._random_of_numpy)
         if self._random_of_gpus:
             torch.cuda.set_rng_state_all(self._random_of_gpus)
 
@@ -182,6 +193,11 @@ def _restore(live: dict[str, Any], saved: dict[str, Any], device: torch.device |
             now.copy_(value)
         else:
             live[name] = value.to(device, copy=True)
+
+
+def finite(loss: torch.Tensor) -> float | None:
+    """A loss; None if it is not finite."""
+    return value if isfinite(value := float(loss)) else None
 
 
 def mean_loss(losses: Sequence[torch.Tensor]) -> float | None:

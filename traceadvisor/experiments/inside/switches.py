@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 from traceadvisor.errors import named
+from traceadvisor.experiments.inside.edited import Edited
 from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.global_flags import CudnnBenchmark, Tf32
 from traceadvisor.experiments.inside.loop import Found
 from traceadvisor.experiments.inside.model_switches import Autocast, ChannelsLast, Compile
 from traceadvisor.experiments.inside.sources import NO_LOADER
-from traceadvisor.experiments.settings import OF_LOADER, VARIABLE, Settings, Value
+from traceadvisor.experiments.settings import OF_LOADER, PATCH, VARIABLE, Settings, Value
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.text.cleaning import clipped
 
@@ -58,7 +60,7 @@ class Variable(Switch):
 class Switches:
     """All settings of the step. One that fails becomes unavailable, with the reason; the others go on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it needs to know of the plan
         self,
         found: Found,
         device: str | torch.device,
@@ -66,10 +68,11 @@ class Switches:
         real: Callable[[Settings], Settings] = lambda shown: shown,
         *,
         is_alone: bool = False,
+        code: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``real``: the settings to put in force for those that files may show.
 
-        ``is_alone``: no other arm is measured in this process.
+        ``is_alone``: no other arm is measured in this process. ``code``: new contents of files, for changed functions.
         """
         device, self._real = torch.device(device), real
         made: dict[str, Callable[[], Switch]] = {
@@ -93,7 +96,10 @@ class Switches:
         else:
             self._unavailable |= dict.fromkeys((*on_gpu, "pin_memory"), "the script uses no GPU")
         if found.loader is None:
-            self._unavailable |= dict.fromkeys(OF_LOADER, NO_LOADER)
+            self._unavailable |= dict.fromkeys(OF_LOADER - {PATCH}, NO_LOADER)
+        self.edited = edited = Edited(code, found) if code else None
+        if edited:
+            made[PATCH] = lambda: edited
         for name, make in made.items():
             self._add(name, make)
 

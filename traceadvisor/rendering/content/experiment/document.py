@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredArm, MeasuredRatio
 from traceadvisor.model.experiment import Section as MeasuredSection
 from traceadvisor.model.report import SCHEMA as REPORT_SCHEMA
+from traceadvisor.rendering.content.code_change import code_sentences
 from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
@@ -99,6 +100,8 @@ def _sections(result: ExperimentResult, anchor: str = "") -> Iterator[Section]:
         yield Section(
             "Predicted and measured", (Prose(f"{ledger.caption}.", Tone.QUIET, SUMMARY), ledger), f"{anchor}ledger"
         )
+    if result.code:
+        yield Section("Patch", (Items(tuple(code_sentences(result)), SUMMARY),), f"{anchor}patch")
     for place, section in enumerate(result.sections, 1):
         part = f"{anchor}part-{place}"
         yield Section(title(section.name), tuple(_section(section, part, result)), part)

@@ -26,6 +26,7 @@ SECTIONS = {
     "combinations": "Combinations",
     "fixes": "Fixes of the report",
     "processes": "Settings in processes of their own",
+    "code": "Changed code",
 }
 
 
@@ -95,7 +96,8 @@ def headline(result: ExperimentResult) -> str:
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
-        return f"No {'fix' if result.kind == 'try' else 'setting'} was shown to be faster"
+        noun = "change" if result.code and not result.ledger else "fix" if result.kind == "try" else "setting"
+        return f"No {noun} was shown to be faster"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
     return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}"
 

@@ -1,0 +1,157 @@
+"""Copies of folders, and patches that are applied there: no file of the user changes, hostile patches are refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.children import run
+from traceadvisor.errors import UsageError
+from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_regular, made, touched
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a package, data beside it, and something in its parent folder."""
+    folder = tmp_path / "home" / "project"
+    (folder / "package" / "__pycache__").mkdir(parents=True)
+    (folder / "package" / "part.py").write_text("value = 1\n")
+    (folder / "train.py").write_text("import package.part\n")
+    (folder / "data").mkdir()
+    (folder / "data" / "rows.csv").write_text("1,2\n")
+    (folder.parent / "shared.txt").write_text("shared")
+    return folder
+
+
+def copy_of(project: Path, tmp_path: Path, *names: str) -> Copy:
+    """A copy in which these files of the project are real."""
+    return made((tmp_path / "copies" / "one").resolve(), [project / name for name in names], project)
+
+
+def patch_of(folder: Path, name: str, text: str) -> Path:
+    """A patch in a file."""
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_only_the_named_files_are_real_and_the_rest_is_seen_through_links(project: Path, tmp_path: Path) -> None:
+    copy = copy_of(project, tmp_path, "package/part.py")
+    here = copy.place(project)
+    assert not (here / "package" / "part.py").is_symlink()
+    assert (here / "package" / "part.py").read_text() == "value = 1\n"
+    assert (here / "data").is_symlink()
+    assert (here / "data" / "rows.csv").read_text() == "1,2\n"
+    assert (here / ".." / "shared.txt").read_text() == "shared"
+    assert not (here / "package" / "__pycache__").exists()
+
+
+def test_a_script_in_the_copy_imports_the_changed_file(project: Path, tmp_path: Path) -> None:
+    copy = copy_of(project, tmp_path, "train.py", "package/part.py")
+    copy.place(project / "package" / "part.py").write_text("value = 2\n")
+    code = "import sys; sys.path[0] = ''; import package.part as p; print(p.value, open('../shared.txt').read())"
+    done = run(sys.executable, "-B", "-c", code, cwd=copy.place(project))
+    assert done.stdout.split() == ["2", "shared"]
+    assert (project / "package" / "part.py").read_text() == "value = 1\n"
+
+
+def test_a_path_behind_a_link_is_the_one_of_the_user(project: Path, tmp_path: Path) -> None:
+    copy = copy_of(project, tmp_path, "train.py")
+    assert copy.seen(project / "train.py") == copy.place(project / "train.py")
+    assert copy.seen(project / "data" / "rows.csv") == project / "data" / "rows.csv"
+
+
+GOOD = "--- a/package/part.py\n+++ b/package/part.py\n@@ -1 +1 @@\n-value = 1\n+value = 2\n"
+
+
+def test_a_patch_changes_the_copy_alone(project: Path, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, "my.patch", f"words before\n{GOOD}")
+    files = touched(patch, project)
+    assert files == [project / "package" / "part.py"]
+    copy = copy_of(project, tmp_path, "package/part.py")
+    copy.apply(patch, project)
+    assert copy.place(files[0]).read_text() == "value = 2\n"
+    assert files[0].read_text() == "value = 1\n"
+
+
+def test_a_repository_of_the_user_and_its_configuration_have_no_say(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("git", "init", "-q", ".", cwd=project)
+    run("git", "config", "core.autocrlf", "true", cwd=project)
+    run("git", "config", "core.fsmonitor", f"touch {tmp_path / 'ran'}", cwd=project)
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {tmp_path / 'ran'}")
+    copy = copy_of(project, tmp_path, "package/part.py")
+    copy.apply(patch_of(tmp_path, "my.patch", GOOD), project)
+    assert copy.place(project / "package" / "part.py").read_bytes() == b"value = 2\n"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_patch_that_does_not_fit_is_refused_in_words_of_git(project: Path, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, "my.patch", GOOD.replace("value = 1", "value = 7"))
+    copy = copy_of(project, tmp_path, "package/part.py")
+    with pytest.raises(RefusedPatchError, match=r"git apply refuses the patch: .*does not apply"):
+        copy.apply(patch, project)
+
+
+NEW = "diff --git a/{0} b/{0}\nnew file mode {1}\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+{2}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no patch at all\n",
+        NEW.format("../outside.py", "100644", "x = 1"),
+        NEW.format("a/../../outside.py", "100644", "x = 1"),
+        NEW.format(".git/hooks/post-checkout", "100755", "#!/bin/sh"),
+        NEW.format("package/.git/config", "100644", "[core]"),
+        "diff --git a/x b/x\nnew file mode 100644\nindex 0000000..1111111\nBinary files /dev/null and b/x differ\n",
+    ],
+)
+def test_a_patch_that_is_none_or_leaves_the_folder_is_refused(project: Path, tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError):
+        touched(patch_of(tmp_path, "my.patch", text), project)
+
+
+def test_a_patch_that_makes_a_link_is_refused(project: Path, tmp_path: Path) -> None:
+    text = NEW.format("package/link.py", "120000", "/etc/hostname") + "\\ No newline at end of file\n"
+    patch = patch_of(tmp_path, "my.patch", text)
+    files = touched(patch, project)
+    copy = copy_of(project, tmp_path, "package/part.py")
+    copy.apply(patch, project)
+    with pytest.raises(RefusedPatchError, match="something else than a file"):
+        check_regular(files, copy)
+
+
+def test_a_patch_through_a_link_of_the_copy_changes_nothing(project: Path, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, "my.patch", NEW.format("data/new.py", "100644", "x = 1"))
+    copy = copy_of(project, tmp_path, "train.py")
+    with pytest.raises(RefusedPatchError, match="beyond a symbolic link"):
+        copy.apply(patch, project)
+    assert not (project / "data" / "new.py").exists()
+
+
+def test_a_pipe_in_the_place_of_a_patch_does_not_block(project: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "my.patch")
+    with pytest.raises(UsageError, match="is no file"):
+        touched(tmp_path / "my.patch", project)
+
+
+def test_a_patch_with_the_name_of_an_option_is_read_as_a_file(project: Path, tmp_path: Path) -> None:
+    assert touched(patch_of(tmp_path, "--unsafe-paths", GOOD), project) == [project / "package" / "part.py"]
+
+
+def test_paths_refer_to_the_repository_or_to_the_working_directory(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    assert base_of(project / "package" / "part.py") == project
+    monkeypatch.chdir(project / "data")
+    assert base_of(project / "package" / "part.py") == project / "package"
+    (project / ".git").mkdir()
+    assert base_of(project / "package" / "part.py") == project

@@ -1,0 +1,86 @@
+"""Which changes of a file are changes of function bodies alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.experiments.patching.functions import KeptApart, changed_functions, code_of
+from traceadvisor.model.patch import Apart
+
+BEFORE = '''
+import time
+LIMIT = 3
+
+def step(x, n=2):
+    """Step."""
+    return x * n
+
+class Net(Base):
+    size = 4
+
+    @property
+    def rate(self): return 1
+
+    @rate.setter
+    def rate(self, value): self.value = value
+
+    class Inner:
+        def call(self): return 1
+'''
+
+
+def changed(before: str, after: str) -> list[str]:
+    """The names of the changed functions."""
+    return [one.name for one in changed_functions(before.encode(), after.encode(), "train.py")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("x * n", "n * x", ["step"]),
+        ("self.value = value", "self.value = 2 * value", ["Net.rate"]),
+        ("call(self): return 1", "call(self): return 2", ["Net.Inner.call"]),
+        ('"""Step."""', '"""Another."""  # and a comment', []),
+        ("LIMIT = 3", "LIMIT  =  3  # three", []),
+        ("return x * n", "def inner(): return x * n\n    return inner()", ["step"]),
+    ],
+)
+def test_the_functions_with_another_body_are_found(old: str, new: str, names: list[str]) -> None:
+    assert changed(BEFORE, BEFORE.replace(old, new)) == names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason", "at"),
+    [
+        ("LIMIT = 3", "LIMIT = 4", Apart.MODULE_LEVEL, "train.py"),
+        ("import time", "import time, math", Apart.MODULE_LEVEL, "train.py"),
+        ("def step", "def other(): pass\n\ndef step", Apart.MODULE_LEVEL, "train.py"),
+        ("def step", "def stop", Apart.MODULE_LEVEL, "train.py"),
+        ("def step", "async def step", Apart.MODULE_LEVEL, "train.py"),
+        ("n=2", "n=3", Apart.SIGNATURE, "step"),
+        ("def step(x", "def step(x: int", Apart.SIGNATURE, "step"),
+        ("def step", "@cache\ndef step", Apart.SIGNATURE, "step"),
+        ("size = 4", "size = 5", Apart.CLASS_BODY, "Net"),
+        ("Net(Base)", "Net(Other)", Apart.CLASS_BODY, "Net"),
+        ("class Inner:", "@dataclass\n    class Inner:", Apart.CLASS_BODY, "Inner"),
+        ("import time", "import (", Apart.OTHER_FILE, "train.py"),
+    ],
+)
+def test_every_other_change_is_kept_apart_with_its_reason(old: str, new: str, reason: Apart, at: str) -> None:
+    with pytest.raises(KeptApart) as found:
+        changed(BEFORE, BEFORE.replace(old, new))
+    assert (found.value.reason, found.value.at) == (reason, at)
+
+
+def test_the_code_of_each_of_two_functions_with_one_name_is_found() -> None:
+    module = compile(BEFORE, "train.py", "exec")
+    getter, setter = (code_of(module, (("Net", 0), ("rate", place))) for place in (0, 1))
+    assert getter
+    assert setter
+    assert (getter.co_argcount, setter.co_argcount) == (1, 2)
+    assert code_of(module, (("Net", 0), ("rate", 2))) is None
+
+
+def test_deeply_nested_code_is_kept_apart() -> None:
+    with pytest.raises(KeptApart):
+        changed("x = 1\n", f"x = {'(' * 300}1{')' * 300}\n")

@@ -1,0 +1,149 @@
+"""Switches between the code of functions as it is and that of an edit, in the running process."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import gc
+import mmap
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, GeneratorType
+
+from torch._dynamo.utils import counters
+
+from traceadvisor.experiments.inside.evidence import Switch, Witness
+from traceadvisor.experiments.inside.loop import Found
+from traceadvisor.experiments.patching.functions import ChangedFunction, KeptApart, changed_functions, code_of
+from traceadvisor.experiments.settings import Value
+from traceadvisor.frozen import frozen
+from traceadvisor.model.patch import Apart
+
+_CALLED = "__traceadvisor_called__"
+"""The built-in function that edited code calls in steps that do not count."""
+
+
+@frozen(eq=False)
+class _Function:
+    name: str
+    objects: list[FunctionType]
+    """Functions that run this code: one, or several that a function around them made."""
+
+    old: CodeType
+    new: CodeType
+    watched: CodeType
+    """The new code, which tells that it runs."""
+
+
+class Edited(Switch):
+    """The functions of an edit. Every reference to them gets the other code, because it is put into the functions."""
+
+    def __init__(self, code: Mapping[str, str], found: Found) -> None:
+        """``code``: the file with the new content, by file."""
+        self._code, self._found = code, found
+        self._functions: list[_Function] = []
+        self._called = mmap.mmap(-1, mmap.PAGESIZE)  # shared with forked loader workers
+        self._is_tried = False
+        self.apart: KeptApart | None = None
+        """Why the edit cannot alternate here."""
+
+    def unavailable(self) -> str | None:
+        """All functions must be there, and none may run for the whole training."""
+        try:
+            self._functions = [one for file, new in self._code.items() for one in _functions(file, new)]
+            self._check()
+        except KeptApart as reason:
+            self.apart = reason
+            return f"{reason.reason.value} ({reason.at})"
+        setattr(builtins, _CALLED, self._note)
+        return None
+
+    def switch(self, value: Value | None) -> None:
+        """Put the new code into the functions, or the old one. The first steps with it tell whether it runs."""
+        for one in self._functions:
+            code = one.old if value is None else one.new if self._is_tried else one.watched
+            for function in one.objects:
+                function.__code__ = code
+
+    def void(self, value: Value, witness: Witness) -> str | None:  # noqa: ARG002  # the base's
+        """One of the functions must have been called, in this process or in a loader worker."""
+        self._is_tried = True
+        if any(self._called[place] for place in range(len(self._functions))):
+            return None
+        self.apart = KeptApart(Apart.NOT_CALLED, self._functions[0].name)
+        return "no step called the changed functions"
+
+    def _note(self, place: int) -> None:
+        self._called[place] = 1
+
+    def _check(self) -> None:
+        running = {frame.f_code for frame in _frames()}
+        running |= {one.gi_code for one in gc.get_objects() if type(one) is GeneratorType and one.gi_frame}
+        for one in self._functions:
+            if any(function.__code__ in running for function in one.objects):
+                raise KeptApart(Apart.RUNNING, one.name)
+        loader = self._found.loader
+        how = getattr(loader, "multiprocessing_context", None) or multiprocessing
+        if loader is not None and loader.num_workers and how.get_start_method() != "fork":
+            raise KeptApart(Apart.SPAWNED, self._functions[0].name)
+        if sum(counters["frames"].values()):
+            raise KeptApart(Apart.COMPILED, self._functions[0].name)
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _functions(file: str, new: str) -> Iterator[_Function]:
+    """The changed functions of a file, as this process has them."""
+    before, after = Path(file).read_bytes(), Path(new).read_bytes()
+    changed = changed_functions(before, after, file)
+    watched = ast.parse(after)
+    for place, one in enumerate(changed):
+        _tell(watched, one, place)
+    versions = [compile(source, file, "exec", dont_inherit=True) for source in (before, after, watched)]
+    for one in changed:
+        old, then, telling = (code_of(version, one.path) for version in versions)
+        if old is None or then is None or telling is None:
+            raise KeptApart(Apart.NOT_LOADED, one.name)
+        if old.co_freevars != then.co_freevars:
+            raise KeptApart(Apart.CLOSURE, one.name)
+        if old.co_flags != then.co_flags:  # one of them is a generator
+            raise KeptApart(Apart.SIGNATURE, one.name)
+        objects = [each for each in gc.get_objects() if type(each) is FunctionType and _runs(each, old, file)]
+        if not objects:
+            raise KeptApart(Apart.NOT_LOADED, one.name)
+        yield _Function(one.name, objects, old, then, telling)
+
+
+def _runs(function: FunctionType, code: CodeType, file: str) -> bool:
+    own = function.__code__
+    return own.co_name == code.co_name and own == code and os.path.realpath(own.co_filename) == os.path.realpath(file)
+
+
+def loaded_elsewhere(files: Sequence[str], copy: str) -> str | None:
+    """A file of which a module was loaded from its own place, or the first one if none was loaded from the copy."""
+    loaded = {str(getattr(one, "__file__", None)) for one in list(sys.modules.values())}
+    sources = [one for one in files if one.endswith(".py")]
+    if elsewhere := [file for file in sources if file in loaded]:
+        return elsewhere[0]
+    return None if any(f"{copy}{file}" in loaded for file in sources) else next(iter(sources), None)
+
+
+def _tell(module: ast.Module, function: ChangedFunction, place: int) -> None:
+    """Make a function tell that it is called, as its first statement."""
+    body: list[ast.stmt] = module.body
+    for name, number in function.path:
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        node = [one for one in body if isinstance(one, kinds) and one.name == name][number]
+        body = node.body
+    first = body[0]
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    call = ast.Expr(ast.Call(ast.Name(_CALLED, ast.Load()), [ast.Constant(place)], []))
+    body.insert(int(is_text), ast.fix_missing_locations(ast.copy_location(call, first)))

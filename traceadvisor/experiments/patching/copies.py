@@ -1,0 +1,177 @@
+"""Copies of what a script sees, with some files changed: folders of links, in which only a few files are real.
+
+The copy has the shape of the whole file system, so that paths such as ``../data`` lead where they do otherwise. Git
+applies patches there, never in the user's folders.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from traceadvisor.errors import UsageError
+from traceadvisor.frozen import frozen
+from traceadvisor.text.cleaning import clean, clipped
+
+MOST_ENTRIES = 50_000
+"""Entries of a folder for which links are made."""
+
+LARGEST_PATCH_BYTES = 1 << 20
+MOST_FILES = 100
+_LIMIT_S = 30.0
+
+_LEFT_OUT = frozenset({"__pycache__"})
+"""Its bytecode would be written through the link."""
+
+
+class RefusedPatchError(UsageError):
+    """Git refuses a patch, or it does what no change of code does."""
+
+
+@frozen
+class Copy:
+    """A copy below a folder of its own."""
+
+    folder: Path
+
+    def place(self, path: Path) -> Path:
+        """The path in the copy of an absolute path."""
+        return self.folder / path.relative_to(path.anchor)
+
+    def seen(self, path: Path) -> Path:
+        """The same, if the copy has the file or folder itself there and not behind a link; else the path."""
+        place = self.place(path)
+        return place if place.resolve() == place else path
+
+    def add_folder(self, folder: Path) -> None:
+        """Make a folder, and those above it, real: their other entries are links."""
+        if folder != folder.parent:
+            self.add_folder(folder.parent)
+        place = self.place(folder)
+        if place.is_dir() and not place.is_symlink():
+            return
+        with suppress(FileNotFoundError):
+            place.unlink()
+        place.mkdir(parents=True)
+        if folder.is_dir():
+            for entry in self._entries(folder):
+                (place / entry.name).symlink_to(entry)
+
+    def _entries(self, folder: Path) -> Iterator[Path]:
+        try:
+            found = sorted(one.name for one in folder.iterdir())
+        except OSError:  # it may be entered, and not listed
+            return
+        if len(found) > MOST_ENTRIES:
+            raise UsageError(f"{clean(str(folder))} has more than {MOST_ENTRIES} entries, too many to make a copy.")
+        yield from (folder / name for name in found if name not in _LEFT_OUT and folder / name != self.folder.parent)
+
+    def add_file(self, file: Path) -> None:
+        """Make a file real: a copy with its bytes and its mode. A file that is missing gets its folder only."""
+        self.add_folder(file.parent)
+        place = self.place(file)
+        if file.is_file():
+            with suppress(FileNotFoundError):
+                place.unlink()
+            shutil.copyfile(file, place)
+            shutil.copymode(file, place)
+
+    def apply(self, patch: Path, folder: Path) -> None:
+        """Check a patch with Git in the copy of a folder, and apply it.
+
+        Raises:
+            RefusedPatchError: Git refuses it.
+        """
+        place = self.place(folder)
+        for arguments in (("--check",), ()):
+            _git(place, "apply", *arguments, "--whitespace=nowarn", "--", str(patch))
+
+
+def copied(copy: Copy, path: str) -> str:
+    """A path in a copy: a relative one stays, because the working directory is one of the copy."""
+    return str(copy.seen(Path(path))) if os.path.isabs(path) else path  # noqa: PTH117  # as it is, with its dots
+
+
+def touched(patch: Path, folder: Path) -> list[Path]:
+    """The files of a patch, below a folder.
+
+    Raises:
+        RefusedPatchError: the patch is none, is too large, has binary content, or leaves the folder.
+    """
+    try:
+        status = patch.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_PATCH_BYTES:
+            raise RefusedPatchError(f"{clean(str(patch))} is no file of at most {LARGEST_PATCH_BYTES} bytes.")
+        listed = _git(patch.parent, "apply", "--numstat", "-z", "--", str(patch))
+    except OSError as error:
+        raise UsageError(f"Cannot read {clean(str(patch))}: {error.strerror}.") from error
+    rows = [row.split(b"\t", 2) for row in listed.split(b"\0") if row.count(b"\t") >= 2]
+    names = [Path(os.fsdecode(row[2])) for row in rows]
+    if not rows or len(rows) > MOST_FILES:
+        raise RefusedPatchError(f"{clean(str(patch))} changes {len(rows)} files; 1 to {MOST_FILES} are possible.")
+    for row, name in zip(rows, names, strict=True):
+        if row[0] == b"-" or name.is_absolute() or {"..", ".git"} & {*name.parts}:
+            raise RefusedPatchError(f"The patch changes {clean(str(name))}, which is no source file below the folder.")
+    return [folder / name for name in names]
+
+
+def check_regular(files: Collection[Path], copy: Copy) -> None:
+    """Raise RefusedPatchError if a patch made a link or a device of a file."""
+    for file in files:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(copy.place(file).lstat().st_mode):
+                raise RefusedPatchError(f"The patch makes {clean(str(file))} something else than a file.")
+
+
+def check_git() -> None:
+    """Raise UsageError if there is no Git."""
+    if shutil.which("git") is None:
+        raise UsageError("Patches are checked with `git apply`, and git was not found. Install Git.")
+
+
+def base_of(script: Path) -> Path:
+    """The folder to which paths in a patch refer: the root of the script's repository, else the working directory."""
+    root = next((one for one in script.parents if (one / ".git").exists()), None)
+    here = Path.cwd().resolve()
+    return root or (here if script.is_relative_to(here) else script.parent)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """The output of Git. It knows no repository and no configuration: they may name programs and change lines."""
+    git = shutil.which("git") or "git"
+    try:
+        done = subprocess.run(  # noqa: S603  # its arguments are fixed, and a path
+            [git, *arguments], cwd=folder, env=_environment(folder), capture_output=True, timeout=_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RefusedPatchError(f"git apply took more than {_LIMIT_S:.0f} s.") from error
+    if done.returncode:
+        said = clipped(clean(done.stderr.decode(errors="replace")).strip(), 500)
+        raise RefusedPatchError(f"git apply refuses the patch: {said}")
+    return done.stdout
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own = {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_DIR": str(folder / ".no-repository"),
+        "GIT_WORK_TREE": str(folder),
+        "LC_ALL": "C",
+    }
+    return kept | own
+
+
+def made(folder: Path, files: Sequence[Path], working: Path) -> Copy:
+    """A copy in a folder with these files, and the working directory, real."""
+    copy = Copy(folder)
+    copy.add_folder(working)
+    for file in files:
+        copy.add_file(file)
+    return copy

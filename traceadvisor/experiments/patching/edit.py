@@ -1,0 +1,114 @@
+"""Measures a change of the user's code that stands in a patch, without changing the user's files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from traceadvisor.errors import UsageError
+from traceadvisor.experiments.journal import AnyRow
+from traceadvisor.experiments.patching.copies import (
+    Copy,
+    RefusedPatchError,
+    base_of,
+    check_git,
+    check_regular,
+    touched,
+)
+from traceadvisor.experiments.patching.functions import KeptApart, changed_functions
+from traceadvisor.experiments.patching.judged import code_arm, kept_apart, losses_of, outcome_of
+from traceadvisor.experiments.patching.proved import joined, measured_in, script_file, two_copies
+from traceadvisor.experiments.plan import Change, Plan
+from traceadvisor.experiments.run import Watch
+from traceadvisor.experiments.settings import PATCH, Settings
+from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.model.patch import Apart, CodeChange
+from traceadvisor.text.cleaning import clean, one_line
+
+
+class Edit:
+    """A change that ``try --edit`` measures: in one process if that is possible, else in processes of their own."""
+
+    def __init__(self, patch: Path, plan: Plan) -> None:
+        """Apply the patch to a copy.
+
+        Raises:
+            UsageError: there is no such patch, or Git refuses it.
+        """
+        check_git()
+        self._name = one_line(clean(patch.name))
+        script = script_file(plan)
+        self._base, self._files = _found(patch.resolve(), script)
+        self._folder = tempfile.TemporaryDirectory(prefix="traceadvisor-")
+        try:
+            self._copies = two_copies(Path(self._folder.name).resolve(), [script, *self._files])
+            self._copies[1].apply(patch.resolve(), self._base)
+            check_regular(self._files, self._copies[1])
+            self._apart = _apart(self._files, self._copies[1])
+        except OSError as error:
+            self.close()
+            raise UsageError(f"The copy of the script's folder failed: {error.strerror}.") from error
+        except UsageError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the copies."""
+        self._folder.cleanup()
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan to alternate the changed functions in one process; without changes if that cannot be."""
+        if self._apart:
+            return replace(plan, changes=())
+        settings = Settings.of({PATCH: self._name})
+        code = {str(file): str(self._copies[1].place(file)) for file in self._files}
+        return replace(plan, changes=(Change(settings.words(), settings.document()),), code=code)
+
+    def __call__(self, plan: Plan, result: ExperimentResult, rows: Sequence[AnyRow], watch: Watch) -> ExperimentResult:
+        """The result with what was measured of the change."""
+        reported = kept_apart(rows)
+        apart = self._apart or (reported and KeptApart(reported.reason, reported.at))
+        problem, is_interrupted = result.problem, False
+        if apart:
+            outcome, again = measured_in(self._copies, plan, self._name, self._files, watch)
+            rows, problem, is_interrupted = outcome.rows, outcome.problem, outcome.interrupted
+            result = joined(result, again)
+        losses = losses_of(rows)
+        change = CodeChange(
+            outcome=outcome_of(code_arm(result), losses.get("loss", CodeChange.loss), rows),
+            files=tuple(one.relative_to(self._base).as_posix() for one in self._files),
+            apart=apart.reason if apart else None,
+            apart_at=apart.at if apart else None,
+            problem=problem,
+            is_interrupted=is_interrupted,
+            **losses,
+        )
+        return replace(result, code=change, problem=problem)
+
+
+def _found(patch: Path, script: Path) -> tuple[Path, list[Path]]:
+    """The folder to which the paths in a patch refer, and its files: of the repository, or of the working directory."""
+    bases = dict.fromkeys([base_of(script), Path.cwd().resolve()])
+    found = {base: touched(patch, base) for base in bases}
+    for base, files in found.items():
+        if any(file.is_file() for file in files):
+            return base, files
+    raise UsageError(f"{clean(str(patch))} changes no file below {' or '.join(clean(str(one)) for one in bases)}.")
+
+
+def _apart(files: Sequence[Path], changed: Copy) -> KeptApart | None:
+    """Why the change cannot alternate in one process, as far as the files show it."""
+    found = 0
+    try:
+        for file in files:
+            new = changed.place(file)
+            if file.suffix != ".py" or not file.is_file() or not new.is_file():
+                return KeptApart(Apart.OTHER_FILE, file.name)
+            found += len(changed_functions(file.read_bytes(), new.read_bytes(), file.name))
+    except KeptApart as reason:
+        return reason
+    if not found:
+        raise RefusedPatchError("The patch changes comments and layout only: there is nothing to measure.")
+    return None
