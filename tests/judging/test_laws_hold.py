@@ -40,9 +40,9 @@ def broken(facts: Facts) -> Iterator[str]:
         edit = finding.fix.what_if
         if isinstance(edit, FasterKernels) and facts.device_work.row is None:
             others = without(
-                edit.rows[edit.high > 1], facts.device_work.plain_kernels
+                edit.rows[edit.expected > 1], facts.device_work.plain_kernels
             )  # plain ones are not needed at all
-            yield from (f"{rule} makes kernels faster by an unknown rate" for _ in others[:1])
+            yield from (f"{rule} expects faster kernels by an unknown rate" for _ in others[:1])
     yield from _too_much(facts)
     backward = facts.observation.backward.together()
     if plain_python(facts.observation, 1) & backward:
