@@ -24,6 +24,7 @@ from traceadvisor.model.arrays import without
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.savings.interval import distortion_of
 
 NOISE = 0.02
 """Share of the step."""
@@ -60,13 +61,13 @@ def _too_much(facts: Facts) -> Iterator[str]:
     replay, step_ns = facts.replay, facts.step_ns
     if replay is None or not step_ns:
         return
-    joint = Simulation(facts, replay, RULES)
+    joint, distorted = Simulation(facts, replay, RULES), distortion_of(facts)
     edits, printed, wrong = [], 0.0, replay.gate.wrong_share + 1e-6
     for row in judge(facts).findings:
         edit, further = joint.edit_of(row.finding), row.further_saving or row.finding.saving
         if edit is None:
             continue
-        if row.finding.saving.high_ns > (joint.most_share((edit,)) + wrong + NOISE) * step_ns and not facts.distortion:
+        if row.finding.saving.high_ns > (joint.most_share((edit,)) + wrong + NOISE) * step_ns and not distorted:
             yield f"{row.finding.rule.id} leaves less than what remains of the step"
         edits.append(edit)
         printed += (further.high_ns if further.is_limit else further.expected_ns) / step_ns

@@ -65,7 +65,7 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
     most = min(max(high + max(off, beside), 0.0) * (1 + spread), max(longer * removed, (1 + off) * high))
     possible = max(1 - left_share(replay, edits, Scenario.HIGH) + wrong, 0.0)
     most, expected = min(most, possible), min(max(expected, 0.0), possible, 1.0)
-    if (found := _distortion(facts)) and found.ratio > 1:
+    if (found := distortion_of(facts)) and found.ratio > 1:
         removed_ns = other * replay.baseline_ns
         shown = min(high / removed, 1.0) if removed > 0 else 0.0
         most = max(most, shown * _not_grown(loading, removed_ns, found))
@@ -108,7 +108,7 @@ def most_undisturbed_ns(facts: Facts, most_ns: float, claims: SpanSet) -> float:
 
     If recorded steps are longer, this may be a part that recording did not make longer. If they are shorter, it grows.
     """
-    found = _distortion(facts)
+    found = distortion_of(facts)
     if not found or found.ratio <= 1:
         return most_ns * stretch(facts)
     waits_ns = min(facts.per_step_ns(claims & facts.claim(Category.DATA_WAIT)), most_ns)
@@ -118,7 +118,7 @@ def most_undisturbed_ns(facts: Facts, most_ns: float, claims: SpanSet) -> float:
     return longest_ns if facts.distortion else max(longest_ns, most_ns)
 
 
-def _distortion(facts: Facts) -> Distortion | None:
+def distortion_of(facts: Facts) -> Distortion | None:
     """Return how far recorded steps lie from undisturbed ones; a trace alone may hide it, so that it is assumed."""
     if facts.run.captured or facts.observation.has_device or not facts.typical:
         return facts.distortion
