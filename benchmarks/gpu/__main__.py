@@ -20,7 +20,7 @@ from benchmarks.gpu.carried import ROOT, put_on_path
 
 NAMES = (
     *("smoke", "sweep", "trouble", "capture", "figures", "switches"),
-    *("faults", "memory", "pictures", "text", "exhausted", "special"),
+    *("faults", "memory", "pictures", "text", "exhausted", "special", "trainings"),
 )
 MOST_SECONDS = 8 * 60
 SUMMARY = "summary.txt"

@@ -51,6 +51,7 @@ PARTS = {
     "text": Entry("9b. Small GPT under several settings", "levers", "text", 3.5),
     "exhausted": Entry("11. Memory that runs out; classes of memory; cost of the history", "exhausted", "run", 3.0),
     "special": Entry("10. Graphs, streams, shared devices, ranks, waits", "special", "run", 4.5),
+    "trainings": Entry("12. Trainings as they are and fixed, by their own clock", "trainings", "run", 6.0, 2.0),
 }
 
 

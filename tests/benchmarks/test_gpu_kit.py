@@ -50,6 +50,7 @@ SKIPPED = {
     "text": set(),
     "memory": {"memory of pictures", "memory of text"},
     "exhausted": {"memory that runs out", "classes beside torch's counts", "cost of the history"},
+    "trainings": set(),
     "special": {
         *("the source line of .item()", "graphs", "streams", "HW003 on a shared device", "ddp over NCCL"),
         "fsdp over NCCL",

@@ -77,7 +77,7 @@ class ClaimedTimeGone(Edit):
         spared = (host.count > 0) & np.append(operations > 0, False)[host.first]
         changed = replace(
             host,
-            work_ns=np.where(spared, 0, host.work_ns - work_inside(graph, self.claims)),
+            work_ns=np.where(spared, 0, host.work_ns - work_inside(graph, self.claims, scenario)),
             call_ns=np.where(spared, 0, np.maximum(host.call_ns - calls, 0)),
             action=np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8),
         )

@@ -11,7 +11,11 @@ from tests.build import TraceBuilder
 from tests.build_report import one_recording
 from tests.rendering.formatted import summary
 from tests.rules.judging import facts_of
+from tests.shared import CHECKOUT
+from traceadvisor.api import load
+from traceadvisor.cli.fail_on import State, first_met
 from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.ranking import FAILED, Simulation
 from traceadvisor.judging.run_rule import run_rank_rule, run_rule
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import OutcomeRow
@@ -39,6 +43,27 @@ def test_every_check_that_fails_is_named_under_the_headline(
     assert outcome == Failed("ZeroDivisionError: float division by zero")
     report = replace(one_recording(), outcomes=(OutcomeRow(rule.meta.id, (), outcome),))
     assert (verdict_scope(report) or "").startswith(f"1 check failed ({rule.meta.id}): its finding may be missing.")
+
+
+@pytest.mark.parametrize("part", ["saving_share", "most_share"])
+def test_a_simulation_of_several_fixes_that_fails_is_a_note_and_a_failed_check(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = CHECKOUT / "sample_traces" / "gpu-cuda-graphs"
+    assert first_met([State.FAILED_CHECK], load(recording)) is None
+    monkeypatch.setattr(Simulation, part, _raise)
+    report = load(recording)
+    assert FAILED in report.health.notes
+    assert report.findings
+    assert first_met([State.FAILED_CHECK], report) == "the simulation of several fixes failed"
+
+
+def test_a_simulation_of_the_steps_that_fails_fails_the_checks_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceadvisor.replay.replay.replay", _raise)
+    report = load(CHECKOUT / "sample_traces" / "gpu-cuda-graphs")
+    failed = [row.rule_id for row in report.outcomes if isinstance(row.outcome, Failed)]
+    assert {"GPU001", "IDLE002"} <= set(failed)
+    assert first_met([State.FAILED_CHECK], report) == f"the check {failed[0]} failed"
 
 
 def test_all_formats_name_failed_checks() -> None:

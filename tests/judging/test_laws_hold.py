@@ -24,6 +24,7 @@ from traceadvisor.model.arrays import without
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.savings.interval import distortion_of
 
 NOISE = 0.02
 """Share of the step."""
@@ -40,9 +41,9 @@ def broken(facts: Facts) -> Iterator[str]:
         edit = finding.fix.what_if
         if isinstance(edit, FasterKernels) and facts.device_work.row is None:
             others = without(
-                edit.rows[edit.high > 1], facts.device_work.plain_kernels
+                edit.rows[edit.expected > 1], facts.device_work.plain_kernels
             )  # plain ones are not needed at all
-            yield from (f"{rule} makes kernels faster by an unknown rate" for _ in others[:1])
+            yield from (f"{rule} expects faster kernels by an unknown rate" for _ in others[:1])
     yield from _too_much(facts)
     backward = facts.observation.backward.together()
     if plain_python(facts.observation, 1) & backward:
@@ -60,13 +61,13 @@ def _too_much(facts: Facts) -> Iterator[str]:
     replay, step_ns = facts.replay, facts.step_ns
     if replay is None or not step_ns:
         return
-    joint = Simulation(facts, replay, RULES)
+    joint, distorted = Simulation(facts, replay, RULES), distortion_of(facts)
     edits, printed, wrong = [], 0.0, replay.gate.wrong_share + 1e-6
     for row in judge(facts).findings:
         edit, further = joint.edit_of(row.finding), row.further_saving or row.finding.saving
         if edit is None:
             continue
-        if row.finding.saving.high_ns > (joint.most_share((edit,)) + wrong + NOISE) * step_ns and not facts.distortion:
+        if row.finding.saving.high_ns > (joint.most_share((edit,)) + wrong + NOISE) * step_ns and not distorted:
             yield f"{row.finding.rule.id} leaves less than what remains of the step"
         edits.append(edit)
         printed += (further.high_ns if further.is_limit else further.expected_ns) / step_ns

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from statistics import median
 
 from tests.page_tables import Row, rows, section
 from tests.recordings.advice import PAGE, with_block
@@ -74,3 +77,76 @@ def _of(right: Sequence[bool], cases: Sequence[Row]) -> str:
     if right:
         return f"{sum(right)} of {len(right)}"
     return "not judged" if cases else NONE
+
+
+def test_coverage_and_width_are_counted_by_method(golden: Callable[[Path, str], None]) -> None:
+    golden(PAGE, with_block("coverage", _coverage(PAGE.read_text(encoding="utf-8"))))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Measured savings beside the interval of their prediction, as shares of the step that are left."""
+
+    method: str
+    machine: str
+    least: float
+    most: float
+    measured: float
+    count: int
+    inside: int
+
+    @property
+    def beyond(self) -> int:
+        """Savings larger than the high end of their interval."""
+        return self.count - self.inside if self.measured < (self.least + self.most) / 2 else 0
+
+
+def _coverage(page: str) -> str:
+    lines = ["| method | machine | measured | in the interval | saved more than the high end | width |"]
+    lines.append("|---|---|---|---|---|---|")
+    cases = sorted(_cases(page), key=lambda case: (case.machine != "quiet", case.method))
+    for (machine, method), found in groupby(cases, key=lambda case: (case.machine, case.method)):
+        group = list(found)
+        count, inside, beyond = (sum(getattr(case, one) for case in group) for one in ("count", "inside", "beyond"))
+        width = median(case.most / max(case.least, 0.01) for case in group)
+        lines.append(f"| {method} | {machine} | {count} | {inside} ({inside / count:.0%}) | {beyond} | {width:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cases(page: str) -> Iterator[Case]:
+    for heading, machine in SECTIONS.items():
+        kind = "busy" if machine == "busy" else "quiet"
+        for row in rows(section(page, heading)):
+            if "measured inside" in row:
+                inside, count = map(int, row["measured inside"].split("/"))
+                yield _of_saved(kind, row["predicted, median"], row["measured saving"], count, inside)
+            elif row.get("in range", "").strip("*").startswith(("yes", "no")) and "saved" in row:
+                yield _of_saved(kind, row["at first"], row["saved"], 1, int(row["in range"].startswith("yes")))
+            elif row.get("in range", "").strip("*").startswith(("yes", "no")):
+                yield _of_steps(kind, row)
+
+
+def _of_saved(machine: str, predicted: str, saved: str, count: int, inside: int) -> Case:
+    """A row of shares of the step that are saved."""
+    *_, most = found = [int(one) / 100 for one in re.findall(r"(\d+)%", predicted)]
+    least = found[-2] if len(found) > 1 else 0.0
+    method = "simulated" if least else "upper limit"
+    return Case(method, machine, 1 - most, 1 - least, 1 - int(saved.strip("*%")) / 100, count, inside)
+
+
+def _of_steps(machine: str, row: Row) -> Case:
+    """A row of steps before and after, as times or as shares of the step before."""
+    predicted = row.get("predicted (range)") or row["predicted step (range)"]
+    measured, before = row.get("after") or row["measured step (interval)"], row.get("before", "1")
+    *_, least, most = [1.0, *_numbers(predicted)] if predicted.startswith("at least") else _numbers(predicted)
+    if predicted.startswith("at least"):
+        least, most = most, 1.0
+    method = "upper limit" if predicted.startswith("at least") or "upper limit" in row.values() else "simulated"
+    (whole, *_), (after, *_) = _numbers(before), _numbers(measured)
+    inside = int(row["in range"].strip("*").startswith("yes"))
+    return Case(method, machine, least / whole, most / whole, after / whole, 1, inside)
+
+
+def _numbers(text: str) -> list[float]:
+    """The numbers of a cell, without those behind a semicolon."""
+    return [float(one) for one in re.findall(r"\d+\.?\d*", text.partition(";")[0])]

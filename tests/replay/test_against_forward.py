@@ -138,8 +138,12 @@ def test_a_recording_that_says_what_is_waited_for_is_replayed_as_one_that_does_n
 # -- what-ifs ---------------------------------------------------------------------------------------------------------
 
 
+WITHOUT_GAIN = (Scenario.LOW, Scenario.EXPECTED)
+"""The highest saving has a gain of caches in it, which no program here shows."""
+
+
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from(Scenario), st.none() | SEEDS)
+@given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from(WITHOUT_GAIN), st.none() | SEEDS)
 def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | None) -> None:
     before = made(shape, seed)
     ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[scenario]), FETCH_NS[scenario])
@@ -151,10 +155,10 @@ def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | No
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1, 2, 3]))
 def test_workers_instead_of_the_training_thread(shape: Shape, workers: int) -> None:
     """As fast as they are in the long run: a recording of the mended loop begins with what was made in advance."""
-    before, factor = program(shape), HOST_FACTOR[Scenario.HIGH]
+    before, factor = program(shape), HOST_FACTOR[Scenario.EXPECTED]
     changed = with_faster_loader(with_slower_host(before, factor), 1 / factor)
-    after = settled(with_workers(changed, workers, FETCH_NS[Scenario.HIGH]), turn=workers)
-    agree(replayed(before), LoaderWorkers(workers), after, None, Scenario.HIGH)
+    after = settled(with_workers(changed, workers, FETCH_NS[Scenario.EXPECTED]), turn=workers)
+    agree(replayed(before), LoaderWorkers(workers), after, None, Scenario.EXPECTED)
 
 
 @settings(max_examples=25)

@@ -28,6 +28,7 @@ def _any_graph(seed: int) -> StepGraph:
         after=np.where(generator.random(size) < 0.05, 1 - thread, thread),
         work_ns=work_ns,
         recorded_work_ns=work_ns,
+        unprofiled_work_ns=work_ns,
         call_ns=call_ns,
         action=action,
         phase=np.zeros(size, dtype=np.int8),

@@ -65,8 +65,8 @@ def test_python_in_which_nothing_is_recorded_saves_all_that_it_takes(shape: Shap
 @given(SLOW_HOST.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1_000, 4_000]))
 def test_loading_saves_what_it_takes_undisturbed(shape: Shape, event_ns: int) -> None:
     before = program(shape)
-    ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[Scenario.HIGH]), FETCH_NS[Scenario.HIGH])
-    agree(replayed_undisturbed(before, event_ns), NoDataWait(), ready, Scenario.HIGH)
+    ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[Scenario.EXPECTED]), FETCH_NS[Scenario.EXPECTED])
+    agree(replayed_undisturbed(before, event_ns), NoDataWait(), ready, Scenario.EXPECTED)
 
 
 @settings(max_examples=25)

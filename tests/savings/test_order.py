@@ -115,6 +115,23 @@ def test_the_first_saving_is_that_of_the_fix_alone() -> None:
     assert _order(finding, joint=Written(a=40)).rows[0].further_saving == finding.saving
 
 
+def test_a_further_saving_has_at_least_the_width_of_the_saving_alone() -> None:
+    # Half of b is gone after a; what is left keeps its ends of 20% and 160%.
+    wide = _found("b", Estimate(20.0, 100.0, 160.0, Method.REPLAY), edit=Named("b"))
+    further = _order(_simulated("a", 40), wide, joint=Written(a=40, b=10, ab=45)).rows[1].further_saving
+    assert (further.low_ns, further.expected_ns, further.high_ns) == pytest.approx((10, 50, 80))
+
+
+@pytest.mark.parametrize(("low_ns", "names"), [(0.0, ["a", "b"]), (150.0, ["a"])])
+def test_a_certain_saving_is_not_folded_into_one_that_may_save_nothing(low_ns: float, names: list[str]) -> None:
+    unsure = _found("a", Estimate(low_ns, 300.0, 310.0, Method.REPLAY), edit=Named("a"))
+    certain = _found("b", Estimate(120.0, 200.0, 250.0, Method.REPLAY), edit=Named("b"))
+    placement = _order(unsure, certain, joint=Written(a=30, b=20, ab=30))
+    assert _names(placement) == names
+    if low_ns == 0:
+        assert placement.rows[1].further_saving.high_ns == 250
+
+
 def test_two_fixes_together_may_save_more_than_each_alone() -> None:
     placement = _order(_simulated("a", 10), _simulated("b", 2), joint=Written(a=10, b=2, ab=20))
     assert _further(placement) == [100, 100]

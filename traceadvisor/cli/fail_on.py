@@ -11,6 +11,7 @@ from traceadvisor.config import TABLE, Settings, nearest
 from traceadvisor.errors import ConfigError, UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import Catalogue
+from traceadvisor.judging.ranking import FAILED
 from traceadvisor.model.findings import Failed, Severity
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
@@ -154,6 +155,8 @@ def _met(condition: Condition, report: Report) -> str | None:
             return "the input is damaged or incomplete" if report.health.status is not HealthStatus.OK else None
         case State.FAILED_CHECK:
             failed = [row.rule_id for row in report.outcomes if isinstance(row.outcome, Failed)]
+            if not failed and any(note.code == FAILED.code for note in report.health.notes):
+                return "the simulation of several fixes failed"
             return f"the check {failed[0]} failed" if failed else None
         case Found(rule_id=str() as rule_id, is_new=False):
             found = [row for row in report.findings if condition.covers({row.finding.rule.id, *row.also}, None)]

@@ -45,7 +45,9 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     after, work_ns = _host_work(tasks, thread)
     phase = _phases(np.where(work_ns > 0, recorded_ns - 1, recorded_ns), observation.loading, optimizer)
     first, device = _device_tasks(observation, tasks, step, work, after_other)
-    host = HostTasks(tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count)
+    host = HostTasks(
+        tasks.row, thread, after, work_ns, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count
+    )
     counts = (work.stream_count, threads.size + 1)
     has_workers = observation.loader is not None and not observation.loader.in_training_process
     leads = _leads(work, device, steps[0].host_start_ns)

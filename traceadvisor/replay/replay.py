@@ -31,7 +31,7 @@ from traceadvisor.replay.gate import (
     turn_of,
     without_device,
 )
-from traceadvisor.replay.profiler_cost import begun_in, largest_cost_ns
+from traceadvisor.replay.profiler_cost import largest_cost_ns, missing_calls_ns
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import Action, StepGraph, chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -56,6 +56,7 @@ class Variant:
     @classmethod
     def of(cls, graph: StepGraph) -> Variant:
         """Simulate a graph without any edit."""
+        graph = replace(graph, host=replace(graph.host, unprofiled_work_ns=graph.host.work_ns))
         return cls(graph, simulate(_in_balance(graph)).interior_mean_ns())
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
@@ -96,7 +97,8 @@ class Replay:
     """With the fastest CPU; None as above."""
 
     other: Variant | None = None
-    """With the profiler's time taken off evenly, instead of by recorded events; None if there is little of it."""
+    """With the profiler's time taken off evenly, instead of by recorded events; where Python calls are missing in the
+    file, the fastest CPU if there were none. None if there is little of it."""
 
     @property
     def graph(self) -> StepGraph:
@@ -185,6 +187,8 @@ def replay(
     if not steps:
         return None
     recorded = build_graph(observation, steps)
+    if observation.has_device:
+        recorded = replace(recorded, events_ns=_recorded_starts_ns(observation))
     held = gate(recorded, observation, steps, unknown or SpanSet.empty())
     if distortion := timing.distortion():
         held = replace(held, distorted=distortion.doubt)
@@ -202,12 +206,15 @@ def replay(
     if abs(likely.baseline_ns / max(held.baseline_ns, 1.0) - share) > MOST_ERROR_SHARE:
         likely = Variant.of(shown)
     least_ns = (1 - MOST_ERROR_SHARE) * share * held.baseline_ns if timing.undisturbed_ns else 0.0
-    fast = _fast(recorded, observation, paced_like, least_ns)
+    cost_ns, missing_ns = largest_cost_ns(recorded, observation), missing_calls_ns(recorded, observation)
+    fast = _fast(recorded, cost_ns if missing_ns is None else cost_ns + missing_ns, paced_like, least_ns)
     if fast and _host_ns(fast.graph) >= _host_ns(likely.graph):
         fast = None
     even = None
     if share < 1 - MOST_ERROR_SHARE:
         even = Variant.of(paced_like.graph(_even(recorded, observation, timing, len(steps)), share))
+    elif missing_ns is not None:
+        even = _fast(recorded, cost_ns, paced_like, least_ns)
     return Replay(likely, held, None, fast, even)
 
 
@@ -254,12 +261,11 @@ FAST_SHARES = (1.0, 0.5, 0.25)
 """Shares of the largest known cost of recording that are tried for the fastest CPU."""
 
 
-def _fast(graph: StepGraph, observation: Observation, pace: _Pace, least_ns: float) -> Variant | None:
-    """Return the steps without the largest known cost of recording, as far as undisturbed steps allow it.
+def _fast(graph: StepGraph, cost_ns: Int64, pace: _Pace, least_ns: float) -> Variant | None:
+    """Return the steps without the largest cost of recording, as far as undisturbed steps allow it; None if small.
 
     ``least_ns``: the shortest step that those allow; 0 if none was timed.
     """
-    cost_ns = largest_cost_ns(graph, observation)
     if cost_ns.sum() <= MOST_ERROR_SHARE * max(_host_ns(graph), 1):
         return None
     for share in FAST_SHARES:
@@ -344,8 +350,14 @@ def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], ti
 
 def _events_before(graph: StepGraph, observation: Observation) -> Int64:
     """Count the recorded events in each task's work and call; 0 for tasks without time."""
+    return graph.begun(_recorded_starts_ns(observation))
+
+
+def _recorded_starts_ns(observation: Observation) -> Int64:
+    """Return the starts of the events that cost the host time to record."""
     events = observation.trace.events
-    return begun_in(graph, events.start_ns[events.rows(*_RECORDED_ON_HOST)])
+    starts_ns: Int64 = events.start_ns[events.rows(*_RECORDED_ON_HOST)]
+    return starts_ns
 
 
 def _passes_ns(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Int64:

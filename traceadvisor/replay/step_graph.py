@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import IntEnum
 from statistics import median
 
@@ -87,6 +88,9 @@ class HostTasks:
     recorded_work_ns: Int64
     """The recorded value, never edited: edits use it to find the work they apply to. The replay ignores it."""
 
+    unprofiled_work_ns: Int64
+    """The work before any edit, without the profiler's time as far as that is known. The replay ignores it."""
+
     call_ns: Int64
     """The call's own time; 0 for calls that wait, which cost a constant."""
 
@@ -168,9 +172,19 @@ class StepGraph:
     workers: Workers | None = None
     """Workers that make the batches for ``FETCH``; None without such tasks."""
 
+    events_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Recorded starts of the events that the profiler's time lies at, ascending; empty where it lies evenly."""
+
     leads: tuple[float, ...] = ()
     """By stream, the work left when the host began the first step, as a share of its work in these steps: a host that
     runs ahead can stop for as long without delaying the device. A missing one is 0."""
+
+    def begun(self, starts_ns: Int64) -> Int64:
+        """Count recorded starts, ascending, in each host task's work and call; 0 for tasks without time."""
+        bounds_ns = (self.recorded_ns - self.host.recorded_work_ns, self.recorded_ns)
+        since, until = (np.searchsorted(starts_ns, at_ns, side="right") for at_ns in bounds_ns)
+        count: Int64 = np.where(self.host.work_ns + self.host.call_ns > 0, until - since, 0)
+        return count
 
     @property
     def step_count(self) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from traceadvisor.analysis.sampled.shares import share_at
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, Unit
 from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.spared_work import ClaimedTimeGone
 from traceadvisor.replay.step_graph import chosen_steps
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -44,6 +46,7 @@ def estimated(finding: Finding, facts: Facts, reach: Reach) -> Finding:
     if finding.most_ns is not None:
         saving = _saving(finding, facts, finding.most_ns, reach)
         evidence = (*evidence, *_removed(finding, facts, saving, finding.most_ns))
+    saving = replace(saving, high_ns=max(saving.high_ns, _sampled_ns(finding, facts)))
     most_ns = _most_ns(finding, facts, reach)
     if most_ns is not None and saving.high_ns > most_ns * (1 + 1e-9):
         saving = saving.up_to(most_ns)
@@ -108,6 +111,19 @@ def _saving(finding: Finding, facts: Facts, most_ns: float, reach: Reach) -> Est
         return saving
     other = Estimate.bound(most_undisturbed_ns(facts, most_ns, finding.claims), _reason(fix), _part(fix))
     return max(saving, other, key=lambda one: one.high_ns)
+
+
+def _sampled_ns(finding: Finding, facts: Facts) -> float:
+    """The time per step that samples of undisturbed steps surely show at the lines of a fix of CPU work; 0 if unknown.
+
+    It is limited to what the GPU's work leaves of the step.
+    """
+    if not isinstance(finding.fix.what_if, WithoutHostWork) or facts.step_ns is None:
+        return 0.0
+    shown = share_at(facts.run.stack_samples, finding.locations)
+    loading_ns = facts.distortion.undisturbed_loader_ns if facts.distortion else 0.0
+    possible_ns = max(facts.step_ns - left_on_device_ns(facts, finding.claims | finding.also_shortens), 0.0)
+    return min(shown.low * max(facts.step_ns - loading_ns, 0.0), possible_ns) if shown else 0.0
 
 
 def _as_shown(saving: Estimate, finding: Finding, facts: Facts) -> Estimate:

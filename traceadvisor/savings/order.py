@@ -331,9 +331,10 @@ class _Placing:
             alone = None if self._rows else self._share((edit,), scenario)
             self._saved[scenario] += ends_ns[scenario] / step_ns if alone is None else max(alone, 0.0)
         if self._rows:
-            low_ns, expected_ns, high_ns = (ends_ns[one] for one in Scenario)
-            low_ns = low_ns if row.finding.saving.low_ns else 0.0
-            row.further = Estimate.simulated(low_ns, expected_ns, high_ns, further.reason)
+            low_ns, high_ns = min(ends_ns[Scenario.LOW], further.low_ns), max(ends_ns[Scenario.HIGH], further.high_ns)
+            if self._is_left_by_unsure(row):
+                low_ns, high_ns = 0.0, row.finding.saving.high_ns
+            row.further = Estimate.simulated(low_ns, ends_ns[Scenario.EXPECTED], high_ns, further.reason)
 
     def _print(self, row: _Row) -> None:
         """Limit what the report prints of a saving to what all placed fixes can save together."""
@@ -365,7 +366,16 @@ class _Placing:
                 shared = [(one.finding.claims & row.finding.claims).total_ns for one in limits]
                 return limits[shared.index(max(shared))], FoldedBecause.WITHIN_LIMIT
             return None, FoldedBecause.ADDS_LITTLE
+        if self._is_left_by_unsure(row):
+            return None, FoldedBecause.ADDS_LITTLE
         return self._largest_overlap(row), FoldedBecause.ADDS_LITTLE
+
+    def _is_left_by_unsure(self, row: _Row) -> bool:
+        """Whether a saving is certain, adds little to those above, and none of these is certain to save anything."""
+        alone, little_ns = row.finding.saving, LITTLE_SHARE * self._step_ns
+        if not row.is_predicted or alone.certainty is not Certainty.SIMULATED or row.further.expected_ns >= little_ns:
+            return False
+        return alone.low_ns >= little_ns and all(one.finding.saving.low_ns < little_ns for one in self._rows)
 
     def _room(self, edits: Iterable[Edit]) -> float:
         """The share of the step that some fixes can save together, less what the report prints for the placed ones."""

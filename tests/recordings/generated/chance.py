@@ -20,9 +20,12 @@ KERNELS = (
 )
 
 
-def training_by_chance(seed: int) -> Process:
-    """Some steps of the same random program, with loading, copies, operators, waits and collectives."""
-    program, noise = Random(seed), Random(-seed)
+def training_by_chance(seed: int, run: int = 0) -> Process:
+    """Some steps of the same random program, with loading, copies, operators, waits and collectives.
+
+    ``run``: number of the run of this program; how long its batches take differs by chance.
+    """
+    program, noise = Random(seed), Random(-seed - 1000 * run)
     process = Process(program.choice((A100, H100, V100, MI300)), rank=1, ranks=program.choice((2, 8)))
     actions = [(program.random(), program.random(), program.choice(KERNELS)) for _ in range(program.randint(10, 120))]
     kind = program.choice(("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"))

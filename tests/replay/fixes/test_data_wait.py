@@ -30,7 +30,9 @@ def test_the_host_slows_down_where_workers_are_new(
 ) -> None:
     """Workers that keep up with the loop are there all the same."""
     ready = NoDataWait().applied(_graph(tmp_path, kind), scenario)
-    assert steps_us(ready) == pytest.approx([98_000 * factors[scenario] + FETCH_NS[scenario] / 1_000])
+    gained = 0.3 * 2 / 98 if kind == "SingleProcess" and scenario is Scenario.HIGH else 0.0  # by caches that are kept
+    step_us = 98_000 * (factors[scenario] - gained) + FETCH_NS[scenario] / 1_000
+    assert steps_us(ready) == pytest.approx([step_us], abs=1)
 
 
 def test_the_host_slows_down_once_for_workers_that_then_have_every_batch_ready(tmp_path: Path) -> None:
@@ -41,11 +43,11 @@ def test_the_host_slows_down_once_for_workers_that_then_have_every_batch_ready(t
 
 @pytest.mark.parametrize(
     ("kind", "steps"),
-    [("SingleProcess", (119_000, 105_560, 98_080)), ("MultiProcessing", (109_200, 98_700, 98_080))],
+    [("SingleProcess", (119_000, 105_560, 97_480)), ("MultiProcessing", (109_200, 98_700, 98_080))],
 )
 def test_the_host_takes_up_to_a_fifth_longer_and_taking_a_batch_up_to_1_4_ms(
     kind: str, steps: tuple[float, ...], tmp_path: Path
 ) -> None:
-    # 98 ms of work times 1.2, 1.07 and 1, or 1.1, 1 and 1; and 1.4, 0.7 and 0.08 ms.
+    # 98 ms of work times 1.2, 1.07 and 1, or 1.1, 1 and 1; and 1.4, 0.7 and 0.08 ms; 0.3 of 2 ms are gained by caches.
     graph = _graph(tmp_path, kind)
     assert [steps_us(NoDataWait().applied(graph, scenario))[0] for scenario in Scenario] == pytest.approx(steps)

@@ -24,7 +24,7 @@ from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Finding, Found, Method
 from traceadvisor.model.run import StepState, TimedBatch, TimedStep
-from traceadvisor.replay.fixes.loader_workers import KEPT_CACHES_SHARE
+from traceadvisor.replay.fixes.data_wait import KEPT_CACHES_SHARE
 
 RULES = [rule for rule in all_rules() if rule.meta.id.startswith("DATA")]
 STEPS = 24

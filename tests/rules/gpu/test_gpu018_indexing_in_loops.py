@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.judging.run_rule import ONLY_FOR_TRAINING
 from traceadvisor.rules.gpu.gpu018_indexing_in_loops import IndexingInLoops
+from traceadvisor.savings.interval import USUAL_RATIO
 
 NODE = "autograd::engine::evaluate_function: {}Backward0"
 
@@ -26,7 +27,7 @@ def _step(count: int = 40, *, kind: str = "Index", node_us: float = 1, on_gpu: b
 @pytest.mark.parametrize("kind", ["Index", "Select", "Slice", "Gather", "IndexSelect"])
 def test_a_loop_that_indexes_may_save_all_time_of_its_gradients(kind: str, tmp_path: Path) -> None:
     found = finding(IndexingInLoops(), _step(kind=kind), tmp_path)
-    assert found.saving.high_ns == 40_000
+    assert found.saving.high_ns == pytest.approx(40_000 * USUAL_RATIO)  # the rest may be longer by recording
     assert evidence(found, "backward passes of indexing") == 40
 
 

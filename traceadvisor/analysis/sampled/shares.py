@@ -100,6 +100,18 @@ def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], boo
     return share_of_steps(samples, lambda frames: _beside(frames) in lines)
 
 
+def share_at(samples: StackSamples | None, places: Iterable[Location]) -> SampledShare | None:
+    """Return the share of undisturbed steps at some lines or in some functions, beside training passes."""
+    sought = [(place.file, place.line if place.is_line else place.function) for place in places]
+
+    def matches(frames: Frames) -> bool:
+        if (frame := _innermost_line(frames)) is None:
+            return False
+        return any(is_same_file(frame.file or "", file) and at in (frame.line, frame.function) for file, at in sought)
+
+    return share_of_lines(samples, matches)
+
+
 def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
     """Return the same with all lines of their functions, except for those that call the backward pass."""
     lines = _lines(samples, matches)

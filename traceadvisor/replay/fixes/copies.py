@@ -17,6 +17,9 @@ from traceadvisor.replay.what_if import Edit, Scenario
 REACHED_SHARE = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.8, Scenario.HIGH: 1.0}
 """Reached share of a known link rate: as recorded; the part that headers and flow control leave; all of it."""
 
+FASTEST_LINK_BYTES_PER_S = 126e9
+"""Rate for the highest saving if the link is unknown: PCIe 6.0 with 16 lanes, one way."""
+
 
 @frozen
 class PinnedCopies(Edit):
@@ -26,14 +29,18 @@ class PinnedCopies(Edit):
     """Rows of the event table: the copies from pageable memory."""
 
     link_bytes_per_s: float | None = None
-    """Rate of the link between host and device, one way; None if unknown: then copies take as long as recorded."""
+    """Rate of the link between host and device, one way; None if unknown: then only the highest saving is faster."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Run these copies at the link rate if it is faster. No call waits for them."""
         copies = among(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
-        duration_ns, rate = graph.device.duration_ns.copy(), (self.link_bytes_per_s or 0.0) * REACHED_SHARE[scenario]
+        unknown = FASTEST_LINK_BYTES_PER_S if scenario is Scenario.HIGH else 0.0
+        duration_ns, rate = (
+            graph.device.duration_ns.copy(),
+            (self.link_bytes_per_s or unknown) * REACHED_SHARE[scenario],
+        )
         known = copies & (graph.device.byte_count != NONE)
         if rate:
             link_ns = np.rint(graph.device.byte_count[known] / rate * 1e9).astype(np.int64)

@@ -39,7 +39,7 @@ class WithoutHostWork(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Remove a share of the work in the spans. Calls keep their time."""
-        removed_ns = scaled(work_inside(graph, self.spans), REMOVED_SHARE[scenario])
+        removed_ns = scaled(work_inside(graph, self.spans, scenario), REMOVED_SHARE[scenario])
         return replace(graph, host=replace(graph.host, work_ns=graph.host.work_ns - removed_ns))
 
 
@@ -54,13 +54,29 @@ def slowed(host: HostTasks, factor: Float64 | float) -> HostTasks:
     return replace(host, work_ns=scaled(host.work_ns, factor), call_ns=scaled(host.call_ns, factor))
 
 
-def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
-    """For each host task, the nanoseconds of its work that lie in some recorded spans.
+def work_inside(graph: StepGraph, spans: SpanSet, scenario: Scenario) -> Int64:
+    """For each host task, the nanoseconds of its work that lie in some recorded spans, at most what is left of it.
 
-    The result is the recorded time, limited to the remaining work of the task.
+    The profiler's time in a task lies inside as far as possible for the lowest saving, outside for the highest one. It
+    is expected where the events are that it belongs to, else in proportion to time.
     """
-    limited_ns: Int64 = np.minimum(recorded_inside(graph, spans), graph.host.work_ns)
+    host, inside_ns = graph.host, recorded_inside(graph, spans)
+    added_ns = np.maximum(host.recorded_work_ns - host.unprofiled_work_ns, 0)
+    if scenario is not Scenario.HIGH and added_ns.any():
+        share = 1.0 if scenario is Scenario.LOW else _part_inside(graph, spans, inside_ns)
+        inside_ns = np.maximum(inside_ns - scaled(added_ns, share), 0)
+    limited_ns: Int64 = np.minimum(inside_ns, host.work_ns)
     return limited_ns
+
+
+def _part_inside(graph: StepGraph, spans: SpanSet, inside_ns: Int64) -> Float64:
+    """The share of each task's events that begin in some spans; where no event is, the share of its time there."""
+    begun = graph.begun(graph.events_ns)
+    begun_inside = graph.begun(graph.events_ns[spans.contains(graph.events_ns)])
+    share: Float64 = np.where(
+        begun > 0, begun_inside / np.maximum(begun, 1), inside_ns / np.maximum(graph.host.recorded_work_ns, 1)
+    )
+    return share
 
 
 def recorded_inside(graph: StepGraph, spans: SpanSet) -> Int64:

@@ -9,20 +9,13 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
-from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING
+from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING, kept_caches
 from traceadvisor.replay.fixes.host_work import fetches, is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph, Workers
 from traceadvisor.replay.what_if import Edit, Scenario
 
 PREFETCH_FACTOR = 2
 """Batches that each worker prefetches; the default of ``torch.utils.data.DataLoader``."""
-
-KEPT_CACHES_SHARE = 0.3
-"""Share of the host work, at most, that becomes faster because the training thread keeps its caches.
-
-A vision transformer on 16 cores had 0.70 of its host work per step left with 12 workers; its batches took 2.5 times the
-CPU time of that work. If batches take less CPU time than that work, so much less is gained: an assumption.
-"""
 
 
 @frozen
@@ -78,8 +71,7 @@ class LoaderWorkers(Edit):
             delay_ns = 0.0 if scenario is Scenario.HIGH else self.made.delay_ns
             wait_ns = np.full_like(load_ns, round(self.made.wait_ns + delay_ns))
         if scenario is Scenario.HIGH and not graph.loader_has_workers and self._has_core_for_each:
-            rest_ns = (graph.host.work_ns + graph.host.call_ns).sum() - load_ns.sum()
-            factor -= KEPT_CACHES_SHARE * min(float(cpu_ns.sum() / max(rest_ns, 1)), 1.0)
+            factor -= kept_caches(graph.host, float(load_ns.sum()), float(cpu_ns.sum()))
         cpu_ns = scaled(cpu_ns, max(factor, 1.0))
         made_ns = cpu_ns + wait_ns
         host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))
@@ -95,7 +87,7 @@ class LoaderWorkers(Edit):
 
     @property
     def _has_core_for_each(self) -> bool:
-        return self.cores is not None and self.cores >= self.count + self.training_cores
+        return self.cores is None or self.cores >= self.count + self.training_cores
 
     def _contending(
         self, host: HostTasks, cpu_ns: Int64, wait_ns: Int64, cores: float, scenario: Scenario

@@ -117,7 +117,7 @@ class ClaimedTimeGone(Edit):
         share = self.reach if scenario is Scenario.HIGH else self.reach * self.part
         host, device = graph.host, graph.device
         calls_ns = self._inside(self.on_host, host.row)
-        work_ns = work_inside(graph, self.on_host)
+        work_ns = work_inside(graph, self.on_host, scenario)
         touched = (work_ns + calls_ns > 0) & (share > WHOLE_SHARE)
         waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL)) & touched
         fetched = (host.action == Action.FETCH) & (recorded_inside(graph, self.on_host) > 0)
@@ -131,7 +131,7 @@ class ClaimedTimeGone(Edit):
         unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
         unmade &= self.operators.contains(graph.recorded_ns)
         removed_ns = scaled(work_ns, share)
-        removed_ns = np.where(unmade, np.maximum(removed_ns, work_inside(graph, self.operators)), removed_ns)
+        removed_ns = np.where(unmade, np.maximum(removed_ns, work_inside(graph, self.operators, scenario)), removed_ns)
         call_ns = np.where(unmade, 0, call_ns)
         return replace(
             graph,

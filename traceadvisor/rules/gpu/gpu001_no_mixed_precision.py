@@ -48,7 +48,7 @@ class NoMixedPrecision(Rule):
         the GPU's peak rates, these give the shortest possible time of the call in float32 and in 16 bits. We assume
         that the call reaches the same share of this limit in 16 bits as in float32. That share is at most what similar
         calls reach. The step is simulated with these faster kernels. Without shapes, the saving is an upper limit from
-        the ratio of the peak rates.
+        the ratio of the peak rates; it counts matrix operations of unknown type as well.
     When it may be wrong: Mixed precision changes numerics: check that training still converges. Float32 may already run
         on tensor cores as TF32, which input types do not show. The speed-up is then at most about 2. Casts take
         additional time. Pointwise operations also save time in 16 bits, which is not counted.
@@ -79,7 +79,7 @@ class NoMixedPrecision(Rule):
             return Skipped(NO_RATES)
         narrow, ratio = narrow_type(device), most_speedup(device)
         speedups = work.in_type(narrow, work.is_stored_in(Precision.FP32) & work.is_kept)
-        fix = narrower_type(facts, _fix(facts, narrow), speedups, rows)
+        fix = narrower_type(facts, _fix(facts, narrow), speedups, rows, has_casts=True)
         eligible_ns = facts.per_step_ns(eligible)
         kernel_ns = facts.per_step_ns(facts.claim(Category.KERNEL))
         most_ns = most_saved_ns(facts, fix, rate_bound_ns(work, work.row, float32, narrow, eligible_ns))
@@ -88,6 +88,9 @@ class NoMixedPrecision(Rule):
             judged = work.judged_share(work.by_kernel.is_typed)
             label = "upper limit of the saving by 16-bit matrix operations"
             return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+        may_be = float32 | (work.by_kernel.is_matrix & ~work.by_kernel.is_typed & is_long)
+        every = facts.trace.events.spans(work.kernels_where(may_be)) & facts.steps.typical_windows
+        every_ns = rate_bound_ns(work, work.row, may_be, narrow, facts.per_step_ns(every))
         return finding_of(
             facts,
             claims=eligible,
@@ -99,7 +102,8 @@ class NoMixedPrecision(Rule):
                 facts.known("ratio of peak rates, 16-bit to float32", ratio or None, Unit.RATIO),
                 facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
-            most_ns=most_ns,
+            also_shortens=every,
+            most_ns=most_saved_ns(facts, fix, every_ns),
             caveats=(f"Check {to_check(facts)}: mixed precision changes numerics.", *_tf32(work, float32)),
         )
 

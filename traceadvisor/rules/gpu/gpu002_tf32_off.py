@@ -100,7 +100,8 @@ class Tf32Off(Rule):
         in_products, in_convolutions = (
             _time(facts, plain & kernels.is_kind(kind)).total_ns / max(claims.total_ns, 1) for kind in CHANGES
         )
-        bound_ns = rate_bound_ns(work, work.row, plain, Precision.TF32, facts.per_step_ns(claims))
+        every = facts.trace.events.spans(rows) & facts.steps.typical_windows
+        bound_ns = rate_bound_ns(work, work.row, plain, Precision.TF32, facts.per_step_ns(every))
         return finding_of(
             facts,
             claims=claims,
@@ -112,7 +113,8 @@ class Tf32Off(Rule):
                 Evidence("share in convolutions", in_convolutions, Unit.SHARE),
                 Evidence("ratio of peak rates, TF32 to float32", ratio, Unit.RATIO),
             ),
-            most_ns=most_saved_ns(facts, fix, facts.per_step_ns(claims)) if fix.what_if else bound_ns,
+            also_shortens=every,
+            most_ns=most_saved_ns(facts, fix, facts.per_step_ns(every)) if fix.what_if else bound_ns,
             caveats=(f"Check {to_check(facts)}: TF32 rounds factors to 10 mantissa bits.",),
         )
 

@@ -36,8 +36,9 @@ class UnfusedAttention(Rule):
         unsupported head size. They prevent fused kernels.
     How the saving is estimated: A fused kernel does the same matmuls, but no softmax, mask or dropout kernel runs. The
         high estimate is the step simulated without those and their launches. If shapes and the GPU's peak rates are
-        known, matmuls also run at up to 0.7 of the peak rate, as fused kernels do. The expected estimate saves half of
-        that GPU time and the launches, the low one nothing.
+        known, matmuls also run at up to 0.7 of the peak rate, as fused kernels do; if not, the high estimate has no
+        limit for them, and the expected one leaves them as recorded. The expected estimate saves half of that GPU
+        time and the launches, the low one nothing.
     When it may be wrong: A softmax between two matmuls may not be attention. Attention cannot be fused if the model
         reads or changes the attention weights. Short sequences gain little.
     """
@@ -58,7 +59,8 @@ class UnfusedAttention(Rule):
         claims = facts.exposed(kernels, Category.KERNEL)
         share = facts.share(claims)
         left = _least_left(facts.device_work, kernels)
-        speedups = (np.ones(kernels.size), 1 / (1 - _EXPECTED_PART * (1 - left)), 1 / np.maximum(left, _NOTHING))
+        likely, least = np.nan_to_num(left, nan=1.0), np.nan_to_num(left, nan=0.0)
+        speedups = (np.ones(kernels.size), 1 / (1 - _EXPECTED_PART * (1 - likely)), 1 / np.maximum(least, _NOTHING))
         fix = Fix(
             "Compute attention with one fused kernel",
             change="output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
@@ -86,18 +88,18 @@ class UnfusedAttention(Rule):
 
 
 def _least_left(work: DeviceWork, kernels: Int64) -> Float64:
-    """Return the least share of each kernel's time that a fused kernel still takes.
+    """Return the least share of each kernel's time that a fused kernel still takes; NaN if it is unknown.
 
     Kernels that multiply nothing disappear. A matmul takes its time at the peak rate over the share of it that fused
-    kernels reach; without shapes or rates, as long as recorded.
+    kernels reach, at most as long as recorded; without shapes or rates, that is unknown.
     """
     by_kernel, calls = work.by_kernel, work.calls
     order = np.argsort(by_kernel.rows)
     places = order[np.searchsorted(by_kernel.rows[order], kernels)]
-    left = np.where(by_kernel.kind[places] == PLAIN, 0.0, 1.0)
+    left = np.where(by_kernel.kind[places] == PLAIN, 0.0, np.nan)
     call = by_kernel.call[places]
     if work.limits is not None and calls.kind.size:
         fused_ns = work.limits.compute_ns / REACH[Kind.ATTENTION][Case.HIGH]
-        share = np.fmin(1.0, fused_ns / np.maximum(calls.device_ns, 1))  # 1 if unknown
-        left = np.where(call == NONE, left, np.minimum(left, share[call]))
+        share = np.minimum(1.0, fused_ns / np.maximum(calls.device_ns, 1))
+        left = np.where((call == NONE) | (left == 0), left, share[call])
     return left

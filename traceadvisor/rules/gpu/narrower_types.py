@@ -27,12 +27,15 @@ LEAST_COVERED_SHARE = 0.5
 """Share of the kernels' time with a known speed-up. With less, a simulation would leave out most of the saving."""
 
 
-def narrower_type(facts: Facts, fix: Fix, speedups: Speedups | None, rows: Int64) -> Fix:
-    """Return the fix with its simulation, or with why there is none: unknown speed-ups for most of ``rows``."""
+def narrower_type(facts: Facts, fix: Fix, speedups: Speedups | None, rows: Int64, *, has_casts: bool = False) -> Fix:
+    """Return the fix with its simulation, or with why there is none: unknown speed-ups for most of ``rows``.
+
+    ``has_casts``: whether tensors are cast to the type by operators of their own.
+    """
     if speedups is None or not (speedups.high > 1).any() or _covered_share(facts, speedups, rows) < LEAST_COVERED_SHARE:
         no_shapes = facts.missing(frozenset({Input.SHAPES})) is not None
         return replace(fix, not_replayed=NO_SHAPES if no_shapes else NO_SPEEDUPS)
-    faster = FasterKernels(speedups.rows, speedups.low, speedups.expected, speedups.high)
+    faster = FasterKernels(speedups.rows, speedups.low, speedups.expected, speedups.high, has_casts=has_casts)
     return replace(fix, what_if=faster)
 
 

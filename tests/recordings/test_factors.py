@@ -1,0 +1,80 @@
+"""The factors of simulated fixes beside the measurements that they rest on."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.recordings.advice import PAGE, with_block
+from traceadvisor.replay.fixes.data_wait import HOST_FACTOR, KEPT_CACHES_SHARE
+from traceadvisor.replay.fixes.host_work import FREED_SHARE
+from traceadvisor.replay.fixes.kernels import CAST_LAUNCHES
+from traceadvisor.replay.fixes.launches import FUSED_FACTOR, GAP_FACTOR, LAUNCH_FACTOR
+from traceadvisor.replay.what_if import Scenario
+
+LOW, HIGH = Scenario.LOW, Scenario.HIGH
+
+INTERVALS = {
+    "launches in a graph": (LAUNCH_FACTOR[HIGH], LAUNCH_FACTOR[LOW]),
+    "gap between queued kernels": (GAP_FACTOR[HIGH], GAP_FACTOR[LOW]),
+    "launches in 16 bits": (1.0, CAST_LAUNCHES),
+    "fused optimizer on the CPU": (FUSED_FACTOR[HIGH], FUSED_FACTOR[LOW]),
+    "rest of the step beside workers": (HOST_FACTOR[HIGH] - KEPT_CACHES_SHARE, HOST_FACTOR[LOW]),
+    "rest of the step without other work": (1 - FREED_SHARE, 1.0),
+}
+"""The least and the most that is left, as the simulation assumes."""
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measurement."""
+
+    factor: str
+    program: str
+    device: str
+    torch: str
+    left: float
+    source: str
+
+
+FACTORS = tuple(
+    msgspec.convert(row, Measured)
+    for row in tomllib.loads(Path(__file__).with_name("factors.toml").read_text(encoding="utf-8"))["measured"]
+)
+
+
+@pytest.mark.parametrize("one", FACTORS, ids=lambda one: f"{one.factor}: {one.program}")
+def test_a_measured_factor_lies_in_its_interval(one: Measured) -> None:
+    least, most = INTERVALS[one.factor]
+    assert least <= one.left <= most
+
+
+def test_every_assumed_interval_of_the_table_is_measured_once_at_least() -> None:
+    assert {one.factor for one in FACTORS} == set(INTERVALS)
+
+
+def test_the_table_of_factors_is_in_the_documentation(golden: Callable[[Path, str], None]) -> None:
+    golden(PAGE, with_block("factors", "\n".join(_table()) + "\n"))
+
+
+def _table() -> Iterator[str]:
+    yield "| left | measured | program; device; torch | interval | width | from the other programs alone | source |"
+    yield "|---|---|---|---|---|---|---|"
+    for one in FACTORS:
+        least, most = INTERVALS[one.factor]
+        where = f"{one.program}; {one.device}; {one.torch}"
+        assumed = f"{least:.2f} to {most:.2f} | {most / least:.1f}"
+        yield f"| {one.factor} | {one.left:.2f} | {where} | {assumed} | {_left_out(one)} | {one.source} |"
+
+
+def _left_out(one: Measured) -> str:
+    """The range of the same factor in other programs, and whether it holds this one."""
+    program = one.program.partition(",")[0]
+    others = [row.left for row in FACTORS if row.factor == one.factor and row.program.partition(",")[0] != program]
+    if not others:
+        return "no other program"
+    is_inside = min(others) <= one.left <= max(others)
+    return f"{min(others):.2f} to {max(others):.2f}: {'inside' if is_inside else '**outside**'}"
