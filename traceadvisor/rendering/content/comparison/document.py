@@ -33,11 +33,11 @@ from traceadvisor.rendering.content.comparison.sentences import (
     workers_differ,
 )
 from traceadvisor.rendering.content.comparison.tables import (
-    NOTED,
     category_table,
     cause_tables,
     differences_table,
     findings_table,
+    is_noted,
     lines_table,
     memory_table,
     names_table,
@@ -186,7 +186,7 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
             blocks.append(_rank(rank, rank.explanation, f"run-{place}-{number}", is_only=len(explained) == 1))
     if (more := len(explained) - MOST_RANKS) > 0:
         blocks.append(Prose(f"{number_of(more, 'more rank')}: see the table and the JSON.", Tone.NOTICE))
-    if others := [one for one in run.findings if one.status not in NOTED]:
+    if others := [one for one in run.findings if not is_noted(one)]:
         blocks.append(
             Fold(
                 "Other findings",
@@ -207,7 +207,7 @@ def _repeated(run: ComparedRun, anchor: str) -> Iterator[Block]:
 
 
 def _findings(run: ComparedRun) -> Iterator[Block]:
-    noted = [one for one in run.findings if one.status in NOTED]
+    noted = [one for one in run.findings if is_noted(one)]
     if run.work.is_other_program:
         yield Prose("Findings of different programs are not compared.", Tone.QUIET, SUMMARY)
         return

@@ -186,6 +186,12 @@ NOTED = (
 )
 
 
+def is_noted(change: FindingChange) -> bool:
+    """Whether a finding changed; one that was a part of another one, and is only no longer found, did not."""
+    is_lost_part = change.status is FindingStatus.LOST and change.base is not None and change.base.part_of is not None
+    return change.status in NOTED and not is_lost_part
+
+
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
     """The status of each finding."""
     words = ("Status", "BASE", "HEAD")
