@@ -30,6 +30,10 @@ HOST = {Category.DATA_WAIT: 20.0, Category.FORWARD: 30.0, Category.BACKWARD: 50.
 
 Rows = Mapping[str | None, float]
 
+FIX = {"cudnn_benchmark": True}
+BEFORE, FIXED = RunSettings(cudnn_benchmark=False), RunSettings(cudnn_benchmark=True)
+"""The setting that the fix of each finding changes, and the settings of a run without it and with it."""
+
 
 def recording(
     name: str = "train",
@@ -117,7 +121,7 @@ def finding(
         confidence=Confidence.HIGH,
         effort=Effort.LINE,
         evidence=(),
-        fix=Fix(f"Fix {rule_id}"),
+        fix=Fix(f"Fix {rule_id}", settings=FIX),
         locations=tuple(Location(*place) for place in places),
     )
     ids = ((on or recording()).id,)

@@ -11,11 +11,19 @@ from tests.build_report import a100, v100
 from tests.comparing.building import captures, recording, report
 from tests.shared import CHECKOUT, SAMPLES
 from traceadvisor import api
-from traceadvisor.comparing.compare import DIFFERENT_GPU, OTHER_PROGRAM, compare
+from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind, Measure, StepChange
+from traceadvisor.model.comparison import (
+    ChangeSign,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    Measure,
+    OtherProgram,
+    StepChange,
+)
 from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, RunSettings, StepState, TimedStep, UnusedGradients
@@ -129,8 +137,10 @@ def test_ranks_of_several_files_are_no_repetitions() -> None:
 
 def test_programs_of_different_frameworks_are_not_one_before_and_after_a_change() -> None:
     base, head = (report(replace(recording(), framework=one)) for one in (None, Framework.JAX))
-    (run,) = compare([base], [head]).runs
-    assert run.cautions[0] == OTHER_PROGRAM
+    comparison = compare([base], [head])
+    (run,) = comparison.runs
+    assert run.work.program is OtherProgram.FRAMEWORK
+    assert headline(comparison).startswith("Not compared, two different programs: ")
     assert Difference(DifferenceKind.RECORDING, "Framework", "PyTorch", "JAX") in run.differences
 
 
@@ -144,8 +154,9 @@ def test_two_different_scripts_are_named_first() -> None:
 
 def test_different_gpus_come_first() -> None:
     base, head = (report(replace(recording(), device=device)) for device in (v100(), a100()))
-    (run,) = compare([base], [head]).runs
-    assert run.cautions[0] == DIFFERENT_GPU
+    comparison = compare([base], [head])
+    (run,) = comparison.runs
+    assert "on another GPU (Tesla V100-SXM2-16GB -> NVIDIA A100-SXM4-40GB)" in headline(comparison)
     assert run.differences[0] == Difference(
         DifferenceKind.DEVICE, "GPU", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
     )
@@ -164,7 +175,7 @@ def test_another_batch_size_is_compared_per_sample() -> None:
     change = _change(comparison)
     assert (change.measure, change.verdict) == (Measure.UNDISTURBED_SAMPLE, Verdict.FASTER)
     assert change.ratio == pytest.approx(0.75)
-    assert any("per sample" in caution for caution in comparison.runs[0].cautions)
+    assert headline(comparison) == "100 -> 150 ms per step with 2 times the samples: 25% less time per sample, shown"
 
 
 def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
@@ -288,13 +299,13 @@ def test_the_public_log_directories_say_what_workers_changed(shared_traces: Path
     logs = shared_traces / "tensorboard-logs"
     (run,) = compare_paths(logs / "resnet50_num_workers_0", logs / "resnet50_num_workers_4").runs
     assert run.change is not None
-    assert run.change.verdict is Verdict.INCONCLUSIVE
+    assert (run.change.verdict, run.change.certainty) == (Verdict.FASTER, VerdictCertainty.LIKELY)
     assert run.change.base_captures == 1  # two recordings of one worker may be of one run
     explained = run.ranks[0].explanation
     assert explained is not None
     largest = max(explained.categories, key=lambda row: abs(row.delta_ns))
     assert largest.category is Category.DATA_WAIT
     assert largest.delta_ns == pytest.approx(explained.delta_ns, rel=0.2)
-    assert "DATA002" in [change.rule.id for change in run.findings[:2]]
+    assert (run.findings[0].rule.id, run.findings[0].sign) == ("DATA002", ChangeSign.LOADER)
     (check,) = run.predictions
     assert check.predicted.low_ns < check.measured_step_ns < check.predicted.high_ns

@@ -54,8 +54,9 @@ from traceadvisor.rendering.formats import COMPARISON_FORMATS
     "fail_on",
     multiple=True,
     metavar="CONDITIONS",
-    help="Exit with 1 if a condition is true. Comma-separated: 'regression' (the step is slower), 'regression=5%' "
-    "(slower by more than that), 'new' (a new finding), 'new:high' (of that severity or worse), 'new:DATA001'.",
+    help="Exit with 1 if a condition is true. Comma-separated: 'regression' (the step is slower, likely or shown), "
+    "'regression:shown' (only if shown), 'regression=5%' or 'regression:shown=5%' (slower by more than that), 'new' (a "
+    "new finding), 'new:high' (of that severity or worse), 'new:DATA001'.",
 )
 @workers_options
 @settings_options
@@ -78,7 +79,8 @@ def command(
     one.
 
     A change is shown by at least three captures of each side, or by earlier captures (--history): identical runs may
-    differ by 10% and more. With fewer, a change far beyond that is likely; only what is shown fails a job.
+    differ by 10% and more. With fewer, a change far beyond that is likely, and so is one that the changed settings
+    explain. Both fail a job with --fail-on regression; only the first does with regression:shown.
 
     Exit codes: 0 success, also where a regression is neither shown nor ruled out; 1 a --fail-on condition is true; 2
     wrong usage, or the output cannot be written; 3 input unreadable; 4 PDF is not available on this machine; 70

@@ -18,7 +18,7 @@ from traceadvisor.config import Settings
 from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
 from traceadvisor.model.report import Report
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.rendering.formats import COMPARISON_FORMATS
@@ -88,36 +88,51 @@ def decide(conditions: Sequence[Condition], comparison: Comparison) -> Decision:
 def _regressed(condition: Regression, comparison: Comparison) -> Decision:
     undecided = None if comparison.runs else "no run has a partner on the other side"
     for run in comparison.runs:
-        change = run.change
-        if change is None:
-            undecided = undecided or f"{one_line(run.name)} has no step time on a side"
+        change, name = run.change, one_line(run.name)
+        if run.work.is_other_program:
+            undecided = undecided or f"{name}: both sides are different programs"
+        elif change is None:
+            undecided = undecided or f"{name} has no step time on a side"
         elif _is_met(condition, change):
-            limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
-            low, high = signed_percent((change.ratio_low or 1) - 1), signed_percent((change.ratio_high or 1) - 1)
-            return Decision(
-                f"{one_line(run.name)} is slower by {around(percent(change.change_share), low, high)}{limit}"
-            )
-        elif not change.is_settled:
-            undecided = undecided or (
-                f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, "
-                f"{VERDICT_CERTAINTY[change.certainty]}: each side needs three captures or more, or earlier captures "
-                "with --history"
-            )
+            return Decision(f"{name} is slower by {_how_much(condition, change)}")
         elif _is_open(condition, change):
-            undecided = (
-                undecided or f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, within noise"
-            )
+            why = "within noise" if change.is_settled else f"{VERDICT_CERTAINTY[change.certainty]}: {MORE_CAPTURES}"
+            undecided = undecided or f"{name} changed by {signed_percent(change.change_share)}, {why}"
     return Decision(undecided=undecided)
 
 
+MORE_CAPTURES = "each side needs three captures or more, or earlier captures with --history"
+
+
+def _how_much(condition: Regression, change: StepChange) -> str:
+    """The change, with its interval or its certainty, and what a stricter condition would need."""
+    limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
+    if change.ratio_low is None or change.ratio_high is None:
+        stricter = f"regression:shown would not fail: for that, {MORE_CAPTURES}"
+        return f"{percent(change.change_share)}{limit}, {VERDICT_CERTAINTY[change.certainty]} ({stricter})"
+    low, high = signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1)
+    return f"{around(percent(change.change_share), low, high)}{limit}"
+
+
 def _is_met(condition: Regression, change: StepChange) -> bool:
-    if change.ratio_low is None or change.verdict is not Verdict.SLOWER:
+    if change.verdict is not Verdict.SLOWER:
         return False
-    return condition.limit_share is None or change.ratio_low - 1 > condition.limit_share
+    if change.certainty is not VerdictCertainty.SHOWN and condition.least is VerdictCertainty.SHOWN:
+        return False
+    return condition.limit_share is None or _least_share(change) > condition.limit_share
+
+
+def _least_share(change: StepChange) -> float:
+    """The least that the step got slower: the end of the interval, or what chance alone would leave of the change."""
+    if change.ratio_low is not None:
+        return change.ratio_low - 1
+    return change.ratio / (1 + (change.noise_share or 0.0)) - 1
 
 
 def _is_open(condition: Regression, change: StepChange) -> bool:
-    """Whether the interval neither excludes the limit nor lies below it."""
+    """Whether the change is neither shown to exceed the limit, nor ruled out."""
+    if not change.is_settled:
+        return True
     if condition.limit_share is None:
         return change.verdict is Verdict.INCONCLUSIVE
     return change.ratio_high is not None and change.ratio_high - 1 > condition.limit_share

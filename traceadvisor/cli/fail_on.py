@@ -15,9 +15,11 @@ from traceadvisor.judging.ranking import FAILED
 from traceadvisor.model.findings import Failed, Severity
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
+from traceadvisor.model.verdict import VerdictCertainty
 
 _SEVERITIES = {severity.value: severity for severity in Severity}
-_REGRESSION = re.compile(r"regression(?:=(\d+(?:\.\d+)?)%?)?", re.IGNORECASE)
+_CERTAINTIES = {one.value: one for one in (VerdictCertainty.LIKELY, VerdictCertainty.SHOWN)}
+_REGRESSION = re.compile(rf"regression(?::({'|'.join(_CERTAINTIES)}))?(?:=(\d+(?:\.\d+)?)%?)?", re.IGNORECASE)
 _NEW = "new"
 
 
@@ -55,6 +57,9 @@ class Regression:
 
     limit_share: float | None
     """None: by any amount that matters."""
+
+    least: VerdictCertainty = VerdictCertainty.LIKELY
+    """Certainty from which on it counts."""
 
 
 Condition = State | Found | Regression
@@ -115,7 +120,9 @@ class _Grammar:
         self.known = (*_SEVERITIES, *(state.value for state in State), *sorted(self._ids.values()))
         states = " or ".join(repr(state.value) for state in State)
         self.of_report = f"a severity ({', '.join(_SEVERITIES)}), {states} or a rule id"
-        self.of_comparison = "'regression', 'regression=5%', 'new', or 'new:' with a severity or a rule id"
+        self.of_comparison = (
+            "'regression', 'regression=5%', 'regression:shown', 'new', or 'new:' with a severity or a rule id"
+        )
 
     def read(self, word: str) -> Condition:
         """The condition that a word names.
@@ -124,7 +131,8 @@ class _Grammar:
             UsageError: it names none.
         """
         if found := _REGRESSION.fullmatch(word):
-            return Regression(None if found[1] is None else float(found[1]) / 100)
+            least = _CERTAINTIES[(found[1] or VerdictCertainty.LIKELY.value).lower()]
+            return Regression(None if found[2] is None else float(found[2]) / 100, least)
         prefix, colon, name = word.lower().rpartition(":")
         if colon and prefix != _NEW:
             raise self._unknown(word)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from traceadvisor import __version__
 from traceadvisor.comparing.explain import explain
-from traceadvisor.comparing.findings import finding_changes
+from traceadvisor.comparing.findings import explaining_first, finding_changes
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
 from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.comparing.verdict import overall
+from traceadvisor.comparing.work import work_change
 from traceadvisor.model.comparison import (
     ComparedJob,
     ComparedMemory,
@@ -37,11 +38,6 @@ APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
 FRAMEWORK = "Framework"
-OTHER_PROGRAM = (
-    "BASE and HEAD are programs of different frameworks, not one program before and after a change. Their findings "
-    "cannot be compared."
-)
-DIFFERENT_GPU = "BASE and HEAD ran on different GPUs. The difference may come from the GPUs, not from the code."
 
 
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:
@@ -136,18 +132,22 @@ def _notes(base: Iterable[Report], head: Iterable[Report]) -> Iterator[str]:
 
 
 def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
-    change, findings, differs = step_change(run, history), finding_changes(run), _differences(run)
+    work, differs = work_change(run), _differences(run)
     ranks = tuple(_rank(run, key) for key in run.lanes)
+    explained = next((one.explanation for one in ranks if one.explanation), None)
+    change = step_change(run, history, work, explained)
+    findings = () if work.is_other_program else finding_changes(run, explained)
     return ComparedRun(
         name=run.name,
         change=change,
         ranks=ranks,
         differences=differs,
-        findings=findings,
-        predictions=prediction_checks(run, findings, change),
-        cautions=tuple(filter(None, (*_cautions(change, ranks, differs), order_caution(run), load_caution(run)))),
+        findings=explaining_first(findings, is_faster=change is not None and change.ratio < 1),
+        predictions=prediction_checks(run, findings, change, work),
+        cautions=tuple(filter(None, (*_cautions(change, ranks), order_caution(run), load_caution(run)))),
         other_scripts=_other_scripts(run),
         job=_job(run),
+        work=work,
     )
 
 
@@ -188,18 +188,10 @@ def _typical(side: Sequence[Sequence[Recording]]) -> Recording:
     return recordings[(len(recordings) - 1) // 2]
 
 
-def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank], differs: Sequence[Difference]) -> Iterator[str]:
-    if any(one.name == FRAMEWORK for one in differs):
-        yield OTHER_PROGRAM
-    if any(one.kind is DifferenceKind.DEVICE for one in differs):
-        yield DIFFERENT_GPU
-    if any(one.name == "Ranks" for one in differs):
-        yield "The number of ranks differs. The verdict is about the step of one rank, not about the whole job."
+def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank]) -> Iterator[str]:
     explained = next((one.explanation for one in ranks if one.explanation), None)
     if change is None or explained is None or not explained.base_step_ns:
         return
-    if change.measure is Measure.UNDISTURBED_SAMPLE:
-        yield "The samples per step differ. The verdict is about the time per sample, the explanation about the step."
     recorded_share = explained.delta_ns / explained.base_step_ns
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
@@ -241,8 +233,32 @@ def _differences(run: PairedRun) -> tuple[Difference, ...]:
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
         if before and after and set(before) != set(after):
             found.append(Difference(kind, name, _listed(before), _listed(after)))
+    found += _counted(run)
     order = list(DifferenceKind)
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
+
+
+OTHER_COUNT_SHARE = 0.1
+"""Difference of a count per step that is mentioned. Steps of one program differ by less."""
+
+
+def _counted(run: PairedRun) -> Iterator[Difference]:
+    """Counts per step that differ."""
+    base, head = (
+        next((one.contents for capture in side for one in capture.recordings if one.contents), None)
+        for side in (run.base, run.head)
+    )
+    if base is None or head is None:
+        return
+    operations = [sum(row.per_step for row in one.operations) for one in (base, head)]
+    counts: Sequence[tuple[str, float | None, float | None]] = (
+        ("Launches per step", base.launches_per_step, head.launches_per_step),
+        ("GPU operations per step", operations[0], operations[1]),
+        ("Streams of collectives", base.collective_streams, head.collective_streams),
+    )
+    for name, before, after in counts:
+        if before and after and abs(after - before) > OTHER_COUNT_SHARE * max(before, after):
+            yield Difference(DifferenceKind.CODE, name, f"{before:g}", f"{after:g}")
 
 
 def _may_be_unset(run: PairedRun) -> frozenset[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.places import Checkout, Place, checkout_of, place_of
-from traceadvisor.comparing.step_change import samples_per_step
+from traceadvisor.comparing.signs import Sides, change_sign, gone_on
+from traceadvisor.comparing.work import samples_per_step
 from traceadvisor.frozen import frozen
-from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
+from traceadvisor.model.comparison import ChangeSign, FindingChange, FindingState, FindingStatus, Side
+from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Clear, ClearedBecause, Failed, Fix, Location, RuleMeta, Skipped, Unit
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import RecordedFinding, Recording
 
 FALLEN_SHARE = 0.9
@@ -39,8 +42,13 @@ class _Case:
     """Place of each location."""
 
     recording_ids: tuple[str, ...]
-    claimed_ns: float | None
-    """Time per step that it accounts for; None for a folded finding, or one that is about no time."""
+    origins: Origins | None
+    """Origins of the time that it accounts for; None for a folded finding, or one that is about no time."""
+
+    @property
+    def claimed_ns(self) -> float | None:
+        """Time per step that it accounts for; None for a folded finding, or one that is about no time."""
+        return self.origins.total_ns / self.origins.step_count if self.origins else None
 
 
 @frozen(eq=False)
@@ -68,14 +76,27 @@ class _Found:
         return replace(median, captures=len(self.cases))
 
 
-def finding_changes(run: PairedRun) -> tuple[FindingChange, ...]:
+def finding_changes(run: PairedRun, explained: StepExplanation | None = None) -> tuple[FindingChange, ...]:
     """All findings of both sides by status, then by saving."""
     base, head = _by_rule(run.base), _by_rule(run.head)
+    sides = {
+        Side.BASE: Sides(run.base, run.head, gone_on(explained, Side.BASE)),
+        Side.HEAD: Sides(run.head, run.base, gone_on(explained, Side.HEAD)),
+    }
     changes: list[FindingChange] = []
     for rule_id in dict.fromkeys((*head, *base)):
-        changes += _changes(rule_id, base.get(rule_id), head.get(rule_id), run)
+        changes += _changes(rule_id, base.get(rule_id), head.get(rule_id), run, sides)
     order = list(FindingStatus)
     return tuple(sorted(changes, key=lambda one: (order.index(one.status), _is_folded(one), -_share(one))))
+
+
+def explaining_first(changes: Iterable[FindingChange], *, is_faster: bool) -> tuple[FindingChange, ...]:
+    """The changes, those first that explain the step: what was fixed if it is faster, else what is new.
+
+    The others keep their order.
+    """
+    explains = FindingStatus.GONE if is_faster else FindingStatus.NEW
+    return tuple(sorted(changes, key=lambda one: not (one.status is explains and one.sign)))
 
 
 def _is_folded(change: FindingChange) -> bool:
@@ -86,13 +107,22 @@ def _share(change: FindingChange) -> float:
     return max(state.saving_share for state in (change.base, change.head) if state)
 
 
-def _changes(rule_id: str, base: _Found | None, head: _Found | None, run: PairedRun) -> Iterator[FindingChange]:
+def _changes(
+    rule_id: str, base: _Found | None, head: _Found | None, run: PairedRun, sides: Mapping[Side, Sides]
+) -> Iterator[FindingChange]:
     if base and head and (not base.places or not head.places or base.places & head.places):
-        yield _both(base, head)
+        yield replace(_both(base, head), sign=_sign(base, sides[Side.BASE]))
         return
     for side, found, other in ((Side.HEAD, head, base), (Side.BASE, base, head)):
         if found is not None:
-            yield _single(side, found, None if other else _why_not(side, rule_id, found, run))
+            moved = ChangeSign.LINES if other else None
+            why_not = None if other else _why_not(side, rule_id, found, run)
+            yield _single(side, found, why_not, moved or _sign(found, sides[side]))
+
+
+def _sign(found: _Found, sides: Sides) -> ChangeSign | None:
+    case = found.cases[0]
+    return change_sign(case.rule.id, case.fix, case.origins, case.state.locations, sides)
 
 
 def _both(base: _Found, head: _Found) -> FindingChange:
@@ -124,16 +154,19 @@ def _beyond(found: _Found, other: _Found) -> tuple[Location, ...]:
     return tuple(locations.values())
 
 
-def _single(side: Side, found: _Found, why_not: tuple[FindingStatus, str] | None) -> FindingChange:
-    """A finding of one side."""
-    case, status = found.cases[0], FindingStatus.NEW if side is Side.HEAD else FindingStatus.GONE
+def _single(
+    side: Side, found: _Found, why_not: tuple[FindingStatus, str] | None, sign: ChangeSign | None
+) -> FindingChange:
+    """A finding of one side. Without a sign that its fix was made, it is only no longer found."""
+    gone = FindingStatus.GONE if sign else FindingStatus.LOST
+    case, status = found.cases[0], FindingStatus.NEW if side is Side.HEAD else gone
     reason: str | None = None
     if why_not is not None:
         status, reason = why_not
     elif not found.is_usual:
         status, reason = FindingStatus.UNKNOWN, f"only {len(found.cases)} of {found.captures} captures have it"
     before, after = (found.state, None) if side is Side.BASE else (None, found.state)
-    return FindingChange(case.rule, status, case.fix, before, after, reason=reason)
+    return FindingChange(case.rule, status, case.fix, before, after, reason=reason, sign=sign)
 
 
 def _why_not(side: Side, rule_id: str, found: _Found, run: PairedRun) -> tuple[FindingStatus, str] | None:
@@ -237,11 +270,10 @@ def _of_capture(capture: Capture) -> dict[str, _Case]:
 def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[_Case]:
     finding = recorded.finding
     places = tuple(place_of(location, checkout) for location in finding.locations)
-    claimed_ns = finding.origins.total_ns / finding.origins.step_count if finding.origins else None
     own = FindingState(
         recorded.severity, finding.saving, recorded.saving_share, finding.locations, None, 1, finding.of_run
     )
-    yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, claimed_ns)
+    yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, finding.origins)
     for folded in recorded.folded:
         share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0
         state = FindingState(None, folded.saving, share, (), finding.rule.id, 1)

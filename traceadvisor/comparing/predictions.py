@@ -7,14 +7,21 @@ from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.frozen import frozen
-from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, Measure, PredictionCheck, StepChange
+from traceadvisor.model.comparison import (
+    Agreement,
+    ChangeSign,
+    FindingChange,
+    FindingStatus,
+    PredictionCheck,
+    StepChange,
+    WorkChange,
+)
 from traceadvisor.model.findings import WIDE_RATIO, Estimate, Fix, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
 from traceadvisor.model.verdict import NO_DIFFERENCE
 
 FIXED_SHARE = 0.5
-"""A finding whose saving fell to this share of it or less counts as fixed if the settings that it proposes were
-changed, or code was removed. Code that is still there may only be hidden, such as a slow line by loader workers."""
+"""A finding whose saving fell to this share of it or less counts as fixed if what its fix changes was changed."""
 
 
 @frozen
@@ -36,7 +43,7 @@ class _Prediction:
 
 
 def prediction_checks(
-    run: PairedRun, changes: Iterable[FindingChange], step: StepChange | None
+    run: PairedRun, changes: Iterable[FindingChange], step: StepChange | None, work: WorkChange | None = None
 ) -> tuple[PredictionCheck, ...]:
     """The step that was predicted for the findings that HEAD does not have any more, beside the measured one.
 
@@ -44,12 +51,13 @@ def prediction_checks(
 
     Several fixes at once are checked together: the measured step shows no single one of them, and their savings do not
     add up. A saving that is too small to be measured is left out, and so is a share of the run: it is no part of the
-    step.
+    step. On other work, nothing was predicted.
     """
-    if step is None or step.measure is Measure.UNDISTURBED_SAMPLE or not _is_one_kind(run):
+    if step is None or (work and not work.is_same) or not _is_one_kind(run):
         return ()
     changes = list(changes)
-    fixed = dict.fromkeys(change.rule.id for change in changes if _is_fixed(change))
+    elsewhere = {change.rule.id for change in changes if change.status is FindingStatus.NEW}
+    fixed = dict.fromkeys(one.rule.id for one in changes if _is_fixed(one) and one.rule.id not in elsewhere)
     fixed |= dict.fromkeys([change.rule.id for change in changes if _is_alternative(change, fixed)])
     known = (one for one in _predictions(fixed, run.base) if one.high_ns >= NO_DIFFERENCE * one.step_ns)
     found = sorted(known, key=lambda one: -one.expected_ns)
@@ -64,21 +72,18 @@ def prediction_checks(
 
 def _is_fixed(change: FindingChange) -> bool:
     before, after = change.base, change.head
-    if before is None or before.part_of is not None or not before.saving.high_ns:
+    if before is None or before.part_of is not None or not before.saving.high_ns or change.sign is None:
         return False
     if change.status is FindingStatus.GONE:
         return True
-    if after is None or after.saving_share > FIXED_SHARE * before.saving_share:
-        return False
-    is_same_code = bool(before.locations) and bool(after.locations) and not change.places_removed
-    return bool(change.fix.settings) or not is_same_code
+    return after is not None and after.saving_share <= FIXED_SHARE * before.saving_share
 
 
 def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
     """Whether settings were changed that a part of a finding proposes, while that finding itself is still there."""
     before = change.base
     is_part = before is not None and before.part_of is not None and before.part_of not in fixed
-    return is_part and change.status is FindingStatus.GONE and bool(change.fix.settings)
+    return is_part and change.status is FindingStatus.GONE and change.sign in {ChangeSign.SETTING, ChangeSign.LOADER}
 
 
 def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:

@@ -8,36 +8,55 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, compare_runs
+from traceadvisor.comparing.parts import is_explained, noise_by_parts, witness
+from traceadvisor.comparing.signs import changed_parts
+from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, RunComparison, compare_runs
 from traceadvisor.frozen import frozen
-from traceadvisor.model.comparison import Measure, StepChange
+from traceadvisor.model.comparison import LikelyBecause, Measure, StepChange, WorkChange
+from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.verdict import BUSY_SHARE, USUAL_NOISE, Verdict, VerdictCertainty
 
-SAME_SAMPLES_SHARE = 0.001
-"""Samples per step are whole numbers of batches; less than this is rounding."""
 
-
-def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None:
+def step_change(
+    run: PairedRun,
+    history: Sequence[Capture],
+    work: WorkChange | None = None,
+    explained: StepExplanation | None = None,
+) -> StepChange | None:
     """The change of the step, by the captures of both sides and of earlier runs; None where a side has no step time.
 
-    ``run``: the captures of both sides. ``history``: earlier captures; those of another script or device are left out.
+    Args:
+        run: the captures of both sides.
+        history: earlier captures; those of another script or device are left out.
+        work: what differs in the work of a step. Different programs have no verdict.
+        explained: the difference of the recorded step, whose parts differ by chance in their own ways.
     """
-    measure = _measure(run)
+    work = work or WorkChange()
+    measure = _measure(run, work)
+    grown = work.growth or 1.0 if measure in _STEP_OF and not _counts_samples(run) else 1.0
     sides = [_figures(side, run.lanes, measure) for side in (run.base, run.head)]
     if not all(sides):
         return None
+    sides[1] = [figure / grown for figure in sides[1]]
     counted = (*run.head, *(run.base if len(run.base) > 1 else ()))  # one capture has no spread of its own
     alike = distinct(_alike(history, run), known=counted)
     earlier = _figures(alike, run.lanes, measure)
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
-    noise = USUAL_NOISE if measure is Measure.RECORDED_STEP or not _is_short(run) else SHORT_NOISE
+    noise = (
+        USUAL_NOISE
+        if measure in (Measure.RECORDED_STEP, Measure.RECORDED_SAMPLE) or not _is_short(run)
+        else SHORT_NOISE
+    )
+    if explained and work.program is None and not work.devices:
+        noise = noise_by_parts(explained, noise)
     found = compare_runs(sides[0], sides[1], history=earlier, within=within, noise=noise)
-    if found.certainty is VerdictCertainty.LIKELY and _load_explains(run):
-        found = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
+    judged = _judged(found, run, work, explained, noise)
+    found = judged.found
     base_ns = exp(fmean(map(log, sides[0])))
+    steps = [_figures(side, run.lanes, _STEP_OF.get(measure, measure)) for side in (run.base, run.head)]
     return StepChange(
         verdict=found.verdict,
         certainty=found.certainty,
@@ -54,30 +73,63 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
         history_captures=len(earlier),
         within_share=within,
         noise_share=found.noise,
+        base_step_ns=exp(fmean(map(log, steps[0]))),
+        head_step_ns=exp(fmean(map(log, steps[1]))),
+        because=judged.because,
+        is_crowded=judged.is_crowded,
+        witness_ratio=judged.witness,
     )
 
 
-def _measure(run: PairedRun) -> Measure:
+_STEP_OF = {
+    Measure.UNDISTURBED_SAMPLE: Measure.UNDISTURBED_STEP,
+    Measure.RECORDED_SAMPLE: Measure.RECORDED_STEP,
+}
+
+
+@frozen
+class _Judged:
+    """A comparison with what the parts of the step, and a busy machine, say of it."""
+
+    found: RunComparison
+    because: LikelyBecause | None = None
+    is_crowded: bool = False
+    witness: float | None = None
+
+
+def _judged(
+    found: RunComparison, run: PairedRun, work: WorkChange, explained: StepExplanation | None, noise: float
+) -> _Judged:
+    open_ = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
+    if work.is_other_program:
+        return _Judged(open_)
+    if found.low is not None:
+        return _Judged(found)
+    because = LikelyBecause.FAR if found.certainty is VerdictCertainty.LIKELY else None
+    if because is None and work.is_same and explained and isfinite(found.smallest_visible):
+        changed = changed_parts(run.base, run.head)
+        because = LikelyBecause.EXPLAINED if is_explained(explained, changed, found.ratio, noise) else None
+    is_crowded = because is not None and _load_explains(run)
+    seen = witness(run, found.ratio) if is_crowded else None
+    if because is None or (is_crowded and seen is None):
+        return _Judged(open_, None, is_crowded)
+    called = Verdict.FASTER if found.ratio < 1 else Verdict.SLOWER
+    likely = replace(found, verdict=called, certainty=VerdictCertainty.LIKELY)
+    return _Judged(likely, because if seen is None else LikelyBecause.WITNESSED, witness=seen)
+
+
+def _measure(run: PairedRun, work: WorkChange) -> Measure:
     """Undisturbed steps where all captures timed them; per sample where the samples per step are known to differ."""
     lanes = [capture.lanes[key] for capture in (*run.base, *run.head) for key in run.lanes if key in capture.lanes]
+    grows = work.growth not in (None, 1.0)
     if not all(one.undisturbed_median_step_ns for lane in lanes for one in lane):
-        return Measure.RECORDED_STEP
-    samples = [samples_per_step(side, run.lanes) for side in (run.base, run.head)]
-    if samples[0] and samples[1] and abs(samples[1] / samples[0] - 1) > SAME_SAMPLES_SHARE:
-        return Measure.UNDISTURBED_SAMPLE
-    return Measure.UNDISTURBED_STEP
+        return Measure.RECORDED_SAMPLE if grows else Measure.RECORDED_STEP
+    return Measure.UNDISTURBED_SAMPLE if grows else Measure.UNDISTURBED_STEP
 
 
-def samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> float | None:
-    """Samples of a step, mean over captures and ranks; None where unknown."""
-    found = [
-        one.samples_per_s * one.undisturbed_median_step_ns / 1e9
-        for capture in captures
-        for key in lanes
-        for one in capture.lanes.get(key, ())
-        if one.samples_per_s and one.undisturbed_median_step_ns
-    ]
-    return fmean(found) if found else None
+def _counts_samples(run: PairedRun) -> bool:
+    """Whether the samples of a step are known, not only how many more there are on a side."""
+    return all(one.samples_per_s for side in (run.base, run.head) for capture in side for one in capture.recordings)
 
 
 def _figures(captures: Sequence[Capture], lanes: Sequence[LaneKey], measure: Measure) -> list[float]:
@@ -107,9 +159,10 @@ def _figure(recording: Recording, measure: Measure) -> float | None:
     match measure:
         case Measure.UNDISTURBED_STEP:
             return recording.undisturbed_median_step_ns
-        case Measure.UNDISTURBED_SAMPLE:
-            return 1e9 / recording.samples_per_s if recording.samples_per_s else None
-        case Measure.RECORDED_STEP:
+        case Measure.UNDISTURBED_SAMPLE:  # where they are not counted, the step, which is then scaled
+            per_s = recording.samples_per_s
+            return 1e9 / per_s if per_s else recording.undisturbed_median_step_ns
+        case Measure.RECORDED_STEP | Measure.RECORDED_SAMPLE:
             return recording.step_ns
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from traceadvisor.analysis.memory.device_memory import memory_by_operator
 from traceadvisor.analysis.operators.modules import module_tree
+from traceadvisor.analysis.operators.step_contents import step_contents
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
@@ -19,6 +20,7 @@ from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.step_contents import StepContents
 from traceadvisor.statistics import error_of_middle
 from traceadvisor.system.executor import Aside
 
@@ -34,6 +36,7 @@ class Tables:
     modules: tuple[ModuleRow, ...]
     memory_by_operator: tuple[OperatorMemory, ...]
     origins: Mapping[Category, Origins]
+    contents: StepContents | None
 
 
 def tables_of(facts: Facts) -> Tables:
@@ -43,6 +46,7 @@ def tables_of(facts: Facts) -> Tables:
         module_tree(facts.trace, facts.launches, facts.steps),
         memory_by_operator(facts.trace, facts.tree, facts.device_index, facts.steps.typical),
         category_origins(facts),
+        step_contents(facts.trace, facts.launches, facts.tree, facts.steps),
     )
 
 
@@ -59,6 +63,7 @@ def with_tables(recording: Recording, tables: Tables) -> Recording:
         modules=tables.modules,
         memory_by_operator=tables.memory_by_operator,
         origins=tables.origins,
+        contents=tables.contents,
     )
 
 

@@ -18,6 +18,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.memory_advice import MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
+from traceadvisor.model.step_contents import Sizes
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
 SCHEMA = "traceadvisor.comparison/2"
@@ -42,6 +43,73 @@ class Measure(Enum):
 
     UNDISTURBED_SAMPLE = "undisturbed_sample"
     """The undisturbed step per sample, where both sides have a known, different number of samples per step."""
+
+    RECORDED_SAMPLE = "recorded_sample"
+    """The mean typical recorded step, for as many samples as a step of BASE has, where the inputs of operators show
+    that both sides have different numbers."""
+
+
+class OtherProgram(Enum):
+    """The sign that both sides are not one program before and after a change."""
+
+    FRAMEWORK = "framework"
+    CODE = "code"
+    """Other operators, or parameters of other sizes."""
+
+    MODEL = "model"
+    """One script with another number of parameters."""
+
+
+class WorkUnit(Enum):
+    """The unit of a batch."""
+
+    SAMPLE = "sample"
+    ROW = "row"
+    """Samples, or samples and tokens together: the inputs do not tell which."""
+
+
+@frozen
+class WorkChange:
+    """The work of a step on both sides, as far as it differs."""
+
+    program: OtherProgram | None = None
+    """None for one program, or where nothing shows another one."""
+
+    growth: float | None = None
+    """Samples or tokens of a step of HEAD over those of BASE, of one rank; None where unknown."""
+
+    unit: WorkUnit = WorkUnit.SAMPLE
+    sizes: tuple[Sizes, Sizes] | None = None
+    """Sizes of a sample: channels, height and width, or tokens; None where they are the same or unknown."""
+
+    ranks: tuple[int, int] | None = None
+    """Processes that train together; None for the same number."""
+
+    devices: tuple[str, str] | None = None
+    """Models of the GPUs; None for the same one, or where one is unknown."""
+
+    @property
+    def is_other_program(self) -> bool:
+        """Whether findings and steps of both sides have nothing to do with each other."""
+        return self.program in {OtherProgram.FRAMEWORK, OtherProgram.CODE}
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing shows other work, so that a prediction for BASE is one for HEAD."""
+        return not (self.program or self.sizes or self.ranks or self.devices) and self.growth in (None, 1.0)
+
+
+class LikelyBecause(Enum):
+    """Grounds on which a change is likely."""
+
+    FAR = "far"
+    """It is far beyond what identical runs may differ by."""
+
+    EXPLAINED = "explained"
+    """The changed program explains it: the rest of the step is as before."""
+
+    WITNESSED = "witnessed"
+    """Other programs used the CPU, and what does not depend on them changed alike: CPU time, GPU time or counts."""
 
 
 @frozen
@@ -78,6 +146,19 @@ class StepChange:
 
     noise_share: float | None = None
     """Assumed difference of identical runs, where the captures are too few to tell; None with an interval."""
+
+    base_step_ns: float = 0.0
+    """The step of BASE, whatever the verdict compares."""
+
+    head_step_ns: float = 0.0
+    because: LikelyBecause | None = None
+    """Why a change is likely; None for any other."""
+
+    witness_ratio: float | None = None
+    """CPU or GPU time of the process itself per step, HEAD over BASE, where it is the ground; None for others."""
+
+    is_crowded: bool = False
+    """Whether other programs used the CPU so much that they alone may have changed the step, as far as known."""
 
     @property
     def is_settled(self) -> bool:
@@ -142,8 +223,13 @@ class FindingStatus(Enum):
 
     NEW = "new"
     GONE = "gone"
+    """HEAD does not have it, and what its fix changes was changed."""
+
     HIDDEN = "hidden"
     """HEAD does not wait for it any more, and still has its cause: loader workers run the same line."""
+
+    LOST = "no_longer_found"
+    """HEAD does not have it, although nothing shows that what its fix changes was changed: no fix was made."""
 
     CHANGED = "changed"
     """Other places, or a saving that differs by 3% of the step of BASE or more."""
@@ -193,6 +279,29 @@ class FindingChange:
     places_removed: tuple[Location, ...] = ()
     reason: str | None = None
     """Why the status is unknown, or what hides the cause; None for all others."""
+
+    sign: ChangeSign | None = None
+    """The sign that its fix was made, or taken back; None without one."""
+
+
+class ChangeSign(Enum):
+    """The sign that what a fix changes differs between both sides."""
+
+    SETTING = "setting"
+    LOADER = "loader"
+    """Another iterator of the data loader."""
+
+    LINES = "lines"
+    """One side does not run the lines."""
+
+    OPERATORS = "operators"
+    """One side runs the operators half as often, or not at all."""
+
+    KERNELS = "kernels"
+    LAUNCHES = "launches"
+    COPIES = "copies"
+    COLLECTIVES = "collectives"
+    STREAMS = "streams"
 
 
 class Agreement(Enum):
@@ -261,6 +370,9 @@ class ComparedRun:
 
     job: ComparedJob | None = None
     """All ranks of both sides; None if a side has no two ranks that were recorded together."""
+
+    work: WorkChange = WorkChange()
+    """The difference in the work of a step."""
 
 
 @frozen

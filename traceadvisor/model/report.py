@@ -38,6 +38,7 @@ from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunLines, RunTime
 from traceadvisor.model.saving import Reason
+from traceadvisor.model.step_contents import StepContents
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -371,6 +372,9 @@ class Recording:
 
     framework: Framework | None = None
     """None for PyTorch, as torch's own profiler records it."""
+
+    contents: StepContents | None = None
+    """Counts of all that a typical step runs; None without typical steps."""
 
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""

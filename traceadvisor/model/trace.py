@@ -157,7 +157,8 @@ class Details:
 
     dtypes_id: Sparse[np.int32]
     """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This column and the next are kept for
-    operators whose name suggests a matrix product, convolution, attention, batch norm or gradient of an embedding."""
+    operators whose name suggests a matrix product, convolution, attention, batch norm, loss or gradient of an
+    embedding."""
 
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""

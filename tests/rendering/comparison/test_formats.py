@@ -124,7 +124,7 @@ def test_a_large_change_of_one_capture_a_side_is_likely_and_credits_the_report()
         "Predicted with DATA002 fixed: 116.3 ms (85.2 ms to 132.6 ms). Measured: 103.8 ms, within the predicted range."
         in shown
     )
-    assert "Different: num_workers 0 -> 2." in shown
+    assert shown[1] == "Changed: num_workers 0 -> 2."
     assert any("for i in 2 3" in line for line in shown)
 
 
@@ -179,7 +179,7 @@ def test_a_side_has_the_name_that_was_typed(base: str, head: str, names: tuple[s
     compared = replace(_settled(), base_paths=(Path(base),), head_paths=(Path(head),))
     assert side_names(compared) == names
     shown = "\n".join(line.text for line in lines(comparison_document(compared)))
-    assert f"Step, {names[0]} 100.0 ms" in shown
+    assert all(name in shown for name in names)
 
 
 def test_a_line_that_the_other_side_may_run_in_workers_is_missing_in_the_training_process_only() -> None:

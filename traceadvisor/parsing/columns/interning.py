@@ -20,8 +20,8 @@ T = TypeVar("T", bound=Hashable)
 FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
-_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm|dense_backward|AccumulateGrad")
-"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise, and gradients of embeddings.
+_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad")
+"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, gradients of embeddings.
 Extra matches do no harm."""
 
 _NEXT_SHAPE = ";\\r\\n"

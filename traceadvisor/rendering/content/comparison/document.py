@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
-from traceadvisor.model.comparison import SCHEMA, ComparedMemory, ComparedRank, ComparedRun, Comparison, StepChange
+from traceadvisor.model.comparison import SCHEMA, ComparedMemory, ComparedRank, ComparedRun, Comparison
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
@@ -17,28 +17,27 @@ from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.comparison.job import compared_job
 from traceadvisor.rendering.content.comparison.sentences import (
-    MEASURE,
     SIDES,
     cause_sentence,
     certainty_sentences,
+    changed_sentence,
     deciding_run,
     headline,
     hidden_sentence,
+    lost_sentence,
     predicted_peak,
     prediction_sentence,
-    settings_sentence,
     settling_commands,
     side_names,
-    signed_percent,
     verdict_sentence,
     workers_differ,
 )
 from traceadvisor.rendering.content.comparison.tables import (
-    NOTED,
     category_table,
     cause_tables,
     differences_table,
     findings_table,
+    is_noted,
     lines_table,
     memory_table,
     names_table,
@@ -51,8 +50,6 @@ from traceadvisor.rendering.document.blocks import (
     Document,
     Fact,
     Facts,
-    Figure,
-    Figures,
     Fold,
     FoldLook,
     Group,
@@ -64,10 +61,9 @@ from traceadvisor.rendering.document.blocks import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.device_word import reworded
 from traceadvisor.rendering.document.table import Table
-from traceadvisor.rendering.units import duration, number_of
+from traceadvisor.rendering.units import number_of
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
-from traceadvisor.text.ranges import spread
 
 SUMMARY = Detail.SUMMARY
 
@@ -104,7 +100,7 @@ def comparison_document(comparison: Comparison) -> Document:
         window_title=f"{name}: comparison · TraceAdvisor",
         marker=SCHEMA,
         headline=headline(comparison),
-        top=(*_left_out(comparison), *_result(first, "first", settling_commands(comparison, first))) if first else (),
+        top=(*_result(first, "first", settling_commands(comparison, first)), *_left_out(comparison)) if first else (),
         sections=(*((table,) if several else ()), *shown, *memory, _about(comparison, len(runs) - MOST_RUNS)),
         footer=(
             Prose(f"Made by TraceAdvisor {comparison.tool_version}.", detail=Detail.COMMENT),
@@ -132,14 +128,13 @@ def _left_out(comparison: Comparison) -> Iterator[Block]:
 
 
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
-    """The cause of the change of a run, its certainty, and the commands that would settle it."""
-    yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
-    for sentence in (cause_sentence(run), hidden_sentence(run), prediction_sentence(run), settings_sentence(run)):
+    """The changes of the program, the prediction for them, how certain it is, and the commands that would settle it."""
+    for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run), lost_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
-    if run.change:
-        yield Figures(tuple(_figures(run.change)), SUMMARY)
+    if run.change and not run.work.is_other_program:
         yield Prose(" ".join(certainty_sentences(run.change)), Tone.SCOPE, SUMMARY)
+    yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     if chart := step_dots(run, f"{anchor}-steps"):
         yield chart
     if commands:
@@ -173,6 +168,8 @@ def _inputs(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     """Changes in a run. Formats without much room show the one that decides, which is the first."""
     blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
+    if sentence := cause_sentence(run):
+        blocks.append(Prose(sentence, Tone.ACTION, SUMMARY))
     blocks += [*_findings(run)]
     tables = (differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]
@@ -189,7 +186,7 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
             blocks.append(_rank(rank, rank.explanation, f"run-{place}-{number}", is_only=len(explained) == 1))
     if (more := len(explained) - MOST_RANKS) > 0:
         blocks.append(Prose(f"{number_of(more, 'more rank')}: see the table and the JSON.", Tone.NOTICE))
-    if others := [one for one in run.findings if one.status not in NOTED]:
+    if others := [one for one in run.findings if not is_noted(one)]:
         blocks.append(
             Fold(
                 "Other findings",
@@ -210,23 +207,15 @@ def _repeated(run: ComparedRun, anchor: str) -> Iterator[Block]:
 
 
 def _findings(run: ComparedRun) -> Iterator[Block]:
-    noted = [one for one in run.findings if one.status in NOTED]
+    noted = [one for one in run.findings if is_noted(one)]
+    if run.work.is_other_program:
+        yield Prose("Findings of different programs are not compared.", Tone.QUIET, SUMMARY)
+        return
     if not noted:
         yield Prose("No finding is new, gone or changed.", Tone.QUIET, SUMMARY)
         return
     how = Prose("Findings are compared by rule, file and function. Lines may move.", Tone.QUIET)
     yield Group("Findings that changed", (how, findings_table(noted, SUMMARY)), detail=SUMMARY)
-
-
-def _figures(change: StepChange) -> Iterator[Figure]:
-    measured = MEASURE[change.measure].capitalize()
-    captures = (number_of(count, "capture") for count in (change.base_captures, change.head_captures))
-    for side, ns, counted in zip(("BASE", "HEAD"), (change.base_ns, change.head_ns), captures, strict=True):
-        yield Figure(f"{measured}, {side}", duration(ns), counted)
-    interval: str | None = "interval unknown"
-    if change.ratio_low is not None and change.ratio_high is not None:
-        interval = spread(signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1))
-    yield Figure("Change", signed_percent(change.change_share), interval)
 
 
 WHERE = "Where the difference comes from"

@@ -10,14 +10,21 @@ from pathlib import Path
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import (
     Agreement,
+    ChangeSign,
     ComparedMemory,
     ComparedRun,
     Comparison,
+    Difference,
     DifferenceKind,
+    FindingChange,
     FindingStatus,
+    LikelyBecause,
     Measure,
+    OtherProgram,
     PredictionCheck,
     StepChange,
+    WorkChange,
+    WorkUnit,
 )
 from traceadvisor.model.explanation import LineChange, LinesChange, StepExplanation
 from traceadvisor.model.findings import Fix
@@ -34,13 +41,32 @@ from traceadvisor.text.shell import pasted
 MEASURE = {
     Measure.UNDISTURBED_STEP: "step",
     Measure.RECORDED_STEP: "recorded step",
-    Measure.UNDISTURBED_SAMPLE: "sample",
+    Measure.UNDISTURBED_SAMPLE: "step",
+    Measure.RECORDED_SAMPLE: "recorded step",
 }
+
+PER_SAMPLE = frozenset({Measure.UNDISTURBED_SAMPLE, Measure.RECORDED_SAMPLE})
+UNIT = {WorkUnit.SAMPLE: "sample", WorkUnit.ROW: "sample or token"}
+UNITS = {WorkUnit.SAMPLE: "samples", WorkUnit.ROW: "samples or tokens"}
+
+SIGN = {
+    ChangeSign.SETTING: "its setting was changed",
+    ChangeSign.LOADER: "another data loader iterator",
+    ChangeSign.LINES: "its code does not run any more",
+    ChangeSign.OPERATORS: "its operators run at most half as often",
+    ChangeSign.KERNELS: "other kernels run",
+    ChangeSign.LAUNCHES: "at most half as many launches",
+    ChangeSign.COPIES: "at most half as many of these copies",
+    ChangeSign.COLLECTIVES: "at most half as many collectives",
+    ChangeSign.STREAMS: "collectives run on more streams",
+}
+"""Why a finding that is gone counts as fixed."""
 
 STATUS = {
     FindingStatus.NEW: "New",
     FindingStatus.GONE: "Gone",
     FindingStatus.HIDDEN: "Hidden, not fixed",
+    FindingStatus.LOST: "No longer found, not fixed",
     FindingStatus.CHANGED: "Changed",
     FindingStatus.SAME: "Unchanged",
     FindingStatus.UNKNOWN: "Not comparable",
@@ -67,6 +93,9 @@ NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
 TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier captures with --history."
+
+MOST_PERCENT = 3.0
+"""Ratio of the steps from which on a headline has a factor."""
 
 WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
 """Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
@@ -129,8 +158,10 @@ def headline(comparison: Comparison) -> str:
 
 
 def _other_scripts(run: ComparedRun) -> str:
-    """A warning that both sides are different programs; nothing if not."""
-    if run.other_scripts is None:
+    """A warning that both sides have different scripts or models; nothing if not."""
+    if run.work.program is OtherProgram.MODEL:
+        return "Not the same model: "
+    if run.other_scripts is None or run.work.is_other_program:
         return ""
     base, head = run.other_scripts
     return f"Two different scripts, {base} and {head}: "
@@ -150,12 +181,40 @@ def verdict_sentence(run: ComparedRun) -> str:
     change = run.change
     if change is None:
         return NO_STEP
-    times = f"{from_to(change.base_ns, change.head_ns)} per {MEASURE[change.measure]}"
-    more = "more" if change.ratio > 1 else "less"
-    size = f"{times} ({_share(abs(change.change_share))} {more} time)"
+    times = f"{from_to(change.base_step_ns, change.head_step_ns)} per {MEASURE[change.measure]}"
+    if run.work.is_other_program:
+        base, head = run.other_scripts or SIDES
+        return f"Not compared, two different programs: {base} and {head}, {times}"
+    beside = "".join(f" {words}" for words in _other_work(run.work))
+    if change.measure in PER_SAMPLE:
+        size = f"{times}{beside}: {change_words(change)} per {UNIT[run.work.unit]}"
+    else:
+        size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
-        size = f"No difference: {times}"
+        size = f"No difference: {times}{beside}"
     return f"{size}, {VERDICT_CERTAINTY[change.certainty]}"
+
+
+def change_words(change: StepChange) -> str:
+    """``44% less time``; ``4.4 times as fast`` for a large change."""
+    if change.ratio > MOST_PERCENT:
+        return f"{change.ratio:.1f} times as long"
+    if change.ratio < 1 / MOST_PERCENT:
+        return f"{1 / change.ratio:.1f} times as fast"
+    return f"{_share(abs(change.change_share))} {'more' if change.ratio > 1 else 'less'} time"
+
+
+def _other_work(work: WorkChange) -> Iterator[str]:
+    """Differences in the work of a step: the batch, the sizes of a sample, ranks and GPUs."""
+    if work.growth not in (None, 1.0):
+        yield f"with {_times(work.growth)} the {UNITS[work.unit]}"
+    if work.sizes:
+        base, head = (" x ".join(map(str, sizes)) for sizes in work.sizes)
+        yield f"on inputs of {head} instead of {base}"
+    if work.ranks:
+        yield f"of one rank with {work.ranks[1]} instead of {number_of(work.ranks[0], 'rank')}"
+    if work.devices:
+        yield f"on another GPU ({clipped(work.devices[0], LONGEST_VALUE)} -> {clipped(work.devices[1], LONGEST_VALUE)})"
 
 
 def _share(share: float) -> str:
@@ -187,13 +246,24 @@ def _without_interval(change: StepChange) -> str:
         f"one step is {times:.2f} times the other. With {_captures(change)}, chance alone can make one step up to "
         f"{1 + least:.2f} times the other"
     )
-    if change.certainty is VerdictCertainty.LIKELY:
-        return f"Likely: {chance}."
-    if times - 1 > least:
+    if change.because is not None:
+        return _why_likely(change, chance)
+    if change.is_crowded:
         return "Not shown, although large: other programs used the CPU, which alone can change a step as much."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: {chance}."
+
+
+def _why_likely(change: StepChange, chance: str) -> str:
+    if change.because is LikelyBecause.EXPLAINED:
+        return "Likely: what was changed in the program explains the change, and the rest of the step is as before."
+    if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
+        return (
+            "Likely, although other programs used the CPU: the CPU or GPU time of the process itself per step is "
+            f"{change.witness_ratio:.2f} times that of before."
+        )
+    return f"Likely: {chance}."
 
 
 def _captures(change: StepChange) -> str:
@@ -273,18 +343,64 @@ def hidden_sentence(run: ComparedRun) -> str | None:
     return f"Not fixed, only hidden by loader workers: {listed([*places] or [one.rule.title for one in hidden])}."
 
 
-def settings_sentence(run: ComparedRun) -> str | None:
-    """The first settings, versions and devices that differ; None if none do."""
-    named = [one for one in run.differences if one.name not in UNNAMED]
-    if not named:
+def _times(growth: float) -> str:
+    """``2 times``, ``1/8 of``, ``0.7 times``."""
+    whole = round(1 / growth)
+    return f"1/{whole} of" if whole > 1 and abs(whole * growth - 1) < 0.001 else f"{growth:.3g} times"
+
+
+def changed_sentence(run: ComparedRun) -> str | None:
+    """Differences between the programs: settings, versions and devices, then other signs of fixes.
+
+    None for different programs.
+    """
+    if run.work.is_other_program:
         return None
-    listed = ", ".join(
+    named = named_differences(run)
+    listed_ = [
         f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
         for one in named[:MOST_NAMED]
-    )
+    ]
+    signs = [
+        f"{one.rule.title} ({one.rule.id}): {SIGN[one.sign]}"
+        for one in run.findings
+        if one.sign and one.status is FindingStatus.GONE and one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER}
+        if one.base and one.base.part_of is None
+    ]
+    if not listed_ and not signs:
+        return "Nothing that was recorded of the program was changed."
     more = len(named) - MOST_NAMED
     others = f" and {number_of(more, 'more difference')}" if more > 0 else ""
-    return f"Different: {listed}{others}."
+    changed = [f"Changed: {', '.join(listed_)}{others}."] if listed_ else []
+    return " ".join((*changed, *(f"Fixed: {sign}." for sign in signs)))
+
+
+def named_differences(run: ComparedRun) -> Sequence[Difference]:
+    """The differences that a sentence names, unless there are too many."""
+    names = {one.name for one in run.differences}
+    unnamed = UNNAMED - ({"Data loader iterator"} if "num_workers" not in names else set())
+    beside = {"GPU", "GPU memory in bytes"} if run.work.devices else set()
+    beside |= {"Ranks"} if run.work.ranks else set()
+    return [one for one in run.differences if one.name not in unnamed | beside]
+
+
+def lost_sentence(run: ComparedRun) -> str | None:
+    """The findings that HEAD does not have although nothing shows a fix; None if there are none."""
+    lost = [one for one in run.findings if one.status is FindingStatus.LOST and one.base and not one.base.part_of]
+    lost = [one for one in lost if one.base and one.base.saving.high_ns]
+    if not lost:
+        return None
+    is_changed = bool(named_differences(run)) or any(one.status is FindingStatus.GONE for one in run.findings)
+    named = [f"{one.rule.id} ({OTHER_CHANGE if is_changed else _too_high(one)})" for one in lost]
+    return f"No longer found, and not counted as fixed: {listed(named)}."
+
+
+OTHER_CHANGE = "another change may have taken its time"
+
+
+def _too_high(change: FindingChange) -> str:
+    is_limit = change.base is not None and change.base.saving.is_limit
+    return f"its {'limit' if is_limit else 'saving'} was too high, for nothing that its fix changes was changed"
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:
@@ -319,7 +435,7 @@ def cause_sentence(run: ComparedRun) -> str | None:
     Samples of undisturbed steps show their line in all categories. Without them, the line is one of the category.
     Recorded steps that changed in the other direction than undisturbed ones explain nothing.
     """
-    explained = explanation_of(run)
+    explained = None if run.work.is_other_program else explanation_of(run)
     if explained is None or abs(explained.delta_ns) < CAUSE_SHARE * max(explained.base_step_ns, explained.head_step_ns):
         return None
     sign = 1 if explained.delta_ns > 0 else -1
@@ -414,6 +530,8 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     """
     change, goal = run.change, max(FEWEST_CAPTURES, run.change.captures_needed or 0 if run.change else 0)
     if change is None or change.certainty is VerdictCertainty.SHOWN or goal > MOST_CAPTURES:
+        return None
+    if run.work.is_other_program:
         return None
     paths = (comparison.base_paths, comparison.head_paths)
     sides = (run.ranks[0].base, run.ranks[0].head)

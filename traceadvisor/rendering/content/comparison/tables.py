@@ -17,9 +17,12 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import LineChange, LinesChange, RowChange, StepExplanation, TableChange
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
+    LONGEST_VALUE,
+    MOST_NAMED,
     STATUS,
     line_words,
     missing_words,
+    named_differences,
     signed,
     signed_percent,
 )
@@ -163,16 +166,30 @@ def ranks_table(run: ComparedRun) -> Table | None:
 
 
 def differences_table(run: ComparedRun) -> Table | None:
-    """Devices, versions and settings that differ; None if none do."""
-    if not run.differences:
+    """Devices, versions and settings that differ, without those that a sentence names; None if there are no others."""
+    named = named_differences(run)[:MOST_NAMED]
+    others = [one for one in run.differences if one not in named or len(one.base + one.head) > 2 * LONGEST_VALUE]
+    if not others:
         return None
     columns = titled("Name", "Kind", "BASE", "HEAD", words=("Kind", "BASE", "HEAD"))
-    rows = tuple(cells(one.name, KIND[one.kind], one.base, one.head) for one in run.differences)
-    title = "Settings, versions and devices that differ"
+    rows = tuple(cells(one.name, KIND[one.kind], one.base, one.head) for one in others)
+    title = "Other settings, versions and devices that differ"
     return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
 
 
-NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.HIDDEN, FindingStatus.CHANGED)
+NOTED = (
+    FindingStatus.NEW,
+    FindingStatus.GONE,
+    FindingStatus.HIDDEN,
+    FindingStatus.LOST,
+    FindingStatus.CHANGED,
+)
+
+
+def is_noted(change: FindingChange) -> bool:
+    """Whether a finding changed; one that was a part of another one, and is only no longer found, did not."""
+    is_lost_part = change.status is FindingStatus.LOST and change.base is not None and change.base.part_of is not None
+    return change.status in NOTED and not is_lost_part
 
 
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:

@@ -1,0 +1,109 @@
+"""The certainty of a change by the parts of the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.comparing.building import recording, report
+from tests.comparing.simulation import GPU_BOUND, HALF, WAITING, Parts, likely_calls
+from traceadvisor.cli.comparison_output import decide
+from traceadvisor.cli.fail_on import Regression
+from traceadvisor.comparing.compare import compare
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange
+from traceadvisor.model.report import Recording
+from traceadvisor.model.telemetry import Series, Telemetry
+from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
+
+SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
+
+
+def _step(kind: str, data_ms: float, *, kernels_ms: float = 97.0, rest_ms: float = 20.0) -> Recording:
+    parts = {Category.KERNEL: kernels_ms, Category.DATA_WAIT: data_ms, Category.IDLE_LAUNCH: rest_ms}
+    return replace(recording("", parts, command=()), loader_kinds=(kind,))
+
+
+def _change(comparison: Comparison) -> StepChange:
+    (run,) = comparison.runs
+    assert run.change is not None
+    return run.change
+
+
+def _compared(base: Recording, head: Recording) -> Comparison:
+    return compare([report(base)], [report(head)])
+
+
+def test_a_wait_that_workers_took_out_is_likely_with_one_capture_a_side() -> None:
+    change = _change(_compared(_step(SINGLE, 25.0), _step(MULTI, 0.0)))
+    assert (change.verdict, change.because) == (Verdict.FASTER, LikelyBecause.EXPLAINED)
+    assert _change(_compared(_step(SINGLE, 25.0), _step(SINGLE, 0.0))).certainty is VerdictCertainty.NOT_SHOWN
+
+
+def test_the_same_difference_of_an_unchanged_loader_is_not_shown() -> None:
+    change = _change(_compared(_step(SINGLE, 59.0), _step(SINGLE, 33.0)))
+    assert change.certainty is VerdictCertainty.NOT_SHOWN
+
+
+def test_a_rest_that_changed_as_much_leaves_it_open() -> None:
+    """The wait is gone, and other code takes the same time more."""
+    head = _step(MULTI, 0.0, rest_ms=35.0)
+    assert _change(_compared(_step(SINGLE, 25.0), head)).certainty is VerdictCertainty.NOT_SHOWN
+
+
+def test_a_wait_that_only_fell_is_not_taken_out() -> None:
+    assert _change(_compared(_step(SINGLE, 40.0), _step(MULTI, 20.0))).certainty is VerdictCertainty.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_met"),
+    [
+        (Regression(None), True),
+        (Regression(None, VerdictCertainty.SHOWN), False),
+        (Regression(0.05), True),
+        (Regression(0.3), False),
+    ],
+)
+def test_a_gate_fails_on_a_likely_regression_unless_it_asks_for_a_shown_one(
+    condition: Regression, *, is_met: bool
+) -> None:
+    decision = decide([condition], _compared(_step(MULTI, 0.0), _step(SINGLE, 35.5)))
+    assert (decision.met is not None) is is_met
+    assert "three captures" in f"{decision.met}{decision.undecided}"
+
+
+@pytest.mark.parametrize("parts", [GPU_BOUND, HALF, WAITING], ids=lambda parts: parts.name)
+def test_judged_by_parts_no_more_unchanged_steps_are_called_and_more_slower_kernels(parts: Parts) -> None:
+    def called(ratio: float, *, by_parts: bool) -> int:
+        counted = likely_calls(ratio, 300, parts, seed=7, by_parts=by_parts)
+        return counted[Verdict.FASTER] + counted[Verdict.SLOWER]
+
+    assert called(1.0, by_parts=True) <= called(1.0, by_parts=False)
+    assert parts is not GPU_BOUND or (called(1.2, by_parts=True) > 290 > called(1.2, by_parts=False))
+
+
+def _busy(step_ms: float, own_cores: float) -> Recording:
+    """A capture on two cores, of which other programs used one and a half."""
+    one = recording("run", undisturbed_ms=step_ms)
+    nothing = Series(np.empty(0, np.int64), {})
+    node = NodeWindow(9, (own_cores + 1.5) / 2, *(None,) * 8)
+    processes = ProcessWindow(9, None, own_cores, None, None, None, None, ())
+    assert one.captured is not None
+    captured = replace(one.captured, telemetry=Telemetry("node", (), nothing, nothing, 2, None))
+    return replace(one, telemetry=TelemetryWindow((), node, processes), captured=captured)
+
+
+def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() -> None:
+    """116 -> 5.57 ms: the process took half a core before and after, so it computes a twentieth per step."""
+    change = _change(_compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))
+    assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
+    assert change.witness_ratio == pytest.approx(5.57 / 116.0)
+
+
+def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:
+    """The same CPU time per step, in a fifth of the time."""
+    change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
+    assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)

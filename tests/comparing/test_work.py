@@ -1,0 +1,130 @@
+"""Whether both sides are one program, and how many samples a step has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.comparing.building import recording, report
+from traceadvisor.comparing.compare import compare
+from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
+from traceadvisor.model.report import Recording
+from traceadvisor.model.run import RunSettings
+from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.rendering.content.comparison.document import comparison_document
+from traceadvisor.rendering.content.comparison.sentences import headline
+
+OPERATORS = tuple(f"aten::{letter}" for letter in "abcdefghij")
+NOTHING = StepContents((), (), None, 0, (), ())
+
+
+def _contents(
+    *inputs: InputRow, operators: tuple[str, ...] = OPERATORS, parameters: tuple[Sizes, ...] = ()
+) -> StepContents:
+    rows = tuple(CountRow(name, 2.0) for name in operators)
+    return replace(NOTHING, operators=rows, inputs=inputs, parameters=parameters)
+
+
+def _traced(step_ms: float, contents: StepContents, **changes: object) -> Recording:
+    """A recording that no capture made."""
+    one = recording("", undisturbed_ms=None, command=())
+    return replace(
+        one,
+        typical_step_ns=step_ms * 1e6,
+        typical_breakdown=None,
+        mean_breakdown=None,
+        contents=contents,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def _compared(base: Recording, head: Recording) -> Comparison:
+    return compare([report(base)], [report(head)])
+
+
+def loss(rows: int, calls: float = 1.0) -> InputRow:
+    return InputRow("aten::nll_loss", (rows, 8192), (), calls)
+
+
+def conv(batch: int, side: int = 56) -> InputRow:
+    return InputRow("aten::conv2d", (batch, 64, side, side), (64, 64, 3, 3), 20.0)
+
+
+def test_a_larger_batch_is_named_first_and_compared_per_sample() -> None:
+    comparison = _compared(_traced(3.79, _contents(conv(32))), _traced(7.28, _contents(conv(64))))
+    assert headline(comparison).startswith("3.79 -> 7.28 ms per recorded step with 2 times the samples: 4.0% less time")
+    (run,) = comparison.runs
+    assert run.change is not None
+    assert run.change.measure is Measure.RECORDED_SAMPLE
+    assert run.change.ratio == pytest.approx(7.28 / 3.79 / 2)
+    assert run.predictions == ()
+
+
+def test_a_smaller_batch_is_a_fraction() -> None:
+    comparison = _compared(_traced(170, _contents(loss(8192))), _traced(23.1, _contents(loss(1024))))
+    assert "with 1/8 of the samples or tokens: 8.7% more time per sample or token" in headline(comparison)
+
+
+def test_micro_batches_count_by_the_calls_of_the_loss() -> None:
+    (run,) = _compared(_traced(100, _contents(loss(512, 4.0))), _traced(100, _contents(loss(1024, 2.0)))).runs
+    assert (run.work.growth, run.work.unit) == (1.0, WorkUnit.ROW)
+
+
+def test_more_layers_are_no_larger_batch() -> None:
+    """A product of matrices that is called more often may be that of another layer."""
+    product = InputRow("aten::mm", (2048, 512), (512, 512), 20.0)
+    (run,) = _compared(_traced(10, _contents(product)), _traced(20, _contents(replace(product, per_step=40.0)))).runs
+    assert run.work.growth is None
+
+
+def test_larger_images_are_named() -> None:
+    comparison = _compared(_traced(10, _contents(conv(32, 56))), _traced(20, _contents(conv(32, 112))))
+    assert "on inputs of 64 x 112 x 112 instead of 64 x 56 x 56" in headline(comparison)
+    assert not comparison.runs[0].work.is_same
+
+
+def test_above_a_factor_of_three_a_headline_has_the_factor() -> None:
+    slower, faster = (_compared(_traced(one, NOTHING), _traced(other, NOTHING)) for one, other in ((10, 44), (44, 10)))
+    assert "(4.4 times as long)" in headline(slower)
+    assert "(4.4 times as fast)" in headline(faster)
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        (_contents(parameters=((64,), (64, 3))), _contents(parameters=((512,), (512, 512)))),
+        (_contents(), _contents(operators=tuple(f"aten::{letter}" for letter in "klmnopqrst"))),
+    ],
+)
+def test_different_programs_are_not_compared(base: StepContents, head: StepContents) -> None:
+    comparison = _compared(_traced(22.7, base), _traced(8.0, head))
+    (run,) = comparison.runs
+    assert (
+        headline(comparison) == "Not compared, two different programs: BASE and HEAD, 22.7 -> 8.00 ms per recorded step"
+    )
+    assert (run.work.program, comparison.verdict) == (OtherProgram.CODE, Verdict.INCONCLUSIVE)
+    assert (run.findings, run.predictions) == ((), ())
+    assert comparison_document(comparison).headline == headline(comparison)
+
+
+def test_a_compiled_program_is_the_same_one() -> None:
+    """Its parameters are, though it runs other operators."""
+    parameters = ((64,), (64, 3))
+    compiled = _contents(operators=("Torch-Compiled Region: 0/0",), parameters=parameters)
+    (run,) = _compared(_traced(20, _contents(parameters=parameters)), _traced(10, compiled)).runs
+    assert run.work.program is None
+
+
+def test_one_script_with_more_parameters_is_another_model() -> None:
+    base, head = (recording(settings=RunSettings(parameter_count=count)) for count in (1_000_000, 4_000_000))
+    comparison = _compared(base, head)
+    assert comparison.runs[0].work.program is OtherProgram.MODEL
+    assert headline(comparison).startswith("Not the same model: ")
+
+
+def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
+    settings = RunSettings(parameter_count=1_000_000)
+    base, head = (recording(command=[name], settings=settings) for name in ("train.py", "train_fixed.py"))
+    assert _compared(base, head).runs[0].work.program is None

@@ -1,0 +1,109 @@
+"""Judges the change of a step part by part: kernels repeat, waiting for data and Python do not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import exp, log, log1p
+from statistics import fmean
+
+from traceadvisor.comparing.pairing import Capture, PairedRun
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.explanation import CategoryChange, StepExplanation
+from traceadvisor.model.report import Recording
+from traceadvisor.model.verdict import FAR_TIMES, USUAL_NOISE
+
+KERNEL_NOISE = 0.02
+"""Difference of the kernels of one program on one GPU model. Three recordings of ResNet-50 differ by 0.6%."""
+
+LOADING_NOISE = 0.45
+"""Difference of the wait for data: 59 and 33 ms in two recordings of one program. With it, chance explains their steps
+of 178 and 152 ms, and `make verdicts` calls no more unchanged steps than with one noise for the whole step."""
+
+REMOVED_SHARE = 1 / 3
+"""A part that was taken out keeps at most this share of its time."""
+
+LEAST_PART_SHARE = 0.05
+"""Share of the longer step of a part that explains its change."""
+
+
+def noise_by_parts(explained: StepExplanation, other: float) -> float:
+    """Return how much identical runs may differ, as a share of the step, by what the step consists of.
+
+    ``other``: the noise of everything but kernels and data wait. Without kernels, it is that of the whole.
+    """
+    if not any(row.category is Category.KERNEL and row.base_ns and row.head_ns for row in explained.categories):
+        return other
+    step_ns = max(explained.base_step_ns, explained.head_step_ns)
+    return _noise_ns(explained.categories, other) / step_ns if step_ns else other
+
+
+def _noise_ns(rows: Iterable[CategoryChange], other: float) -> float:
+    """Return the sum of what chance may change in some parts: they need not cancel out."""
+    noise = {Category.KERNEL: KERNEL_NOISE, Category.DATA_WAIT: LOADING_NOISE}
+    return sum(noise.get(row.category, other) * max(row.base_ns or 0.0, row.head_ns or 0.0) for row in rows)
+
+
+def is_explained(explained: StepExplanation, changed: Collection[Category], ratio: float, other: float) -> bool:
+    """Return whether parts that were taken out, or brought in, explain the change, and the rest is as before.
+
+    Args:
+        explained: the difference of the recorded step.
+        changed: the categories that a recorded change of the program is about.
+        ratio: of the compared steps, HEAD over BASE, which may be undisturbed ones.
+        other: as for :func:`noise_by_parts`.
+    """
+    parts = [row for row in explained.categories if row.category in changed]
+    rest = [row for row in explained.categories if row.category not in changed]
+    before, after = (sum(getattr(row, side) or 0.0 for row in parts) for side in ("base_ns", "head_ns"))
+    step_ns = max(explained.base_step_ns, explained.head_step_ns)
+    is_removed = min(before, after) <= REMOVED_SHARE * max(before, after) >= REMOVED_SHARE * LEAST_PART_SHARE * step_ns
+    if not is_removed or max(before, after) < LEAST_PART_SHARE * step_ns or not explained.head_step_ns:
+        return False
+    moved_ns = abs(sum(row.delta_ns for row in rest))
+    far_ns = FAR_TIMES * _noise_ns(rest, other)
+    recorded = log(explained.head_step_ns / explained.base_step_ns) if explained.base_step_ns else 0.0
+    agrees = recorded * log(ratio) > 0 and abs(log(ratio)) >= abs(recorded) / FAR_TIMES
+    return agrees and moved_ns <= far_ns and (after - before) * recorded > 0 and abs(after - before) > far_ns
+
+
+def witness(run: PairedRun, ratio: float) -> float | None:
+    """Return how much of its own work the process does per step, HEAD over BASE, if that speaks for the change.
+
+    It does if it changed in the same direction, far more than that of identical runs differs.
+
+    Its CPU time per step does not depend on how many cores other programs leave, and its kernels do not at all.
+    """
+    for work_ns, noise in ((_cpu_ns, USUAL_NOISE), (_kernel_ns, KERNEL_NOISE)):
+        sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
+        if all(sides):
+            change = log(fmean(sides[1]) / fmean(sides[0]))
+            if change * log(ratio) > 0 and abs(change) > FAR_TIMES * log1p(noise):
+                return exp(change)
+    return None
+
+
+def _mean(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure]
+    return fmean(known) if known else None
+
+
+def _cpu_ns(capture: Capture) -> float | None:
+    """CPU time of all processes of the training per undisturbed step; None if it was not sampled."""
+    return _mean(map(_cpu_of, capture.recordings))
+
+
+def _cpu_of(one: Recording) -> float | None:
+    step_ns = one.undisturbed_mean_step_ns or one.undisturbed_median_step_ns
+    cores = one.telemetry.processes.mean_cpu_cores if one.telemetry else None
+    return cores * step_ns if cores and step_ns else None
+
+
+def _kernel_ns(capture: Capture) -> float | None:
+    """Time of kernels per step, if they take most of it; None if not."""
+    return _mean(map(_kernels_of, capture.recordings))
+
+
+def _kernels_of(one: Recording) -> float | None:
+    parts = one.breakdown.parts_ns if one.breakdown else {}
+    kernel_ns = parts.get(Category.KERNEL) or 0.0
+    return kernel_ns if one.step_ns and kernel_ns >= one.step_ns / 2 else None

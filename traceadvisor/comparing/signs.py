@@ -1,0 +1,259 @@
+"""Whether what a fix changes was changed between two sides: settings, iterators, lines, operators, launches.
+
+That a check passes now is no sign: another finding may cover the time, a limit may have been changed, or a saving may
+have fallen below it by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from traceadvisor.comparing.pairing import Capture
+from traceadvisor.frozen import frozen
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import Purpose
+from traceadvisor.model.comparison import ChangeSign, Side
+from traceadvisor.model.explanation import RowChange, StepExplanation
+from traceadvisor.model.findings import Fix, Location
+from traceadvisor.model.origins import Origins
+from traceadvisor.model.report import Recording
+from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.model.step_contents import CountRow, StepContents
+
+FELL = 0.5
+"""Operators that run at most this often were taken out: counts hardly differ by chance."""
+
+LEFT = 1 / 3
+"""Time between two operators of which at most this share is left: other code ran there."""
+
+LESS = 0.8
+"""From this share of the kernels on, a compiler fused some; two recordings of one program agree within 2%."""
+
+CORES_SHARE = 0.25
+"""Kernel time that moved to tensor cores, as a share."""
+
+LISTED = 200
+"""Rows of a list that may have left out others."""
+
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "num_workers": ("worker_count",),
+    "amp": ("autocast_dtype", "grad_scaler"),
+    "tf32": ("matmul_tf32", "cudnn_tf32"),
+    "fused": ("optimizer_fused",),
+    "foreach": ("optimizer_foreach",),
+}
+"""Settings of fixes that a recording holds under other names."""
+
+_OF_RULES: Mapping[str, tuple[str, ...]] = {
+    "DATA007": ("persistent_workers",),
+    "IDLE007": ("detect_anomaly", "cuda_sync_debug_mode"),
+    "IDLE011": ("torch_threads",),
+}
+"""Settings that the fix of a rule changes where the fix itself names none."""
+
+_LAUNCHES, _FUSED = frozenset({"IDLE002", "IDLE003"}), frozenset({"GPU006", "GPU011"})
+_COLLECTIVES: Mapping[str, frozenset[Purpose]] = {
+    "DIST006": frozenset(Purpose),
+    "DIST013": frozenset({Purpose.BUFFERS}),
+    "DIST016": frozenset({Purpose.GRADIENTS}),
+}
+_STREAMS, _COMMUNICATION = "DIST017", "DIST"
+"""Rules whose fix changes launches, kernels, collectives or their streams."""
+
+_ONLY = frozenset({"amp", "tf32", "pin_memory", "non_blocking", "set_to_none"})
+"""Settings that show in kernels and copies, if they were not recorded."""
+
+_COPIES = (("pin_memory", "pageable"), ("set_to_none", "memset"))
+"""Settings that take out copies or memsets, and the word in their names."""
+
+_LOADER, _LOADING = "num_workers", "DATA"
+
+T = TypeVar("T")
+
+_MAY_BE_NONE = frozenset({"autocast_dtype"})
+"""Settings of which None means off, if any were recorded."""
+
+
+@frozen
+class Gone:
+    """Code that one side runs and the other does not."""
+
+    lines: frozenset[tuple[str, int]] = frozenset()
+    """File and line."""
+
+    names: frozenset[str] = frozenset()
+    """Names of operators, and of the time between two of them, in which other code runs."""
+
+
+@frozen
+class Sides:
+    """The captures with a finding, and those without it."""
+
+    having: Sequence[Capture]
+    missing: Sequence[Capture]
+    gone: Gone
+    """Code that only the side with the finding runs."""
+
+
+def change_sign(
+    rule_id: str, fix: Fix, origins: Origins | None, places: Iterable[Location], sides: Sides
+) -> ChangeSign | None:
+    """Return the sign that what a fix changes was changed; None without one."""
+    settings = (*fix.settings, *_OF_RULES.get(rule_id, ()))
+    differ = [_differs(sides, name) for name in ((_LOADER,) if _LOADER in settings else settings)]
+    if True in differ:
+        return ChangeSign.SETTING
+    if _LOADER in settings:
+        return ChangeSign.LOADER if _has_other_iterators(sides) else None
+    if False in differ:
+        return None
+    base, head = _contents(sides.having), _contents(sides.missing)
+    if rule_id in _LAUNCHES | _FUSED or rule_id.startswith(_COMMUNICATION) or _ONLY & {*settings}:
+        signs = _of_kind(rule_id, settings, base, head, sides) if base and head else {}
+        return next((sign for sign, is_there in signs.items() if is_there), None)
+    if origins and base and head and _ran_less(origins, base, head):
+        return ChangeSign.OPERATORS
+    moved = rule_id.startswith(_LOADING) and bool(_differs(sides, _LOADER))
+    is_gone = any((one.file, one.line) in sides.gone.lines for one in places) or _are_gone(origins, base, sides.gone)
+    return ChangeSign.LINES if is_gone and not moved else None
+
+
+def _are_gone(origins: Origins | None, base: StepContents | None, gone: Gone) -> bool:
+    """Whether most of some time outside of operators is gone: that of the code between two of them."""
+    operators = {row.name for row in base.operators} if base else set[str]()
+    rows = origins.operators.rows if origins else ()
+    named_ns = sum(row.total_ns for row in rows if row.name in gone.names - operators)
+    return origins is not None and named_ns >= FELL * origins.total_ns > 0
+
+
+def _of_kind(
+    rule_id: str, settings: Iterable[str], base: StepContents, head: StepContents, sides: Sides
+) -> Mapping[ChangeSign, bool]:
+    """The signs for a fix that changes launches, kernels, copies or collectives."""
+    purposes, words = _COLLECTIVES.get(rule_id), [word for name, word in _COPIES if name in settings]
+    calls = [_collectives(side, purposes) if purposes else 0.0 for side in (sides.having, sides.missing)]
+    cores = [_on_tensor_cores(side) for side in (sides.having, sides.missing)]
+    copies = [(_named(base.operations, word), _named(head.operations, word)) for word in words]
+    return {
+        ChangeSign.LAUNCHES: rule_id in _LAUNCHES and _less(base.launches_per_step, head.launches_per_step, FELL),
+        ChangeSign.KERNELS: (rule_id in _FUSED and _less(_calls(base.operations), _calls(head.operations), LESS))
+        or (bool({"amp", "tf32"} & {*settings}) and cores[1] - cores[0] >= CORES_SHARE),
+        ChangeSign.STREAMS: rule_id == _STREAMS and head.collective_streams > base.collective_streams,
+        ChangeSign.COLLECTIVES: _less(calls[0], calls[1], FELL),
+        ChangeSign.COPIES: any(_less(before, after, FELL) for before, after in copies),
+    }
+
+
+def _less(base: float | None, head: float | None, share: float) -> bool:
+    return bool(base) and head is not None and head <= share * (base or 0.0)
+
+
+def _calls(rows: Iterable[CountRow]) -> float:
+    return sum(row.per_step for row in rows)
+
+
+def _named(rows: Iterable[CountRow], word: str) -> float:
+    return _calls(row for row in rows if word in row.name.lower())
+
+
+def _collectives(side: Iterable[Capture], purposes: frozenset[Purpose]) -> float:
+    rows = chain.from_iterable(one.communication for capture in side for one in capture.recordings)
+    return sum(row.calls_per_step for row in rows if row.purpose in purposes)
+
+
+def _on_tensor_cores(side: Iterable[Capture]) -> float:
+    """Share of the kernel time."""
+    rows = [row for capture in side for one in capture.recordings for row in one.kernels]
+    whole = sum(row.total_ns_per_step for row in rows)
+    return sum(row.total_ns_per_step for row in rows if row.tensor_cores) / whole if whole else 0.0
+
+
+def _contents(side: Iterable[Capture]) -> StepContents | None:
+    return next((one.contents for capture in side for one in capture.recordings if one.contents), None)
+
+
+def _ran_less(origins: Origins, base: StepContents, head: StepContents) -> bool:
+    """Whether the operators with most of some time were taken out, and the others were not."""
+    if _less(_calls(base.operators), _calls(head.operators), FELL):
+        return False  # all were: compiled code or graphs run the same kernels
+    calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
+    hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
+    fallen = sum(
+        row.total_ns
+        for row in origins.operators.rows
+        if row.name in calls[0] and calls[1].get(row.name, hidden) <= FELL * calls[0][row.name]
+    )
+    return fallen >= FELL * origins.total_ns > 0
+
+
+def changed_parts(base: Sequence[Capture], head: Sequence[Capture]) -> frozenset[Category]:
+    """The categories of a step whose time a recorded change may have taken out or brought in."""
+    sides, found = Sides(base, head, Gone()), set[Category]()
+    if _differs(sides, _LOADER) or _has_other_iterators(sides):
+        found.add(Category.DATA_WAIT)
+    if _differs(sides, "detect_anomaly"):
+        found |= {Category.FORWARD, Category.BACKWARD}
+    contents = _contents(base), _contents(head)
+    before, after = (one.launches_per_step if one else None for one in contents)
+    if _less(before, after, FELL) or _less(after, before, FELL):
+        found |= {Category.IDLE_LAUNCH, Category.IDLE_HOST}
+    return frozenset(found)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _values(side: Iterable[Capture], of: Callable[[Recording], T | None]) -> set[T]:
+    return {found for capture in side for one in capture.recordings if (found := of(one)) is not None}
+
+
+def _has_other_iterators(sides: Sides) -> bool:
+    """Whether the sides have data loaders of different kinds."""
+    kinds = [_values(side, lambda one: one.loader_kinds or None) for side in (sides.having, sides.missing)]
+    return bool(kinds[0] and kinds[1]) and not kinds[0] & kinds[1]
+
+
+def _differs(sides: Sides, name: str) -> bool | None:
+    """Whether a setting differs between the sides; None where a side does not know it."""
+    known = [
+        (base, head)
+        for recorded in _SETTINGS.get(name, (name,))
+        for base, head in [tuple(_set(side, recorded) for side in (sides.having, sides.missing))]
+        if base and head
+    ]
+    return any(not base & head for base, head in known) if known else None
+
+
+def _set(side: Iterable[Capture], name: str) -> set[object]:
+    """The values of a setting in the captures of a side; empty where it is unknown."""
+    runs = [one.captured.settings for capture in side for one in capture.recordings if one.captured]
+    found: set[object] = set()
+    for settings in runs:
+        owner: RunSettings | LoaderSettings | None = settings if hasattr(settings, name) else settings.loader
+        value = getattr(owner, name, None)
+        if value is not None or (name in _MAY_BE_NONE and settings.torch_version is not None):
+            found.add(value)
+    return found
+
+
+def gone_on(explained: StepExplanation | None, side: Side) -> Gone:
+    """Return what only one side runs, by the tables of the recorded and the undisturbed step."""
+    if explained is None:
+        return Gone()
+    tables = (explained.whole.lines, explained.sampled_lines)
+    rows = [row for table in tables if table for row in table.rows if row.is_only_in_one]
+    places = [row.base if side is Side.BASE else row.head for row in rows]
+    spots = [spot for place in places if place for spot in (place.line, place.until, place.inner)]
+    names = [_gone_name(row, side) for row in (explained.whole.operators.rows if explained.whole.operators else ())]
+    return Gone(
+        frozenset((spot.file, spot.line) for spot in spots if spot and spot.line), frozenset(filter(None, names))
+    )
+
+
+def _gone_name(row: RowChange, side: Side) -> str | None:
+    """The name of a row whose time on the other side is a fraction of that on this one; None if it is not."""
+    times_ns = [row.hidden_ns if ns is None else ns for ns in (row.base_ns, row.head_ns)]
+    here, there = times_ns if side is Side.BASE else times_ns[::-1]
+    return row.name if there <= LEFT * here else None

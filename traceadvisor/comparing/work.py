@@ -1,0 +1,221 @@
+"""Whether both sides do the same work: the same program, on as many samples of the same size."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from math import prod
+from statistics import fmean, median
+from typing import TypeVar
+
+from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun
+from traceadvisor.frozen import frozen
+from traceadvisor.model.comparison import OtherProgram, WorkChange, WorkUnit
+from traceadvisor.model.report import Recording
+from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
+
+SAME_SHARE = 0.001
+"""Samples per step are whole numbers of batches; less than this is rounding. So are parameters of one model."""
+
+ALIKE_PARAMETERS = 0.5
+"""Share of the different sizes of parameters that recordings of one program have in common. Those of one program at
+hand agree in all, those of two in 6% at most."""
+
+ALIKE_OPERATORS, FEWEST_OPERATORS = 0.8, 8
+"""Share of the operators of one side, of that with fewer, that the other one runs, too. All of 330 pairs of recordings
+of one script have 86% or more, whatever was changed in it."""
+
+ALIKE_OPERATIONS, ALIKE_ALONE = 0.5, 0.3
+"""The same of kernels, beside operators and without. Other GPUs, and compiled code, run other kernels for the same
+operators."""
+
+FEWEST_WEIGHTS = 3
+"""Different weights of both sides from which on they have one in common if it is one program."""
+
+AGREEING_SHARE = 0.5
+"""Share of the calls that agree on the growth of the batch."""
+
+_OPERATOR = "aten::"
+
+T = TypeVar("T")
+
+
+def work_change(run: PairedRun) -> WorkChange:
+    """The difference in the work of a step."""
+    recordings = [[one for capture in side for one in capture.recordings] for side in (run.base, run.head)]
+    program = _other_program(run, recordings)
+    growth, unit = (None, WorkUnit.SAMPLE) if program else _growth(run, recordings)
+    return WorkChange(
+        program=program,
+        growth=growth,
+        unit=unit,
+        sizes=None if program else _other_sizes(recordings),
+        ranks=_different(recordings, lambda one: one.rank_count),
+        devices=_different(recordings, lambda one: one.device.name if one.device else None),
+    )
+
+
+def samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> float | None:
+    """Samples of a step, mean over captures and ranks; None where unknown."""
+    found = [
+        one.samples_per_s * one.undisturbed_median_step_ns / 1e9
+        for capture in captures
+        for key in lanes
+        for one in capture.lanes.get(key, ())
+        if one.samples_per_s and one.undisturbed_median_step_ns
+    ]
+    return fmean(found) if found else None
+
+
+def _different(sides: Sequence[Sequence[Recording]], of: Callable[[Recording], T | None]) -> tuple[T, T] | None:
+    """The value of both sides if each has one of its own; None if they agree, or if it is unknown."""
+    values = [{found for one in side if (found := of(one)) is not None} for side in sides]
+    if any(len(side) != 1 for side in values) or values[0] == values[1]:
+        return None
+    return values[0].pop(), values[1].pop()
+
+
+# -- the program ------------------------------------------------------------------------------------------------------
+
+
+def _other_program(run: PairedRun, sides: Sequence[Sequence[Recording]]) -> OtherProgram | None:
+    """The sign that both sides are different programs, or different models; None without one."""
+    if _different(sides, lambda one: one.framework.value if one.framework else "torch"):
+        return OtherProgram.FRAMEWORK
+    scripts = run.base[0].script, run.head[0].script
+    counts = [_parameter_count(side) for side in sides]
+    contents = [next((one.contents for one in side if one.contents), None) for side in sides]
+    is_other_size = (
+        counts[0] is not None and counts[1] is not None and abs(counts[1] - counts[0]) > SAME_SHARE * counts[0]
+    )
+    is_other_code = contents[0] is not None and contents[1] is not None and not _is_alike(contents[0], contents[1])
+    if all(scripts) and scripts[0] == scripts[1]:
+        return OtherProgram.MODEL if is_other_size else None
+    if is_other_code or (all(scripts) and is_other_size):
+        return OtherProgram.CODE
+    return None
+
+
+def _parameter_count(side: Iterable[Recording]) -> int | None:
+    found = {one.captured.settings.parameter_count for one in side if one.captured} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_alike(base: StepContents, head: StepContents) -> bool:
+    """Whether what two steps run may be one program; True where too little is known."""
+    if base.parameters and head.parameters:
+        both = {*base.parameters} & {*head.parameters}
+        return len(both) >= ALIKE_PARAMETERS * len({*base.parameters, *head.parameters})
+    weights = [{row.weight for row in side.inputs if row.weight} for side in (base, head)]
+    if min(map(len, weights)) >= FEWEST_WEIGHTS and not weights[0] & weights[1]:
+        return False
+    operators = _in_common(base.operators, head.operators, _OPERATOR, FEWEST_OPERATORS)
+    operations = _in_common(base.operations, head.operations, "", 1)
+    if operators is None:
+        return operations is None or operations >= ALIKE_ALONE
+    return operators >= ALIKE_OPERATORS or (operations is not None and operations >= ALIKE_OPERATIONS)
+
+
+def _in_common(base: Iterable[CountRow], head: Iterable[CountRow], prefix: str, fewest: int) -> float | None:
+    """Share of the names of the side with fewer that the other one has; None with too few."""
+    names = [{row.name for row in side if row.name.startswith(prefix)} for side in (base, head)]
+    fewer = min(map(len, names))
+    return len(names[0] & names[1]) / fewer if fewer >= fewest else None
+
+
+# -- the batch --------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class _Kind:
+    """Operators whose inputs tell the batch."""
+
+    pattern: re.Pattern[str]
+    key: Callable[[InputRow], Hashable]
+    """Sizes that a layer keeps, whatever the batch."""
+
+    amount: Callable[[InputRow], int]
+    """Samples, or samples and tokens together, of a call."""
+
+    size: Callable[[InputRow], Sizes]
+    """Sizes of a sample, beside what the layer keeps."""
+
+
+_KINDS = (
+    _Kind(re.compile(r".*loss.*"), lambda row: row.data[1:], lambda row: row.data[0], lambda _: ()),
+    _Kind(re.compile(r".*conv.*"), lambda row: row.weight, lambda row: row.data[0], lambda row: row.data[1:]),
+    _Kind(
+        re.compile(r".*attention"),
+        lambda row: (row.data[1:2], row.data[3:]),
+        lambda row: prod((row.data[0], *row.data[2:3])),
+        lambda row: row.data[2:3],
+    ),
+    _Kind(re.compile(r".*mm"), lambda row: row.weight, lambda row: prod(row.data[:-1]), lambda _: ()),
+)
+"""In the order in which they are believed."""
+
+
+def _growth(run: PairedRun, sides: Sequence[Sequence[Recording]]) -> tuple[float | None, WorkUnit]:
+    """Samples or tokens of a step of HEAD over those of BASE, and which of both; None where unknown."""
+    samples = [samples_per_step(side, run.lanes) for side in (run.base, run.head)]
+    if samples[0] and samples[1] and all(one.samples_per_s for side in sides for one in side):
+        return _rounded(samples[1] / samples[0]), WorkUnit.SAMPLE
+    for kind in _KINDS:
+        grown = [found for pair in _pairs(sides) if (found := _of_inputs(kind, *pair)) is not None]
+        if grown and max(grown) - min(grown) <= SAME_SHARE * max(grown):
+            return _rounded(grown[0]), WorkUnit.SAMPLE if kind is _KINDS[1] else WorkUnit.ROW
+    return None, WorkUnit.SAMPLE
+
+
+def _rounded(growth: float) -> float:
+    return 1.0 if abs(growth - 1) <= SAME_SHARE else growth
+
+
+def _pairs(sides: Sequence[Sequence[Recording]]) -> Iterator[tuple[Sequence[InputRow], Sequence[InputRow]]]:
+    """The inputs of each recording of a side with those of each of the other."""
+    base, head = ([one.contents.inputs for one in side if one.contents] for side in sides)
+    yield from ((one, other) for one in base for other in head)
+
+
+def _amounts(kind: _Kind, rows: Iterable[InputRow]) -> dict[Hashable, tuple[float, float]]:
+    """Samples or tokens of a step, and calls, by what a layer keeps."""
+    found: defaultdict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for row in rows:
+        if kind.pattern.fullmatch(row.operator):
+            amount, calls = found[row.operator, kind.key(row)]
+            found[row.operator, kind.key(row)] = amount + kind.amount(row) * row.per_step, calls + row.per_step
+    return found
+
+
+def _of_inputs(kind: _Kind, base: Sequence[InputRow], head: Sequence[InputRow]) -> float | None:
+    """The growth that most layers agree on; None where they do not, or if no layer has inputs on both sides.
+
+    A loss is computed once for each micro-batch. Other operators may be called more often because of more layers.
+    """
+    before, after = _amounts(kind, base), _amounts(kind, head)
+    both = [(before[key], after[key]) for key in before if before[key][0] and key in after]
+    grown = [
+        other[0] / one[0] for one, other in both if kind is _KINDS[0] or abs(other[1] - one[1]) <= SAME_SHARE * one[1]
+    ]
+    if not grown:
+        return None
+    middle = median(grown)
+    agreeing = sum(abs(one - middle) <= SAME_SHARE * middle for one in grown)
+    return middle if middle and agreeing >= AGREEING_SHARE * len(both) else None
+
+
+def _other_sizes(sides: Sequence[Sequence[Recording]]) -> tuple[Sizes, Sizes] | None:
+    """The sizes of a sample on both sides where they differ: channels, height and width, or tokens."""
+    for kind in _KINDS[1:3]:
+        for base, head in _pairs(sides):
+            before, after = ({kind.size(row) for row in _largest(kind, side)} for side in (base, head))
+            if before and after and before != after:
+                return before.pop(), after.pop()
+    return None
+
+
+def _largest(kind: _Kind, rows: Iterable[InputRow]) -> Sequence[InputRow]:
+    """The call with the largest samples, which is the first layer."""
+    mine = [row for row in rows if kind.pattern.fullmatch(row.operator)]
+    return [max(mine, key=lambda row: (prod(kind.size(row)), kind.size(row)))] if mine else []
