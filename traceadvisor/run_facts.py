@@ -12,9 +12,12 @@ from traceadvisor.analysis.sampled.run_lines import run_lines
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
+from traceadvisor.analysis.whole_run.growth import run_growth
+from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps, sampled_steps
+from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
-from traceadvisor.model.run_time import RunLines, RunTime
+from traceadvisor.model.run_time import RunGrowth, RunLines, RunTime
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
@@ -80,7 +83,30 @@ class RunFacts:
     @cached_property
     def time(self) -> RunTime | None:
         """Time of the whole run by phase; None without a capture or a timed step."""
-        return run_time(self.captured) if self.captured else None
+        return run_time(self.captured, self.slow, self._sampled_steps) if self.captured else None
+
+    @property
+    def loop_samples_per_s(self) -> float | None:
+        """Samples of the training steps over the time of the loop; None where the batch size or the run is unknown."""
+        fetches = sum(step.fetches for step in self.steps if step.state is not StepState.OTHER)
+        if self.time is None or not self.batch_size or self.time.loop_ns <= 0 or not fetches:
+            return None
+        return self.batch_size * fetches / self.time.loop_ns * 1e9
+
+    @cached_property
+    def slow(self) -> SlowSteps:
+        """Slow steps of the whole run by cause; none without a capture."""
+        return slow_steps(self.captured, self._sampled_steps) if self.captured else SlowSteps()
+
+    @cached_property
+    def growth(self) -> RunGrowth | None:
+        """Growth of the steps over the run; None if they do not grow, or without a capture."""
+        has_device = self.device_index is not None or bool(self.settings.devices)
+        return run_growth(self.captured, self._sampled_steps, has_device=has_device) if self.captured else None
+
+    @cached_property
+    def _sampled_steps(self) -> SampledSteps | None:
+        return sampled_steps(self.captured, self._loop) if self.captured else None
 
     @cached_property
     def lines(self) -> RunLines | None:

@@ -14,7 +14,17 @@ from traceadvisor.bundle.settings import (
 )
 from traceadvisor.model.findings import Location
 from traceadvisor.model.location import Constructed, PlaceKind, Role
-from traceadvisor.model.run import LoaderLoops, LoaderSettings, Padding, RunSettings, TrainingDevice, UnusedGradients
+from traceadvisor.model.run import (
+    Change,
+    LoaderLoops,
+    LoaderSettings,
+    Padding,
+    Pause,
+    PauseKind,
+    RunSettings,
+    TrainingDevice,
+    UnusedGradients,
+)
 
 PLACE = Location("train.py", 30, "main", PlaceKind.CONSTRUCTED)
 LOADER = RecordedLoader(
@@ -76,6 +86,12 @@ SETTINGS = RecordedSettings(
     parameter_bytes=36,
     loops=(LoaderLoops(2, False, True, 3, 9, 4, 5, 6, 7, 8, Location("train.py", 41, "main"), PLACE),),  # noqa: FBT003
     thread_pools=("OpenBLAS", "tokenizers"),
+    pauses=(
+        Pause(PauseKind.COLLECTION, 4, 9),
+        Pause(PauseKind.COMPILATION, 5, 6, "train.py", 7, "forward", "size 1 changed", Change.SHAPE),
+    ),
+    positions_per_sample=128.0,
+    subnormal_share=0.5,
 )
 
 
@@ -176,3 +192,10 @@ def test_secrets_are_not_written() -> None:
     found = json.loads(content)
     assert found["environment"] == {"OMP_NUM_THREADS": "[redacted]"}
     assert found["loader"]["file"] == "[redacted]/train.py"
+
+
+def test_impossible_pauses_are_left_out() -> None:
+    content = json.loads(encode_settings(SETTINGS))
+    content["pauses"] += [{"kind": "nap", "clock_ns": 1, "duration_ns": 2}, {"kind": "collection", "clock_ns": -1}, 3]
+    content["pauses"].append({"kind": "collection", "clock_ns": -1, "duration_ns": 2})
+    assert decode_settings(json.dumps(content).encode()).pauses == SETTINGS.pauses

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from traceadvisor.bundle import stacks as layout
-from traceadvisor.bundle.stacks import MOST_DEPTH, read_stacks, write_stacks
+from traceadvisor.bundle.stacks import MOST_DEPTH, SAMPLES_PER_LINE, read_stacks, write_stacks
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import OnlyCall, Sampled, SampledFrame, SampledStack, StackSamples
+from traceadvisor.model.samples import OnlyCall, Sampled, SampledFrame, SampledStack, StackSamples, TimedSample
+from traceadvisor.recording.stacks.tally import MOST_SINGLE
 
 SAMPLES = StackSamples(
     frames=(SampledFrame("train", "train.py", 12, is_user=True), SampledFrame("sleep")),
@@ -22,6 +24,7 @@ SAMPLES = StackSamples(
     late_by_ns=3,
     cpu_ns=7,
     only_calls=(OnlyCall("train.py", "train", 10, 20, "item", 12, has_calls_outside_loops=True),),
+    timed=tuple(TimedSample(7_000 * (at + 1), at % 3 - 1, 5_000, 2_000) for at in range(2 * SAMPLES_PER_LINE + 1)),
 )
 
 
@@ -128,3 +131,39 @@ def test_a_missing_file_is_a_note(tmp_path: Path) -> None:
 def test_the_largest_written_file_is_smaller_than_the_largest_read() -> None:
     longest = layout.MOST_STACKS * (MOST_DEPTH * 6 + 600) + layout.MOST_FRAMES * (2 * layout.LONGEST_TEXT + 100)
     assert longest < layout.LARGEST_STACKS_BYTES
+
+
+TIMES = {"record": "times", "start_ns": 9000, "samples": [[0, 0, 5, 1], [3, -1, 6, 0]]}
+
+
+def test_single_samples_have_their_time_since_the_one_before(tmp_path: Path) -> None:
+    found, notes = read_stacks(written(tmp_path, HEADER, FRAME, stack(0), TIMES))
+    assert found
+    assert notes == ()
+    assert found.timed == (TimedSample(9000, 0, 5000, 1000), TimedSample(12_000, -1, 6000, 0))
+
+
+@pytest.mark.parametrize("sample", [[0, 1, 5, 1], [0, -2, 5, 1], [-3, 0, 5, 1], [0, 0, 1 << 62, 1], [0, 0, 5, -1]])
+def test_impossible_single_samples_are_left_out(tmp_path: Path, sample: list[int]) -> None:
+    found, notes = read_stacks(written(tmp_path, HEADER, FRAME, stack(0), TIMES | {"samples": [sample]}))
+    assert found
+    assert not found.timed
+    assert len(notes) == 1
+
+
+def test_without_a_broken_stack_before_them_single_samples_name_the_right_ones(tmp_path: Path) -> None:
+    found, _ = read_stacks(written(tmp_path, HEADER, FRAME, stack(3), stack(0), TIMES))
+    assert found
+    assert not found.timed
+
+
+def test_the_single_samples_of_a_week_fit_the_largest_file(tmp_path: Path) -> None:
+    """As many as are kept, 20 bytes each, beside the 25 MB of a file without them."""
+    many = tuple(TimedSample(at * 2_500_000_000, at % 2, 2_500_000_000, 1_500_000_000) for at in range(20_000))
+    write_stacks(tmp_path / "s", replace(SAMPLES, timed=many))
+    each = (tmp_path / "s").stat().st_size / len(many)
+    assert 25e6 + MOST_SINGLE * each < layout.LARGEST_STACKS_BYTES
+    assert max(map(len, (tmp_path / "s").read_bytes().splitlines())) < layout.LONGEST_LINE
+    found, _ = read_stacks(tmp_path / "s")
+    assert found
+    assert found.timed == many

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from tests.build_report import MS, one_recording
 from tests.rendering.formatted import summary
 from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
-from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
 from traceadvisor.rendering.content.report.run_time import (
     distortion_remark,
     distortion_table,
     exact_percents,
-    run_bar,
+    growth_sentence,
+    run_chart,
     run_time_sentence,
     run_time_table,
 )
@@ -75,10 +77,10 @@ def test_the_recording_is_no_part_of_the_loop() -> None:
     )
 
 
-def test_an_empty_run_has_no_sentence_and_no_bar() -> None:
+def test_an_empty_run_has_no_sentence_and_no_chart() -> None:
     empty = RunTime(0, {RunPart.TRAINING: 0}, 0, is_whole=True)
     assert run_time_sentence(empty) is None
-    assert run_bar(empty, "x") is None
+    assert run_chart(empty, "x") is None
 
 
 def test_the_table_has_a_row_for_each_part_with_time_and_a_total() -> None:
@@ -92,12 +94,58 @@ def test_the_table_has_a_row_for_each_part_with_time_and_a_total() -> None:
     ]
 
 
-def test_the_bar_is_as_wide_as_the_run() -> None:
-    chart = run_bar(RUN, "run")
+def test_each_column_of_the_chart_is_as_high_as_the_others() -> None:
+    half = {RunPart.TRAINING: S, RunPart.VALIDATION: 4 * S}
+    stretches = (
+        RunStretch(0, 5 * S, {RunPart.START_UP: 2 * S, RunPart.TRAINING: S, RunPart.VALIDATION: 2 * S}, 90),
+        RunStretch(5 * S, 10 * S, half, 110),
+    )
+    chart = run_chart(replace(RUN, stretches=stretches), "run")
     assert chart is not None
-    widths = [float(re.search(r"h([\d.]+)v", shape.path)[1]) for shape in chart.shapes]  # type: ignore[index]
-    assert widths == [200, 200, 500, 100]
     assert "Validation 50.0%" in chart.description
+    drawn: dict[float, float] = {}
+    for shape in chart.shapes:
+        for left, height in re.findall(r"M([\d.]+) [\d.]+h500v([\d.]+)", shape.path):
+            drawn[float(left)] = drawn.get(float(left), 0.0) + float(height)
+    assert drawn == pytest.approx({0.0: 84, 500.0: 84})
+
+
+def test_a_run_without_stretches_is_one_column() -> None:
+    chart = run_chart(RUN, "run")
+    assert chart is not None
+    assert all("h1000v" in shape.path for shape in chart.shapes)
+
+
+CAUSES = (
+    CauseTime(RunPart.START_UP, RunCause.IMPORTS, round(1.5 * S)),
+    CauseTime(RunPart.START_UP, RunCause.SET_UP, S // 2),
+    CauseTime(RunPart.SLOW, RunCause.COMPILATION, 3 * S, 25, Location("train.py", 17, "main"), "size 4, was 3"),
+)
+
+
+def test_the_table_and_the_sentence_name_causes() -> None:
+    parts = {RunPart.START_UP: 2 * S, RunPart.TRAINING: 5 * S, RunPart.SLOW: 3 * S}
+    found = RunTime(10 * S, parts, 200, is_whole=True, causes=CAUSES)
+    rows = [[cell.text for cell in row] for row in run_time_table(found).rows]
+    assert ["… torch.compile", "3.00 s", "30.0%"] in [row[:3] for row in rows]
+    about = next(row[3] for row in rows if "compile" in row[0])
+    assert about == "25 steps; mostly at train.py:17; changed: size 4, was 3"
+    assert run_time_sentence(found) == (
+        "The whole run takes 10.0 s, of which 30.0% slow steps (torch.compile 3.00 s) and "
+        "20.0% start-up (imports 1.50 s, other set-up 500.0 ms)."
+    )
+
+
+def test_growth_says_how_soon_a_step_takes_as_much_again() -> None:
+    found = RunGrowth(
+        190, 2.0 * MS, 6.0 * MS, 20_000.0, 1.0, 2.0, 0.4, of_cpu=True, line=Location("train.py", 14, "main")
+    )
+    assert growth_sentence(found) == (
+        "The CPU time of a step grows from 2.00 ms to 6.00 ms over 190 steps. It grows by the first value again every "
+        "100 steps. Line that grows most: train.py:14."
+    )
+    level = growth_sentence(replace(found, is_level=True, of_cpu=False, line=None))
+    assert level == "The step grows from 2.00 ms to 6.00 ms over 190 steps. It stopped growing before the end."
 
 
 @pytest.mark.parametrize("name", ["md", "json"])

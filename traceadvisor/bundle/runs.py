@@ -109,6 +109,7 @@ class BundleRuns:
             repository=_repository(manifest),
             stacks=stacks,
             loader_stacks=loader_stacks,
+            was_stopped=ending is not None and ending.ending is Ending.STOPPED,
         )
         return run, (*notes, *telemetry_notes)
 

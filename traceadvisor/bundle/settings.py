@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, PlaceKind
-from traceadvisor.model.run import LoaderLoops, LoaderSettings, RunSettings
+from traceadvisor.model.run import LoaderLoops, LoaderSettings, Pause, RunSettings
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.documents import cleaned_document
 
@@ -65,6 +66,9 @@ _OPTIMIZER = {
 }
 """Keys of the file's ``optimizer``, and the fields that they hold."""
 
+
+MOST_LONG_PAUSES = 2000
+_texts_of = attrgetter("file", "function", "reason")
 
 _PLACE = ("file", "line", "function")
 """Keys of a place."""
@@ -129,6 +133,7 @@ def decode_settings(content: bytes) -> RunSettings:
     found["thread_pools"] = [
         one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])
     ]
+    found["pauses"] = [*_pauses(found.get("pauses"))]
     settings = msgspec.convert(found, RunSettings)
     limits = (settings.cpu_quota, msgspec.convert(found.get("cpu_affinity"), int | None))
     environment = {name: text[:LONGEST_TEXT] for name, text in settings.environment.items() if name in RECORDED_ENV}
@@ -156,6 +161,16 @@ def _loops(found: object) -> Iterator[dict[str, Any]]:
             given = _possible(_object(one))
             if msgspec.convert(given, LoaderLoops).count:
                 yield given
+
+
+def _pauses(found: object) -> Iterator[Pause]:
+    """The possible pauses."""
+    for one in msgspec.convert(found or (), list[Any])[:MOST_LONG_PAUSES]:
+        with suppress(ValueError):
+            pause = msgspec.convert(one, Pause)
+            if all(0 <= number <= MOST for number in (pause.clock_ns, pause.duration_ns, pause.line or 0)):
+                file, function, reason = (text and text[:LONGEST_TEXT] for text in _texts_of(pause))
+                yield replace(pause, file=file, function=function, reason=reason)
 
 
 def _object(value: object) -> dict[str, Any]:

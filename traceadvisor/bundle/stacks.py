@@ -4,12 +4,13 @@
 The first line is the header. A line of a frame is followed by lines of stacks that refer to it: frames are numbered
 from 0 in their order. Then a line counts the samples whose stacks were not kept, and one for each function of the user
 tells the names that it calls at one place only. Fields are those of
-:mod:`~traceadvisor.model.samples`.
+:mod:`~traceadvisor.model.samples`. Last come lines of single samples in order of time: each sample has microseconds
+since the sample before, the place of its stack among those above, the time that it stands for, and CPU time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,15 @@ import msgspec
 from traceadvisor.bundle.layout import Private
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import OnlyCall, Sampled, SampledFrame, SampledStack, StackSamples, Tallies
+from traceadvisor.model.samples import (
+    OnlyCall,
+    Sampled,
+    SampledFrame,
+    SampledStack,
+    StackSamples,
+    Tallies,
+    TimedSample,
+)
 from traceadvisor.text.cleaning import clean
 
 STACKS_FORMAT = "traceadvisor.stacks/1"
@@ -35,9 +44,11 @@ LONGEST_TEXT = 400
 """Characters of a file or function."""
 
 LARGEST_STACKS_BYTES = 1 << 25
-"""Larger than the largest file that a capture writes, which is 25 MB."""
+"""Larger than the largest file that a capture writes, which is 30 MB."""
 
 LONGEST_LINE = 1 << 14
+SAMPLES_PER_LINE = 200
+MOST_TIMED = 1 << 20
 MOST_NS = 1 << 62
 
 OUTSIDE = "outside"
@@ -87,7 +98,14 @@ class _Call(msgspec.Struct, frozen=True, tag_field="record", tag="call"):
     has_calls_outside_loops: bool = False
 
 
-StackRecord = _Header | _Frame | _Stack | _Other | _Call
+class _Times(msgspec.Struct, frozen=True, tag_field="record", tag="times"):
+    start_ns: int
+    """Steady clock of the first sample."""
+
+    samples: tuple[tuple[int, int, int, int], ...]
+
+
+StackRecord = _Header | _Frame | _Stack | _Other | _Call | _Times
 _DECODER = msgspec.json.Decoder(StackRecord)
 
 
@@ -130,6 +148,28 @@ def _records(samples: StackSamples) -> Iterator[StackRecord]:
     for call in samples.only_calls[:MOST_CALLS]:
         texts = {name: _cleaned(getattr(call, name)) for name in ("file", "function", "name")}
         yield msgspec.convert(asdict(call) | texts, _Call)
+    for first in range(0, len(samples.timed), SAMPLES_PER_LINE):
+        yield _times(samples.timed[first : first + SAMPLES_PER_LINE])
+
+
+def _times(timed: Sequence[TimedSample]) -> _Times:
+    start_us = last_us = timed[0].at_ns // 1000
+    rows: list[tuple[int, int, int, int]] = []
+    for one in timed:
+        at_us = one.at_ns // 1000
+        rows.append((at_us - last_us, one.stack, one.time_ns // 1000, one.cpu_ns // 1000))
+        last_us = at_us
+    return _Times(start_us * 1000, tuple(rows))
+
+
+def _timed(record: _Times, stacks: int) -> Iterator[TimedSample]:
+    """The single samples of a line; raises ValueError for impossible ones."""
+    at_ns = record.start_ns
+    for passed_us, stack, time_us, cpu_us in record.samples:
+        at_ns += passed_us * 1000
+        if not (-1 <= stack < stacks and all(0 <= one < MOST_NS for one in (at_ns, passed_us, time_us, cpu_us))):
+            raise ValueError("an impossible sample")
+        yield TimedSample(at_ns, stack, time_us * 1000, cpu_us * 1000)
 
 
 _cleaned = lru_cache(maxsize=1 << 12)(clean)
@@ -169,6 +209,7 @@ class _Reading:
     stacks: list[SampledStack] = field(default_factory=list)
     other: Tallies = field(default_factory=dict)
     calls: list[OnlyCall] = field(default_factory=list)
+    timed: list[TimedSample] = field(default_factory=list)
     lines: int = 0
     broken: int = 0
 
@@ -195,16 +236,21 @@ class _Reading:
                 file = record.file and record.file[:LONGEST_TEXT]
                 self.frames.append(SampledFrame(record.function[:LONGEST_TEXT], file, record.line, record.user))
             case _Stack():
-                if len(record.frames) > MOST_DEPTH or len(self.stacks) >= MOST_STACKS:
-                    raise ValueError("an impossible stack")
-                if any(not 0 <= place < len(self.frames) or self.frames[place] is None for place in record.frames):
-                    raise ValueError("a stack with an unknown frame")
-                tallies = _read(record.samples)
-                self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting, record.beside))
+                self._take_stack(record)
             case _Other():
                 self.other = _read(record.samples)
             case _Call():
                 self.calls.append(_only_call(record))
+            case _Times():
+                self.timed += _timed(record, len(self.stacks)) if len(self.timed) < MOST_TIMED else ()
+
+    def _take_stack(self, record: _Stack) -> None:
+        if len(record.frames) > MOST_DEPTH or len(self.stacks) >= MOST_STACKS:
+            raise ValueError("an impossible stack")
+        if any(not 0 <= place < len(self.frames) or self.frames[place] is None for place in record.frames):
+            raise ValueError("a stack with an unknown frame")
+        tallies = _read(record.samples)
+        self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting, record.beside))
 
     def samples(self) -> StackSamples | None:
         """The samples; None without a header or without samples."""
@@ -212,7 +258,8 @@ class _Reading:
             return None
         frames = tuple(frame or SampledFrame("") for frame in self.frames)
         figures = _figures(self.header)
-        found = StackSamples(frames, tuple(self.stacks), self.other, *figures, tuple(self.calls))
+        timed = () if self.broken else tuple(self.timed)  # they name stacks by place
+        found = StackSamples(frames, tuple(self.stacks), self.other, *figures, tuple(self.calls), timed)
         return found if found.time_ns else None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, RuleMeta, Severity
+from traceadvisor.model.run_time import RunGrowth
 
 SCHEMA = "traceadvisor.index/1"
 """Identifies an index in every format, and the version of its JSON."""
@@ -50,6 +51,9 @@ class RunFigures:
     """Its time with a kernel running, as a share of the step."""
 
     finding: FirstFinding | None = None
+    growth: RunGrowth | None = None
+    """Growth of its steps over the run; None if they do not grow, or without a capture."""
+
     is_damaged: bool = False
     """Whether its input is broken, so that a reader must know it first."""
 

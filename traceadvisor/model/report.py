@@ -36,7 +36,7 @@ from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
-from traceadvisor.model.run_time import RunLines, RunTime
+from traceadvisor.model.run_time import RunGrowth, RunLines, RunTime
 from traceadvisor.model.saving import Reason
 from traceadvisor.model.step_contents import StepContents
 from traceadvisor.model.steps import Step, StepSource
@@ -359,6 +359,16 @@ class Recording:
 
     run_time: RunTime | None = None
     """Parts of the time of this rank's whole run; None without a capture."""
+
+    loop_samples_per_s: float | None = None
+    """All samples of the training steps over the time of the whole training loop, validation and checkpoints included;
+    None where the batch size or the run is not known."""
+
+    tokens_per_sample: float | None = None
+    """Positions of a sample in the first batches of sequences; None where the loader returned none."""
+
+    run_growth: RunGrowth | None = None
+    """Growth of the undisturbed steps over the run; None if they do not grow, or without a capture."""
 
     step_error_share: float | None = None
     """Half the width of the 95% interval of the step time within this run, as a share of it: of the undisturbed median,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from enum import Enum
 from pathlib import Path
 from statistics import fmean, median
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.json_hints import NOT_IN_JSON
 from traceadvisor.model.location import Constructed, Location
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.samples import StepState as StepState  # noqa: PLC0414  # exported here
@@ -220,6 +222,47 @@ class Padding:
     """The sign of the padding."""
 
 
+class PauseKind(Enum):
+    """Kinds of long pauses of the training thread."""
+
+    COLLECTION = "collection"
+    """Python's garbage collection."""
+
+    COMPILATION = "compilation"
+    """``torch.compile`` compiled a function, or its backward pass."""
+
+
+class Change(Enum):
+    """Kinds of changes after which a function is compiled again."""
+
+    SHAPE = "shape"
+    """The sizes or strides of a tensor."""
+
+    OTHER = "other"
+    """A number, a flag, a type, or something else that the compiled code depends on."""
+
+
+@frozen
+class Pause:
+    """A long pause of the training, timed where it happened."""
+
+    kind: PauseKind
+    clock_ns: int
+    """Steady clock at its start, as that of the steps."""
+
+    duration_ns: int
+    file: str | None = None
+    """File of the compiled function, like the next; None for a backward pass."""
+
+    line: int | None = None
+    function: str | None = None
+    reason: str | None = None
+    """The change since it was compiled before, as torch says it; None for the first time."""
+
+    change: Change | None = None
+    """The same as a kind."""
+
+
 @frozen
 class RunSettings:
     """Settings of the run; None where unknown."""
@@ -312,6 +355,16 @@ class RunSettings:
     """Native libraries in the training process that compute in threads of their own, as :mod:`bundle.settings` names
     them."""
 
+    pauses: tuple[Pause, ...] = field(default=(), metadata=NOT_IN_JSON)
+    """Collections of 10 ms or longer since the first step, and compilations: the longest ones, in no order."""
+
+    positions_per_sample: float | None = None
+    """Length of the rows of integers, such as token ids, in the first batches; None where the loader returned none."""
+
+    subnormal_share: float | None = None
+    """Largest share of subnormal numbers among the parameters and gradients on the CPU that were looked at; None if
+    there were none to look at."""
+
 
 @frozen
 class Repository:
@@ -400,6 +453,9 @@ class Run:
 
     loader_stacks: StackSamples | None = None
     """Samples of the stacks of its loader workers while they made batches; None if not sampled."""
+
+    was_stopped: bool = False
+    """Whether the capture ended the script after its recording."""
 
     summary: RunSummary | None = None
     """Its steps, counted: in a report, whose JSON has no single steps."""

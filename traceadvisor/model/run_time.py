@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import CodePlace
+from traceadvisor.model.location import CodePlace, Location
 
 
 class RunPart(Enum):
@@ -16,6 +16,9 @@ class RunPart(Enum):
     """Before the first step, and the time of the first step beyond a usual one."""
 
     TRAINING = "training_steps"
+    SLOW = "slow_steps"
+    """The time of training steps beyond that of usual ones around them, if it has a cause or is half as much again."""
+
     EPOCH_STARTS = "epoch_starts"
     """Starting a loop over the training loader, and the extra wait for its first batch."""
 
@@ -37,6 +40,116 @@ class RunPart(Enum):
     AFTER = "after_last_step"
 
 
+class RunCause(Enum):
+    """Causes of time in start-up or in slow steps, in the order of the report."""
+
+    IMPORTS = "imports"
+    DOWNLOADS = "downloads"
+    """Reading from a network."""
+
+    SET_UP = "set_up"
+    """Other code before the first step."""
+
+    DEVICE_START = "device_start"
+    WORKER_START = "worker_start"
+    """Starting loops over data loaders, and the processes of their workers."""
+
+    LOADER = "loader"
+    """Getting a batch, beyond the usual time."""
+
+    COMPILATION = "compilation"
+    """``torch.compile``."""
+
+    COLLECTION = "collection"
+    """Python's garbage collections of 10 ms or longer."""
+
+    LOGGING = "logging"
+    EVALUATION = "evaluation"
+    """Functions of the script without gradients."""
+
+    OTHER = "other"
+
+
+@frozen
+class CauseTime:
+    """Time of one cause in one part of the run."""
+
+    part: RunPart
+    cause: RunCause
+    total_ns: int
+    count: int = 0
+    """Steps with it; 0 for start-up."""
+
+    line: Location | None = None
+    """The line of the script with most of it, from samples; None if they do not show it."""
+
+    changed: str | None = None
+    """The most frequent change before a compilation, as torch says it."""
+
+
+@frozen
+class RunStretch:
+    """A stretch of the run, by the same clock."""
+
+    start_ns: int
+    """Since the start of the run."""
+
+    end_ns: int
+    parts_ns: Mapping[RunPart, int]
+    steps: int
+    """Training steps that begin in it."""
+
+    median_step_ns: float | None = None
+    """Median of its undisturbed steps; None without any."""
+
+    memory_bytes: float | None = None
+    """Mean memory of the training processes; None if it was not sampled."""
+
+
+@frozen
+class RunGrowth:
+    """Undisturbed steps that take longer and longer. Only what a test of their trend showed beyond chance."""
+
+    step_count: int
+    """Undisturbed steps between the first and the last."""
+
+    first_ns: float
+    """Typical step at the beginning."""
+
+    last_ns: float
+    """Typical step at the end."""
+
+    ns_per_step: float
+    """Median slope over all pairs of stretches."""
+
+    low_ns_per_step: float
+    """Lower end of the 99% interval of the slope."""
+
+    high_ns_per_step: float
+    excess_share: float
+    """Share of the undisturbed steps' time beyond steps as at the beginning."""
+
+    is_level: bool = False
+    """Whether steps stopped growing before the end of the run."""
+
+    of_cpu: bool = False
+    """Whether these are CPU times of the training thread, rather than step times."""
+
+    line: Location | None = None
+    """The line of the script that grows most; None if samples do not show it."""
+
+    line_share: float | None = None
+    """Its share of the growth."""
+
+    subnormal_share: float | None = None
+    """Share of subnormal numbers in parameters or gradients; None if none were found."""
+
+    @property
+    def doubles_in(self) -> int | None:
+        """Steps in which the step time grows by that of the beginning; None if it stopped growing."""
+        return None if self.is_level else round(self.first_ns / self.ns_per_step)
+
+
 @frozen
 class RunTime:
     """The time of one rank's run by part, on a clock that never jumps."""
@@ -49,6 +162,12 @@ class RunTime:
     is_whole: bool
     """Whether it covers the script from start to end; otherwise it covers the first step to the last."""
 
+    causes: tuple[CauseTime, ...] = ()
+    """Parts by cause; those of a part sum exactly to it. Without samples, start-up has none."""
+
+    stretches: tuple[RunStretch, ...] = ()
+    """Successive stretches of equal length, at most 64."""
+
     @property
     def loop_ns(self) -> int:
         """The training loop: the run without start-up, pauses, the profiler and what follows the last step."""
@@ -58,7 +177,8 @@ class RunTime:
     @property
     def training_share_of_loop(self) -> float | None:
         """Share of the loop in training steps, 0..1; None for an empty loop."""
-        return self.parts_ns.get(RunPart.TRAINING, 0) / self.loop_ns if self.loop_ns > 0 else None
+        trained_ns = self.parts_ns.get(RunPart.TRAINING, 0) + self.parts_ns.get(RunPart.SLOW, 0)
+        return trained_ns / self.loop_ns if self.loop_ns > 0 else None
 
     def share(self, part: RunPart) -> float:
         """Share of the run, 0..1."""

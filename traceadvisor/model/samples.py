@@ -97,6 +97,23 @@ class SampledStack:
 
 
 @frozen
+class TimedSample:
+    """A single sample."""
+
+    at_ns: int
+    """Steady clock, as that of the steps."""
+
+    stack: int
+    """Position in :attr:`StackSamples.stacks`; -1 for a stack that was not kept."""
+
+    time_ns: int
+    """The time that it stands for."""
+
+    cpu_ns: int
+    """CPU time of the sampled thread since the sample before; 0 where the system does not tell."""
+
+
+@frozen
 class StackSamples:
     """The sampled stacks of one rank's training thread, or of its loader workers."""
 
@@ -119,6 +136,9 @@ class StackSamples:
 
     only_calls: tuple[OnlyCall, ...] = ()
     """Calls in the user's sampled functions."""
+
+    timed: tuple[TimedSample, ...] = ()
+    """The latest single samples, in order of time: those of a week. Empty in older captures and for loader workers."""
 
     @property
     def time_ns(self) -> int:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from traceadvisor.model.run import Pause, PauseKind
+from traceadvisor.recording.pauses import LongestPauses
 from traceadvisor.system import clocks
 
 LONG_PAUSE_NS = 10_000_000
@@ -37,6 +39,8 @@ class GcTimer:
         self._total_ns = self._longest_ns = self._long_ns = self.long_count = 0
         self.long_steps: tuple[int, ...] = ()
         """Steps of the first long collections: how often the optimizer had stepped before."""
+        self.pauses = LongestPauses()
+        """The long collections."""
 
     def start(self) -> None:
         """Start at the first step: imports and building the model collect garbage, too."""
@@ -74,11 +78,13 @@ class GcTimer:
         if phase == "start":
             self._begun_ns = self._clock()
         elif self._begun_ns is not None:
-            pause_ns, self._begun_ns = self._clock() - self._begun_ns, None
+            end_ns = self._clock()
+            pause_ns, self._begun_ns = end_ns - self._begun_ns, None
             if pause_ns >= LONG_PAUSE_NS:
                 if _is_recording(sys._getframe()):
                     return
                 self._long_ns += pause_ns
+                self.pauses.add(Pause(PauseKind.COLLECTION, end_ns - pause_ns, pause_ns))
                 self.long_count += 1
                 self.long_steps = (*self.long_steps, self._step())[:MOST_LONG]
             self._total_ns += pause_ns

@@ -389,6 +389,7 @@ class CaptureSession:
         if stacks := self._stacks:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
+            loop.seen.compilations.look()
             settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
             yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
             if batches := loop.batches():

@@ -15,9 +15,11 @@ from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedS
 from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
+from traceadvisor.recording.loop.compilations import Compilations
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
+from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
@@ -57,6 +59,8 @@ class SettingsSeen:
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
         self.gradients = GradientsSeen(self.constructors)
+        self.compilations = Compilations()
+        self.subnormal = SubnormalSeen()
 
     def scaler_used(self, scaler: object) -> None:
         """An enabled gradient scaler stepped."""
@@ -90,6 +94,7 @@ class SettingsSeen:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
         self.gradients.stepped(optimizer)
+        self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
@@ -141,9 +146,12 @@ class SettingsSeen:
             python_profiler_recorded=self._watched.recorded_count,
             own_code=frozenset(own_code()),
             padding=self.padding.result(),
+            positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),
+            pauses=(*self.gc.pauses, *self.compilations.pauses),
+            subnormal_share=self.subnormal.share,
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

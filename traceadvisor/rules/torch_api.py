@@ -59,6 +59,7 @@ _OLD = (
     *(f"torch.optim.{name}" for name in ("NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam")),
     "torch.profiler.profile",
     "torch.profiler.schedule",
+    "torch.set_flush_denormal",
     "torch.set_num_threads",
     "torch.utils.checkpoint.checkpoint",
     "torch.utils.data.Sampler",

@@ -29,7 +29,16 @@ from traceadvisor.bundle.stacks import (
 )
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
-from traceadvisor.model.run import LoaderLoops, Padding, StepState, TimedBatch, TimedStep, UnusedGradients
+from traceadvisor.model.run import (
+    Change,
+    LoaderLoops,
+    Padding,
+    PauseKind,
+    StepState,
+    TimedBatch,
+    TimedStep,
+    UnusedGradients,
+)
 from traceadvisor.model.telemetry import (
     DeviceColumn,
     DeviceTelemetry,
@@ -55,6 +64,7 @@ _DEVICE, _NODE, _PROCESS, _WORKER = (
     frozenset(map(str, columns)) for columns in (DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn)
 )
 _LONGEST_TEXT = 1000
+_PAUSES = frozenset(kind.value for kind in PauseKind)
 _OF_CONSTRUCTED = ("role", "name", "through")
 """Texts of an object of the training; its source is left out."""
 
@@ -100,7 +110,7 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         file.write(_UNREADABLE_LINE)
         return
     kept: dict[str, Any] = _figures(
-        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops"}
+        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
     )
     kept |= {name: found[name] for name in _versions(found)}
     for name in ("autocast_dtype", "device_name"):
@@ -121,6 +131,13 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
         for one in _objects(found.get("loops"))
     ]
+    kept["pauses"] = [
+        _figures(one, {"clock_ns", "duration_ns", "line"})
+        | _placed(one, texts)
+        | {"kind": one["kind"], "change": _change(one)}
+        for one in _objects(found.get("pauses"))
+        if one.get("kind") in _PAUSES
+    ]
     kept["thread_pools"] = [one for one in THREAD_POOLS if one in (found.get("thread_pools") or ())]
     if isinstance(padding := found.get("padding"), dict):
         kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
@@ -133,6 +150,10 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     if isinstance(environment := found.get("environment"), dict):
         kept["environment"] = {name: environment[name] for name in RECORDED_ENV if is_usual(environment.get(name))}
     file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+
+
+def _change(pause: Mapping[str, Any]) -> str | None:
+    return found if (found := pause.get("change")) in {one.value for one in Change} else None
 
 
 def _places(loops: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

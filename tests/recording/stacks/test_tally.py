@@ -43,7 +43,7 @@ def started() -> StepLog:
 
 
 def only(tally: StackTally) -> SampledStack:
-    _, (stack,), other = tally.samples()
+    _, (stack,), other = tally.samples()[:3]
     assert not other
     return stack
 
@@ -117,7 +117,7 @@ def test_a_hundred_thousand_distinct_stacks_stay_bounded_and_sum() -> None:
     stacks = islice(product(codes, repeat=3), 100_000)
     for one in stacks:
         add(tally, [(code, 0) for code in one])
-    frames, kept, other = tally.samples()
+    frames, kept, other = tally.samples()[:3]
     assert len(frames) <= MOST_FRAMES
     assert len(kept) < MOST_STACKS
     assert sum(one.time_ns for stack in kept for one in stack.by_state.values()) + other[None].time_ns == 1_000_000
@@ -128,7 +128,7 @@ def test_stacks_beyond_the_bound_keep_the_users_frames_while_there_is_room() -> 
     tally = StackTally(StepLog())
     for one in product(libraries, repeat=2):
         add(tally, [(LIBRARY, 0), *((code, 0) for code in one), (TRAIN, 0)])
-    frames, kept, other = tally.samples()
+    frames, kept, other = tally.samples()[:3]
     assert not other
     assert [frames[place].function for place in kept[-1].frames] == ["train", "forward"]
 
@@ -137,7 +137,7 @@ def test_more_frames_than_kept_are_counted_as_other() -> None:
     tally = StackTally(StepLog())
     for line in range(1, MOST_FRAMES + 11):
         add(tally, [(TRAIN.replace(co_firstlineno=line), 10_000)])
-    frames, kept, other = tally.samples()
+    frames, kept, other = tally.samples()[:3]
     assert len(frames) == MOST_FRAMES
     assert other[None].count + sum(one.count for stack in kept for one in stack.by_state.values()) == MOST_FRAMES + 10
 
@@ -146,7 +146,7 @@ def test_a_deep_recursion_keeps_its_ends() -> None:
     tally = StackTally(StepLog())
     inner, outer = code_of("inner"), code_of("outer")
     add(tally, [(inner, 0), *[(TRAIN, 0)] * 900, (outer, 0)])
-    frames, (stack,), _ = tally.samples()
+    frames, (stack,), _ = tally.samples()[:3]
     functions = [frames[place].function for place in stack.frames]
     assert (functions[0], functions[-1]) == ("outer", "inner")
     assert len(stack.frames) <= MOST_DEPTH
@@ -156,7 +156,7 @@ def test_what_this_package_does_itself_is_one_frame() -> None:
     work = StackTally.add.__code__
     tally = StackTally(StepLog())
     tally.add([(LIBRARY, 0), (work, 0), (TRAIN, 0)], at_ns=0, weight_ns=10, is_fetching=True, is_in_call=True)
-    frames, (stack,), _ = tally.samples()
+    frames, (stack,), _ = tally.samples()[:3]
     assert [frames[place].function for place in stack.frames] == ["train", "TraceAdvisor"]
     assert not stack.is_fetching
 
@@ -164,7 +164,7 @@ def test_what_this_package_does_itself_is_one_frame() -> None:
 def test_a_garbage_collection_is_the_time_of_the_code_that_starts_it() -> None:
     tally, collecting = StackTally(StepLog()), GcTimer._collecting.__code__
     tally.add([(collecting, 0), (TRAIN, 0)], at_ns=0, weight_ns=10, is_fetching=True, is_in_call=False)
-    frames, (stack,), _ = tally.samples()
+    frames, (stack,), _ = tally.samples()[:3]
     assert [frames[place].function for place in stack.frames] == ["train"]
     assert stack.is_fetching
 
@@ -180,7 +180,7 @@ def test_the_function_written_in_c_is_named_while_it_runs() -> None:
     tally = StackTally(StepLog())
     for is_in_call in (True, False):
         tally.add(found, at_ns=0, weight_ns=10, is_fetching=False, is_in_call=is_in_call)
-    frames, stacks, _ = tally.samples()
+    frames, stacks, _ = tally.samples()[:3]
     name = "test_the_function_written_in_c_is_named_while_it_runs"
     assert [[frames[place].function for place in stack.frames] for stack in stacks] == [[name, "item"], [name]]
 
@@ -196,3 +196,14 @@ def test_no_frame_is_kept_alive() -> None:
     before = sys.getrefcount(held)
     add(StackTally(StepLog()), [train(held)])
     assert sys.getrefcount(held) == before
+
+
+def test_single_samples_tell_when_and_of_which_stack_they_are() -> None:
+    tally = StackTally(StepLog())
+    one, other = [(add.__code__, 0)], [(only.__code__, 0)]
+    tally.add(one, at_ns=5, weight_ns=10, is_fetching=False, is_in_call=False, cpu_ns=3)
+    tally.add(other, at_ns=15, weight_ns=10, is_fetching=True, is_in_call=False, cpu_ns=4)
+    frames, stacks, _, timed = tally.samples()
+    assert [(each.at_ns, each.time_ns, each.cpu_ns) for each in timed] == [(5, 10, 3), (15, 10, 4)]
+    assert [stacks[each.stack].is_fetching for each in timed] == [False, True]
+    assert frames

@@ -128,6 +128,14 @@ def _row(key: _Key, one: _Sum, whole_ns: int, count: float) -> LineRow:
     return LineRow(line, None, inner, one.owner, one.time, share, *share_interval(share, count))
 
 
+def lines_of_stacks(samples: StackSamples, loop: Location | None) -> list[SampledFrame | None]:
+    """The user's line of each stack inside the training loop; ``loop``: as in :func:`run_lines`."""
+    paths = [path_of(samples, stack) for stack in samples.stacks]
+    around = _Around(paths, [in_training(stack).time_ns for stack in samples.stacks], loop)
+    fetching = [stack.is_fetching for stack in samples.stacks]
+    return [around.line(path, is_fetching=one) for path, one in zip(paths, fetching, strict=True)]
+
+
 class _Around:
     """Finds the line of each stack that tells places apart: inside the frames around the training loop."""
 

@@ -103,8 +103,13 @@ class LoopCapture:
         self.window = Window(options.schedule, self.recorder, ranks, requests)
         clock = LateClock()
         self.tracker = LoopTracker(
-            self.window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
+            self.window,
+            log,
+            trained=self._first_step_ended,
+            clock=clock.steady_ns,
+            wall_clock=clock.wall_ns,
         )
+        self.tracker.compiled_ns = self.seen.compilations.total_ns
         self._events = HeldEvents(
             self.tracker,
             self.window,

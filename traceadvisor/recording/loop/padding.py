@@ -41,6 +41,8 @@ class PaddingSeen:
     def __init__(self) -> None:
         self._batches = self._positions = self._padded = self._surplus = self._longest = 0
         self._source = ""
+        self._rows = self._values = 0
+        """Rows of token ids, and their values."""
 
     @property
     def is_over(self) -> bool:
@@ -55,6 +57,9 @@ class PaddingSeen:
         try:
             tensors = dict(_tensors(batch, "", DEEPEST))
             masks = {name: values for name, values in tensors.items() if name.endswith(MASK)}
+            longest = max(tensors.values(), key=Tensor.numel, default=None)
+            if longest is not None:
+                self._rows, self._values = self._rows + len(longest), self._values + longest.numel()
             for values in (masks or tensors).values():
                 lengths = (values != 0).sum(1) if masks else _lengths(values)
                 if lengths is not None:
@@ -68,6 +73,11 @@ class PaddingSeen:
         self._surplus += len(lengths) * (width - int(lengths.max()))
         self._longest = max(self._longest, width)
         self._source = source
+
+    @property
+    def positions_per_sample(self) -> float | None:
+        """Mean length of a row; None if no batch had any."""
+        return self._values / self._rows if self._rows else None
 
     def result(self) -> Padding | None:
         """The padding so far; None if no tensor showed any."""

@@ -62,6 +62,8 @@ class LoopTracker:
         """Called once with the loader of the first training step, when that step has ended."""
         self._clock = clock
         self._wall_clock = wall_clock
+        self.compiled_ns: Callable[[], int] = lambda: 0
+        """Returns the time in which torch compiled: that makes steps long, too."""
         self._is_manual = False
         """Whether the script marks the end of each step."""
         self._period: Period | None = None
@@ -428,7 +430,8 @@ class LoopTracker:
                 "the wrong place."
             )
             return
-        if found := long_steps(self._log.undisturbed_ns()):
+        times_ns = self._log.undisturbed_ns()
+        if 2 * self.compiled_ns() < sum(times_ns.values()) and (found := long_steps(times_ns)):
             self._note_uncertain(
                 f"One step in {found.every} takes most of the time: the mean step takes {found.mean_ns / 1e6:.1f} ms, "
                 f"the median step {found.median_ns / 1e6:.1f} ms. An iteration of the training loop may hold "

@@ -66,7 +66,7 @@ def is_user(code: CodeType) -> bool:
 
 def frame_of(code: CodeType, instruction: int) -> SampledFrame:
     """The frame that runs an instruction: its offset in the code in bytes, as ``f_lasti``."""
-    return SampledFrame(_text(code.co_name), _text(_shown(code.co_filename)), line_of(code, instruction), is_user(code))
+    return SampledFrame(_text(code.co_name), _text(shown(code.co_filename)), line_of(code, instruction), is_user(code))
 
 
 def line_of(code: CodeType, instruction: int) -> int:
@@ -111,7 +111,7 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
     elsewhere = {name for _, one in uses for name in one.without_call}
     for code, found in uses:
         lines = [line for _, _, line in code.co_lines() if line]
-        names = (_text(_shown(code.co_filename)), _text(code.co_name), min(lines, default=0), max(lines, default=0))
+        names = (_text(shown(code.co_filename)), _text(code.co_name), min(lines, default=0), max(lines, default=0))
         for name, calls in found.calls.items():
             in_loop = [line for line, repeats in calls if repeats]
             is_single = len(calls) == 1
@@ -191,7 +191,7 @@ def _torch_folder() -> str:
 
 
 @lru_cache(maxsize=_MOST_FILES)
-def _shown(file: str) -> str:
+def shown(file: str) -> str:
     """The path as recorded stacks have it: without secrets and the longest folder of ``sys.path`` around it."""
     around = [f"{place.rstrip(os.sep)}{os.sep}" for place in (*map(str, sys.path), _working_folder())]
     folder = max((place for place in around if len(place) > 1 and file.startswith(place)), key=len, default="")

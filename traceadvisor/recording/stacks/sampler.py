@@ -314,13 +314,14 @@ class StackSampler(ThreadSampler):
         """Prepare to sample; ``log`` has the steps of the run, as far as they have ended."""
         self._log, self._tally = log, StackTally(log)
         self._begun_ns: int | None = None
+        self._cpu = ThreadClock(thread)
         self._held: list[tuple[Raw, int, dict[str, Any]]] = []
         super().__init__(self, thread=thread, is_fetching=is_fetching, interval_s=interval_s)
 
     def add(self, raw: Raw, *, at_ns: int, **figures: Any) -> None:
         """Take a sample. The tally gets several together, since its code has left the CPU's caches in between."""
         self._begun_ns = at_ns if self._begun_ns is None else self._begun_ns
-        self._held.append((raw, at_ns, figures))
+        self._held.append((raw, at_ns, figures | {"cpu_ns": self._cpu.passed_ns()}))
         if len(self._held) >= MOST_HELD or at_ns - self._held[0][1] >= LONGEST_HELD_NS:
             self._pass_on()
 
@@ -341,14 +342,36 @@ class StackSampler(ThreadSampler):
 
     def samples(self) -> StackSamples:
         """All samples so far."""
-        frames, stacks, other = self._tally.samples()
+        frames, stacks, other, timed = self._tally.samples()
         late_by_ns = self._late_by_ns // self._late_count if self._late_count else 0
         figures = self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns
-        return StackSamples(frames, stacks, other, *figures, self._tally.only_calls())
+        return StackSamples(frames, stacks, other, *figures, self._tally.only_calls(), timed)
 
     def write(self, path: Path) -> None:
         """Write ``stacks.<rank>.jsonl``; raises OSError if that fails."""
         write_stacks(path, self.samples())
+
+
+class ThreadClock:
+    """The CPU clock of another thread, which must be alive when this is made; it stands still where there is none."""
+
+    def __init__(self, thread: int) -> None:
+        self._clock: int | None = None
+        self._last_ns = 0
+        with suppress(OSError, AttributeError):
+            self._clock = clocks.pthread_getcpuclockid(thread)
+            self._last_ns = clocks.clock_gettime_ns(self._clock)
+
+    def passed_ns(self) -> int:
+        """CPU time of the thread since the call before."""
+        if self._clock is None:
+            return 0
+        try:
+            now_ns = clocks.clock_gettime_ns(self._clock)
+        except OSError:  # the thread has ended
+            return 0
+        passed_ns, self._last_ns = now_ns - self._last_ns, now_ns
+        return passed_ns
 
 
 class ThreadState:

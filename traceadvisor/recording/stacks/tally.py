@@ -10,7 +10,16 @@ from types import CodeType
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
-from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, OnlyCall, Sampled, SampledFrame, SampledStack, Tallies
+from traceadvisor.model.samples import (
+    NOTHING_SAMPLED,
+    OWN_WORK,
+    OnlyCall,
+    Sampled,
+    SampledFrame,
+    SampledStack,
+    Tallies,
+    TimedSample,
+)
 from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, only_calls
 from traceadvisor.system import clocks
 
@@ -24,12 +33,15 @@ _SHORT = 3
 """Outermost and innermost user frames of a stack that is not kept whole."""
 
 MOST_SINGLE = 1 << 18
-"""Single samples that are kept, in 6 MB, to assign them again if steps prove to be none: those of a week."""
+"""Single samples that are kept, in 8 MB, to assign them again if steps prove to be none, and to tell when each was
+taken: those of a week."""
 
 _MOST_ATTEMPTS, _ATTEMPT_S = 100, 0.001
 
 OTHER = 0
 """Number of all stacks that are not kept."""
+
+Tallied = tuple[tuple[SampledFrame, ...], tuple[SampledStack, ...], Tallies, tuple[TimedSample, ...]]
 
 Raw = Sequence[tuple[CodeType, int]]
 """Code and instruction of each frame, innermost first."""
@@ -52,10 +64,16 @@ class _Samples:
     at_ns: array[int] = field(default_factory=lambda: array("q"))
     stack: array[int] = field(default_factory=lambda: array("q"))
     weight_ns: array[int] = field(default_factory=lambda: array("q"))
+    cpu_ns: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def columns(self) -> tuple[array[int], ...]:
+        """All columns."""
+        return self.at_ns, self.stack, self.weight_ns, self.cpu_ns
 
     def forget(self, count: int) -> None:
         """Forget the first samples."""
-        for column in (self.at_ns, self.stack, self.weight_ns):
+        for column in self.columns:
             del column[:count]
 
 
@@ -98,6 +116,7 @@ class StackTally:
         is_in_call: bool,
         is_waiting: bool = False,
         is_beside: bool = False,
+        cpu_ns: int = 0,
     ) -> None:
         """Add a sample.
 
@@ -109,6 +128,7 @@ class StackTally:
             is_in_call: whether it was inside a function written in C.
             is_waiting: whether it waited for something other than a core.
             is_beside: whether it waited while other threads of the process computed.
+            cpu_ns: its CPU time since the sample before.
         """
         key = (is_fetching, is_in_call, is_waiting, is_beside, *(part for code, at in raw for part in (id(code), at)))
         stack = self._stack_at.get(key)
@@ -120,19 +140,18 @@ class StackTally:
             self._stack_at[key] = stack
         self._changes += 1
         single = self._single
-        single.at_ns.append(at_ns)
-        single.stack.append(stack)
-        single.weight_ns.append(weight_ns)
+        for column, value in zip(single.columns, (at_ns, stack, weight_ns, cpu_ns), strict=True):
+            column.append(value)
         self._settle()
         self._changes += 1
 
-    def samples(self) -> tuple[tuple[SampledFrame, ...], tuple[SampledStack, ...], Tallies]:
-        """The frames, the stacks, and the samples of those that were not kept.
+    def samples(self) -> Tallied:
+        """The frames, the stacks, the samples of those that were not kept, and single samples.
 
         Samples in the first step, and in one that has not ended, count as outside of steps.
         """
-        sums, rest = self._snapshot()
-        for stack, weight_ns in rest:
+        sums, settled, single = self._snapshot()
+        for _, stack, weight_ns, _ in single[settled:]:
             _count(sums, (stack, None), weight_ns)
         by_stack: dict[int, dict[StepState | None, Sampled]] = {}
         for (stack, state), sampled in sums.items():
@@ -143,7 +162,9 @@ class StackTally:
             SampledStack((one := kept[stack]).frames, tallies, one.is_fetching, one.is_waiting, one.is_beside)
             for stack, tallies in by_stack.items()
         )
-        return tuple(self._frames), stacks, other
+        place = {stack: at for at, stack in enumerate(by_stack)}
+        timed = (TimedSample(at_ns, place.get(stack, -1), ns, cpu) for at_ns, stack, ns, cpu in single)
+        return tuple(self._frames), stacks, other, tuple(timed)
 
     def only_calls(self) -> tuple[OnlyCall, ...]:
         """The names that sampled functions of the user call at one place; looked up anew after new functions."""
@@ -152,14 +173,14 @@ class StackTally:
             self._looked_up, self._only_calls = len(codes), tuple(only_calls(codes))
         return self._only_calls
 
-    def _snapshot(self) -> tuple[_Sums, list[tuple[int, int]]]:
-        """The sums, and stack and weight of the other samples; a lock could block a forked child for ever."""
+    def _snapshot(self) -> tuple[_Sums, int, list[tuple[int, ...]]]:
+        """The sums, the number of single samples in them, and all of these; a lock could block a forked child."""
         attempt = 0
         while True:
             before, single, settled = self._changes, self._single, self._settled
-            sums, rest = dict(self._sums), list(zip(single.stack[settled:], single.weight_ns[settled:], strict=False))
+            sums, every = dict(self._sums), list(zip(*(column[:] for column in single.columns), strict=False))
             if (before == self._changes and not before % 2) or attempt == _MOST_ATTEMPTS:
-                return sums, rest
+                return sums, settled, every
             attempt += 1
             clocks.sleep(_ATTEMPT_S)
 

@@ -87,6 +87,7 @@ STEP_PAINTS = {
 RUN_PAINTS = {
     RunPart.START_UP: Paint("run-start-up", "#555c69", "#4a515d", ink_dark="#ffffff"),
     RunPart.TRAINING: Paint("run-training", "#1f5fa8", "#4c8fe6"),
+    RunPart.SLOW: Paint("run-slow", "#c9699f", "#c2528f", _DARK_INK),
     RunPart.EPOCH_STARTS: Paint("run-epoch-starts", "#d2481a", "#ee6a3c"),
     RunPart.VALIDATION: Paint("run-validation", "#7fd4f2", "#a5e6fb", _DARK_INK),
     RunPart.CHECKPOINTS: Paint("run-checkpoints", "#f0ae22", "#f8cb57", _DARK_INK),

@@ -15,6 +15,7 @@ from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.charts.run_trend import run_trend
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.health import is_damaged
+from traceadvisor.rendering.content.report.run_time import growth_sentence
 from traceadvisor.rendering.document.blocks import Block, Document, Figure, Figures, Prose, Section, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
@@ -31,6 +32,9 @@ MOST_ROWS = 2_000
 
 OPEN_ROWS = 25
 MOST_TRENDS = 12
+MOST_GROWING = 5
+"""Runs whose steps grow to name."""
+
 FEWEST_RUNS = 3
 """Fewer show no trend."""
 
@@ -65,6 +69,7 @@ def run_figures(report: Report) -> RunFigures:
         step_ns=step_time(recording).ns,
         busy_share=recording.shown_figures.busy_share,
         finding=_first(first) if first else None,
+        growth=recording.run_growth,
         is_damaged=is_damaged(report),
     )
     return shortened(figures, LONGEST_HEADLINE)
@@ -139,6 +144,14 @@ def _top(index: Index, programs: Sequence[_Program]) -> Iterator[Block]:
     for program in programs:
         if program.change > SLOWER:
             yield Prose(_change(program), Tone.NOTICE, SUMMARY)
+    growing = [run for run in index.runs if run.figures and run.figures.growth]
+    for run in growing[:MOST_GROWING]:
+        if run.figures and run.figures.growth:
+            name = clipped_inside(run.name, LONGEST_NAME)
+            yield Prose(f"{name}: {growth_sentence(run.figures.growth)}", Tone.NOTICE, SUMMARY)
+    if len(growing) > MOST_GROWING:
+        left = number_of(len(growing) - MOST_GROWING, "more run")
+        yield Prose(f"Steps grow in {left}: see the reports.", Tone.NOTICE, SUMMARY)
     unread = sum(run.error is not None for run in index.runs)
     yield Figures(
         (

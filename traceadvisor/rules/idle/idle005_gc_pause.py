@@ -3,7 +3,8 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
-from traceadvisor.model.run import RunSettings
+from traceadvisor.model.run import PauseKind, RunSettings
+from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.small_operators import lines_of
 
@@ -25,7 +26,8 @@ class GcPause(Rule):
 
     What it finds: Calls of ``gc.collect`` inside steps while no kernel runs, if stacks were recorded. In a captured
         run, the time of all collections since the first step, including automatic ones. One or two long collections in
-        the whole run are no cost of every step: the passed check names their time.
+        the whole run are no cost of every step: the passed check names their time. Collections while ``torch.compile``
+        compiles do not count: they are a part of it.
     Why it costs time: A collection visits every Python object. A training program has millions of them: models, data
         sets, compiled graphs. Meanwhile the CPU launches no kernels.
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
@@ -51,7 +53,7 @@ class GcPause(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
-        captured_share, longest_ns = facts.settings.gc_share, facts.settings.gc_longest_ns
+        captured_share, longest_ns = self._captured_share(facts), facts.settings.gc_longest_ns
         few = self._few_long(facts.settings)
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
@@ -80,6 +82,15 @@ class GcPause(Rule):
             locations=lines_of(facts, sites[0]) if sites else (),
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
+
+    def _captured_share(self, facts: Facts) -> float | None:
+        """Share of the run in collections, but for long ones while torch compiles: these are a part of that."""
+        settings, whole = facts.settings, facts.run.time
+        timed = [one for one in settings.pauses if one.kind is PauseKind.COLLECTION]
+        if not timed or whole is None or settings.gc_share is None or not settings.gc_long_share:
+            return settings.gc_share
+        own_ns, all_ns = facts.run.slow.total_ns(RunCause.COLLECTION), sum(one.duration_ns for one in timed)
+        return settings.gc_share - settings.gc_long_share * max(1 - own_ns / max(all_ns, 1), 0.0)
 
     def _few_long(self, settings: RunSettings) -> float | None:
         """Share of the run in long collections, if they are too few for a rate and the others take little."""

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Skipped, Unit
+from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import (
     SAVE_LESS_OFTEN,
@@ -23,11 +24,24 @@ from traceadvisor.rules.idle.step_outliers import (
 LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
 
+MOST_DELAYED_RATIO = 1.2
+"""CPU time of slow steps over that of others, below which other programs delay them: they do nothing else."""
+
+NOT_RECORDED = "Record more steps: no slow step was recorded, so its cause is unknown."
 _ITERATIONS = (
     "If an iteration holds {} optimizer steps, as in reinforcement learning, this time is the rest of the iteration, "
     "such as its rollout. Mark iterations with traceadvisor.capture() and its step()."
 )
 """A caveat where no data loader feeds the loop, so that each optimizer step counts as a step."""
+
+_NOT_SIMULATED = "we simulate only steps near the median"
+OF_ANYTHING = Fix(
+    "Check what only the slow steps do, and do it less often or in the background", not_replayed=_NOT_SIMULATED
+)
+OF_CAUSE: Mapping[RunCause | None, Fix] = {
+    RunCause.EVALUATION: Fix("Evaluate less often, on less data, or with larger batches", not_replayed=_NOT_SIMULATED),
+    RunCause.LOGGING: Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED),
+}
 
 
 @frozen
@@ -40,10 +54,11 @@ class StepOutliers(Rule):
         CPU only waited for the GPU. If every n-th step is slow, only these steps count, and the finding shows n.
         More than a fifth of the steps count only if they save checkpoints. For slow steps that were recorded, the
         finding shows the category that grew. It also shows operators, calls and functions that only these steps
-        contain. Without a GPU, slow steps at random without such contents or a checkpoint do not count: other
-        programs delay them. Neither do the steps that update the parameters, if the others only accumulate
-        gradients. If no slow step was recorded, the finding names a line only if samples show that it takes more
-        time than all usual steps together.
+        contain. Samples of the whole run name the line that slow steps have more of than others. Without a GPU,
+        slow steps at random without such contents or a checkpoint do not count: other programs delay them. Slow
+        steps in which samples show logging, or functions without gradients, always count. Steps that update the
+        parameters do not count if the others only accumulate gradients. If no slow step was recorded, the finding
+        names a line only if samples show that it takes more time than all usual steps together.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
         every hundred steps, adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
@@ -73,11 +88,40 @@ class StepOutliers(Rule):
     least_steps: int = 20
     """Minimum number of undisturbed steps to compare. With fewer, the rule compares the recorded steps."""
 
+    least_steps_of_cause: int = 2
+    """Minimum number of slow steps with logging, or without gradients. One may happen once."""
+
     least_recorded_steps: int = 3
     """Minimum number of recorded steps for a median, without the first and last, which are often slow."""
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
+        found = self._compared(facts)
+        return found if isinstance(found, Finding) else self._by_cause(facts) or found
+
+    def _by_cause(self, facts: Facts) -> Finding | None:
+        """Slow steps of the whole run in which samples show what they do; None if that takes little."""
+        slow, whole = facts.run.slow, facts.run.time
+        sums = {cause: slow.total_ns(cause) for cause in (RunCause.EVALUATION, RunCause.LOGGING)}
+        cause = max(sums, key=lambda one: sums[one])
+        indices, loop_ns = slow.steps_with(cause), whole.loop_ns if whole else 0
+        if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
+            return None
+        return finding_of(
+            facts,
+            fix=OF_CAUSE[cause],
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("extra time of slow steps in this code", sums[cause], Unit.NS),
+                Evidence("the same as a share of the training loop", sums[cause] / loop_ns, Unit.SHARE),
+                Evidence("slow steps with it", len(indices), Unit.COUNT),
+            ),
+            most_share=min(sums[cause] / loop_ns, 1.0),
+            whole_ns=loop_ns / max(whole.training_steps, 1),
+            locations=(slow.lines[cause],) if cause in slow.lines else (),
+        )
+
+    def _compared(self, facts: Facts) -> Outcome:
         lengths = undisturbed_lengths(facts)
         recorded = recorded_lengths(facts.step_rows)
         training_ns = facts.timing.mean_undisturbed_ns or 0.0
@@ -110,19 +154,19 @@ class StepOutliers(Rule):
         content = slow_content(facts, odd, fast) if odd else SlowContent()
         is_unfed = bool(facts.run.steps) and facts.settings.loader is None
         saves = found.mostly_in(facts.run.saving)
-        is_explained = saves or found.every or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
-        if not is_explained and not facts.observation.has_device:
+        seen = self._seen(facts, found)
+        lines = (facts.run.slow.lines[seen],) if seen else ()
+        is_explained = saves or found.every or seen or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
+        is_delayed = (
+            not (saves or found.every or seen) and (facts.run.slow.cpu_ratio or self.ratio) < MOST_DELAYED_RATIO
+        )
+        if not facts.observation.has_device and (not is_explained or is_delayed):
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
             return Clear(label, 0.0, self.min_share, Unit.SHARE, remark)
         return finding_of(
             facts,
             claims=content.claims,
-            fix=Fix(
-                SAVE_LESS_OFTEN
-                if saves
-                else "Check what only the slow steps do, and do it less often or in the background",
-                not_replayed="we simulate only steps near the median",
-            ),
+            fix=Fix(SAVE_LESS_OFTEN, not_replayed=_NOT_SIMULATED) if saves else OF_CAUSE.get(seen, OF_ANYTHING),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("time in slow steps beyond the median, averaged", found.excess_ns, Unit.NS_PER_STEP),
@@ -134,13 +178,20 @@ class StepOutliers(Rule):
                 *content.evidence,
             ),
             most_share=share,
-            locations=content.locations or line_of_slow_steps(facts, share),
+            locations=content.locations or lines or line_of_slow_steps(facts, share),
             caveats=(
                 "Other programs on the machine slow down random steps.",
                 *((_ITERATIONS.format(found.every),) if found.every and is_unfed and not saves else ()),
-                *(() if odd or saves else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
+                *(() if odd or saves or seen else (NOT_RECORDED,)),
             ),
         )
+
+    def _seen(self, facts: Facts, found: Outliers) -> RunCause | None:
+        """The cause of most of their time, if samples show it in slow steps of the whole run and not in others."""
+        slow, excess_ns = facts.run.slow, found.each_excess_ns * len(found.indices)
+        sums = {cause: sum(slow.ns_of(index, cause) for index in found.indices) for cause in slow.lines}
+        cause = max(sums, key=lambda one: sums[one], default=None)
+        return cause if cause and sums[cause] >= LEAST_OWN_SHARE * excess_ns else None
 
     def _slow_steps(self, lengths: Mapping[int, float], saving: Set[int]) -> Outliers:
         """Find steps that are slow at intervals, if they are, or else all slow steps; those that save may be many."""

@@ -1,8 +1,23 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
-from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Location, Skipped, Unit
+from traceadvisor.model.run import Change
+from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+
+NOT_REPLAYED = "it is unknown how often this would still happen with fewer shapes"
+ONLY_ONCE = "Each shape costs this only once. A longer run may have used all shapes already."
+OF_SHAPES = Fix(
+    "Use few input shapes, or compile for all shapes at once",
+    "model = torch.compile(model, dynamic=True)",
+    not_replayed=NOT_REPLAYED,
+    needs=frozenset({Part.MODEL}),
+)
+OF_VALUES = Fix(
+    "Keep the value that changes out of the compiled code, or pass it as a tensor",
+    not_replayed="it is unknown how often this would still happen",
+)
 
 
 @frozen
@@ -11,6 +26,8 @@ class Recompilation(Rule):
 
     What it finds: Compilations by ``torch.compile``, and cuDNN algorithm searches of convolutions, in recorded steps
         other than the first. The rule detects a search by event waits inside a convolution, which time each attempt.
+        In a captured run, the compilations of all steps count, as torch itself times them, if they go on after the
+        first third of the steps. The finding then shows what had changed, and the line that calls the compiled code.
     Why it costs time: Both run once for each new input shape and take the time of many steps. If lengths or batch sizes
         change all the time, they never end.
     How to fix it: Use few input shapes: sort samples into buckets by length, pad to a few lengths, drop the smaller
@@ -26,11 +43,19 @@ class Recompilation(Rule):
     refines = frozenset({"IDLE002", "IDLE006", "MEM002"})
     claims = frozenset(Category) - {Category.KERNEL}
 
+    fewest_steps: int = 3
+    """Steps of a captured run that compile. One or two happen once."""
+
+    least_last_share: float = 0.34
+    """The last of these steps as a share of the run. A run whose first steps alone compile has all it needs."""
+
     min_share: float = 0.03
     """Share of the steps. One compilation takes tenths of a second, so a smaller share means very rare ones."""
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
+        if over_run := self._over_run(facts):
+            return over_run
         if facts.step_count < 2:
             return Skipped("A single step was recorded, and the first step may compile: record several.")
         events, marks = facts.trace.events, facts.steps.kept_marks
@@ -53,7 +78,7 @@ class Recompilation(Rule):
             fix=Fix(
                 f"Use few input shapes, or {remedy}",
                 change,
-                not_replayed="it is unknown how often this would still happen with fewer shapes",
+                not_replayed=NOT_REPLAYED,
                 needs=frozenset({Part.MODEL}),
             ),
             effort=Effort.LINE,
@@ -63,5 +88,35 @@ class Recompilation(Rule):
                 facts.count_per_step("convolutions with an algorithm search", searching.size),
             ),
             locations=facts.locations(compiling if compiling.size else searching),
-            caveats=("Each shape costs this only once. A longer run may have used all shapes already.",),
+            caveats=(ONLY_ONCE,),
+        )
+
+    def _over_run(self, facts: Facts) -> Outcome | None:
+        """The compilations of a captured run; None if they took little, or only the first steps had any."""
+        slow, whole = facts.run.slow, facts.run.time
+        compiling = slow.steps_with(RunCause.COMPILATION)
+        last = max((step.index for step in facts.run.steps), default=0)
+        if whole is None or len(compiling) < self.fewest_steps or compiling[-1] < self.least_last_share * last:
+            return None
+        total_ns, loop_ns = slow.total_ns(RunCause.COMPILATION), max(whole.loop_ns, 1)
+        if total_ns < self.min_share * loop_ns:
+            return None
+        changed = slow.changed
+        line = slow.lines.get(RunCause.COMPILATION)
+        place = Location(changed.file, changed.line or 0, changed.function) if changed and changed.file else None
+        return finding_of(
+            facts,
+            fix=OF_VALUES if changed and changed.change is Change.OTHER else OF_SHAPES,
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("time in compilation after the first step", total_ns, Unit.NS),
+                Evidence("the same as a share of the training loop", total_ns / loop_ns, Unit.SHARE),
+                Evidence("steps that compile", len(compiling), Unit.COUNT),
+                Evidence("training steps", whole.training_steps, Unit.COUNT),
+                facts.known("what had changed, as torch says it", changed.reason if changed else None, Unit.TEXT),
+            ),
+            most_share=min(total_ns / loop_ns, 1.0),
+            whole_ns=loop_ns / max(whole.training_steps, 1),
+            locations=tuple(one for one in (line or place,) if one),
+            caveats=(ONLY_ONCE,),
         )

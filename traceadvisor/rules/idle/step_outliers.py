@@ -18,7 +18,8 @@ from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.findings import Evidence, Location, Unit
 from traceadvisor.model.report import StepRow
-from traceadvisor.model.run import StepState
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.run_time import RunCause
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 from traceadvisor.rules.base import CATEGORY_WORDS, Category, Facts, frozen
@@ -180,14 +181,19 @@ def _share_above(lengths_ns: Iterable[float], limit_ns: float) -> float:
 def undisturbed_lengths(facts: Facts) -> dict[int, float]:
     """Lengths of undisturbed steps without time in the loader; without the first step of the run and of each epoch.
 
+    Compilations and garbage collections that were timed are left out: they have rules of their own.
     Empty where the CPU launched most of them ahead of the device, which works on one for longer.
     """
     if facts.timing.launch_ns is not None:
         return {}
     steps = (step for step in facts.run.steps if step.state is StepState.PLAIN and step.index > 0)
     plain = (step for step in steps if not step.loader_start_ns)
-    lengths = {step.index: float(max(step.duration_ns - step.loader_ns, 0)) for step in plain}
+    lengths = {step.index: float(max(step.duration_ns - step.loader_ns - _paused_ns(facts, step), 0)) for step in plain}
     return at_pace(lengths) if facts.observation.has_device else lengths
+
+
+def _paused_ns(facts: Facts, step: TimedStep) -> int:
+    return facts.run.slow.ns_of(step.index, RunCause.COMPILATION, RunCause.COLLECTION)
 
 
 def at_pace(lengths_ns: Mapping[int, float]) -> dict[int, float]:

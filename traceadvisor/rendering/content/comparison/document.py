@@ -44,6 +44,7 @@ from traceadvisor.rendering.content.comparison.tables import (
     ranks_table,
     runs_table,
 )
+from traceadvisor.rendering.content.report.run_time import growth_sentence
 from traceadvisor.rendering.document.blocks import (
     Block,
     Code,
@@ -132,6 +133,7 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
     for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run), lost_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
+    yield from _growth(run)
     if run.change and not run.work.is_other_program:
         yield Prose(" ".join(certainty_sentences(run.change)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
@@ -140,6 +142,14 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
     if commands:
         yield Prose("Captures that settle it:", Tone.NAME, SUMMARY)
         yield Code(commands, SUMMARY)
+
+
+def _growth(run: ComparedRun) -> Iterator[Block]:
+    """The growth of the steps of each side: their step time then depends on the length of the run."""
+    for rank in run.ranks[:1]:
+        for side, recording in (("BASE", rank.base), ("HEAD", rank.head)):
+            if recording.run_growth:
+                yield Prose(f"{side}: {growth_sentence(recording.run_growth)}", Tone.NOTICE, SUMMARY)
 
 
 def _about(comparison: Comparison, not_shown: int) -> Section:

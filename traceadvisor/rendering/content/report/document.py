@@ -27,7 +27,7 @@ from traceadvisor.rendering.content.report.outcomes import (
 from traceadvisor.rendering.content.report.recordings import environment_facts, recording_blocks, recording_fold
 from traceadvisor.rendering.content.report.run import by_machine, by_run, run_blocks
 from traceadvisor.rendering.content.report.run_lines import line_sentence
-from traceadvisor.rendering.content.report.run_time import first_run_sentence
+from traceadvisor.rendering.content.report.run_time import first_run_sentences
 from traceadvisor.rendering.content.report.settings import settings_facts, settings_group
 from traceadvisor.rendering.content.report.titles import titles, with_titles
 from traceadvisor.rendering.content.report.top import identity, top_chart, top_figures
@@ -161,8 +161,7 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
     if figures := top_figures(report):
         yield Figures(figures, SUMMARY)
     yield from (fold for fold in (caution, secrets_fold(report)) if fold)
-    if sentence := first_run_sentence(report.recordings):
-        yield Prose(sentence, Tone.SCOPE, SUMMARY)
+    yield from (Prose(sentence, Tone.SCOPE, SUMMARY) for sentence in first_run_sentences(report.recordings))
     if chart := top_chart(report):
         yield replace(chart, detail=SUMMARY)
 

@@ -10,6 +10,7 @@ from traceadvisor.model.job import Job, LateCause, RankRow, Spread, Straggler
 from traceadvisor.model.report import Overlap, Recording, Report, Work
 from traceadvisor.rendering.charts.rank_lanes import rank_lanes
 from traceadvisor.rendering.content.report.drawn import anchors
+from traceadvisor.rendering.content.report.run_time import growth_sentence
 from traceadvisor.rendering.document.blocks import Block, Fold, FoldLook, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, measured_columns, timed, titled
@@ -23,6 +24,7 @@ MOST_JOBS = 3
 
 OPEN_ROWS = 12
 MOST_NAMED = 8
+MOST_GROWING = 3
 
 
 def job_blocks(report: Report) -> Iterator[Block]:
@@ -64,6 +66,7 @@ def _name(job: Job) -> str:
 def _blocks(report: Report, job: Job, anchor: str) -> Iterator[Block]:
     yield Prose(job_verdict(job), Tone.VERDICT, SUMMARY)
     yield from (Prose(sentence, Tone.NOTICE, SUMMARY) for sentence in _gaps(job))
+    yield from (Prose(sentence, Tone.NOTICE, SUMMARY) for sentence in _growing(report, job))
     if chart := rank_lanes(job, f"{anchor}-lanes"):
         yield chart
     if clocks := _clocks(job):
@@ -72,6 +75,14 @@ def _blocks(report: Report, job: Job, anchor: str) -> Iterator[Block]:
         yield _straggler_table(job)
     if sentence := _in_full(report, job):
         yield Prose(sentence, Tone.QUIET, SUMMARY)
+
+
+def _growing(report: Report, job: Job) -> Iterator[str]:
+    """Ranks whose steps grow over the run; all of them wait for each other, so the first few are enough."""
+    growth = {one.id: one.run_growth for one in report.recordings if one.run_growth}
+    growing = [(row.rank, found) for row in job.ranks if (found := growth.get(row.recording_id))]
+    for rank, found in growing[:MOST_GROWING]:
+        yield f"Rank {rank}: {growth_sentence(found)}"
 
 
 def _fold(title: str, about: str, table: Table, anchor: str, *before: Block) -> Fold:

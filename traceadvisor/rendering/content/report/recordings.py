@@ -221,12 +221,21 @@ def _mean_apart(recording: Recording) -> float | None:
     return mean if mean and middle and mean >= UNEVEN * middle else None
 
 
+EFFECTIVE = 0.95
+"""Share of the typical speed below which that over the whole training loop is shown beside it."""
+
+
 def samples_figure(recording: Recording) -> Figure:
     """The training speed of the median step, and that of the mean where steps vary much."""
     rate, mean, rank = recording.samples_per_s, None, "this rank" if recording.distributed else None
     if rate and (mean_ns := _mean_apart(recording)):
         mean = f"{count(rate * (recording.undisturbed_median_step_ns or 0) / mean_ns)} on average"
-    return Figure("Samples/s", count(rate), "; ".join(filter(None, (rank, mean))) or None)
+    loop = recording.loop_samples_per_s
+    whole = f"{count(loop)} over the whole loop" if rate and loop and loop < EFFECTIVE * rate else None
+    tokens = recording.tokens_per_sample
+    typical = f"{count(rate * tokens)} tokens/s" if rate and tokens else None
+    all_of_it = f"{count(loop * tokens)} over the whole loop" if typical and whole and loop and tokens else None
+    return Figure("Samples/s", count(rate), "; ".join(filter(None, (rank, mean, whole, typical, all_of_it))) or None)
 
 
 def step_figure(recording: Recording) -> Figure:

@@ -12,7 +12,12 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.content.report.loader_time import loader_time_blocks
 from traceadvisor.rendering.content.report.run_lines import lines_fold
-from traceadvisor.rendering.content.report.run_time import distortion_remark, distortion_table, run_bar
+from traceadvisor.rendering.content.report.run_time import (
+    distortion_remark,
+    distortion_table,
+    growth_sentence,
+    run_chart,
+)
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Layout, Table, by_column
@@ -106,8 +111,12 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
-    if first.run_time and (bar := run_bar(first.run_time, f"{anchor}-time")):
-        yield replace(bar, detail=Detail.COMMENT)
+    if run.was_stopped:
+        yield Prose(STOPPED, Tone.NOTICE)
+    if first.run_time and (chart := run_chart(first.run_time, f"{anchor}-time")):
+        yield replace(chart, detail=Detail.COMMENT)
+    if first.run_growth:
+        yield Prose(growth_sentence(first.run_growth), Tone.STRONG)
     undisturbed = next((one.undisturbed_median_step_ns for one in shared.recordings), None)
     if clock and (chart := run_steps_chart(run.steps, undisturbed, clock, f"{anchor}-steps")):
         yield chart
@@ -123,6 +132,12 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
         yield Prose("Steps of the run: not measured.", Tone.QUIET)
     if lines := lines_fold(next((one.run_lines for one in shared.recordings if one.run_lines), None)):
         yield lines
+
+
+STOPPED = (
+    "The run was stopped after its recording. Whether later steps are slower, or grow, and how long a whole run takes, "
+    "is unknown: capture without --stop-after-window to see it."
+)
 
 
 def _remark(settings: RunSettings) -> str | None:

@@ -1,22 +1,25 @@
-"""Time of a whole run by part: in words, as a table and as a bar."""
+"""Time of a whole run by part: in words, as a table and as a chart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.report import Recording
-from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
 from traceadvisor.rendering.charts.drawing import WIDTH, Chart, LegendEntry, Shape, rectangle
 from traceadvisor.rendering.charts.palette import RUN_PAINTS
+from traceadvisor.rendering.charts.step_bar import time_axis
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, titled
-from traceadvisor.rendering.units import duration, percent, ratio, whole_percent
+from traceadvisor.rendering.origins import location_words
+from traceadvisor.rendering.units import count, duration, number_of, percent, ratio, whole_percent
 from traceadvisor.text.ranges import between
 
 RUN_PART = {
     RunPart.START_UP: "Start-up",
     RunPart.TRAINING: "Training steps",
+    RunPart.SLOW: "Slow steps",
     RunPart.EPOCH_STARTS: "Epoch starts",
     RunPart.VALIDATION: "Validation",
     RunPart.CHECKPOINTS: "Checkpoints",
@@ -29,6 +32,7 @@ RUN_PART = {
 MEANING = {
     RunPart.START_UP: "Before the first step, and the time of the first step beyond a usual one.",
     RunPart.TRAINING: "Steps with an optimizer step, without the parts below.",
+    RunPart.SLOW: "Time of steps beyond that of the usual ones around them.",
     RunPart.EPOCH_STARTS: "Starting the data loader again, and the extra wait for its first batch.",
     RunPart.VALIDATION: "Loops over a data loader without an optimizer step.",
     RunPart.CHECKPOINTS: "torch.save, safetensors and torch.distributed.checkpoint in the training thread.",
@@ -38,9 +42,25 @@ MEANING = {
     RunPart.AFTER: "From the last step to the end of the script.",
 }
 
-BAR_HEIGHT = 18
-MOST_NAMED = 3
-LEAST_NAMED_SHARE = 0.01
+RUN_CAUSE = {
+    RunCause.IMPORTS: "imports",
+    RunCause.DOWNLOADS: "downloads",
+    RunCause.SET_UP: "other set-up",
+    RunCause.DEVICE_START: "start of the device",
+    RunCause.WORKER_START: "start of the data loader",
+    RunCause.LOADER: "waiting for a batch",
+    RunCause.COMPILATION: "torch.compile",
+    RunCause.COLLECTION: "garbage collection",
+    RunCause.LOGGING: "logging",
+    RunCause.EVALUATION: "code without gradients",
+    RunCause.OTHER: "other code, or other programs",
+}
+
+HEIGHT, AXIS_HEIGHT = 84, 20
+MOST_NAMED, MOST_CAUSES = 3, 2
+LEAST_NAMED_SHARE, LEAST_CAUSE_SHARE = 0.01, 0.1
+LEAST_HEIGHT = 0.2
+"""A lower rectangle cannot be seen."""
 
 
 def exact_percents(parts_ns: Mapping[RunPart, int], total_ns: int) -> dict[RunPart, str]:
@@ -58,16 +78,24 @@ def run_time_table(found: RunTime) -> Table:
     """The parts of a run, in their order; a part without time has no row."""
     shares = exact_percents(found.parts_ns, found.total_ns)
     whole = "Whole run" if found.is_whole else "First step to last"
-    rows = (
-        *(
-            cells(RUN_PART[part], duration(ns), shares[part], MEANING[part])
-            for part, ns in found.parts_ns.items()
-            if ns
-        ),
-        cells(whole, duration(found.total_ns), "100.0%", ""),
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for part, ns in found.parts_ns.items():
+        if ns:
+            rows.append(cells(RUN_PART[part], duration(ns), shares[part], MEANING[part]))
+            rows += (_cause_cells(one, found) for one in found.causes if one.part is part and one.total_ns)
+    rows.append(cells(whole, duration(found.total_ns), "100.0%", ""))
     columns = titled("Part", "Time", "Share", "What it is", words=("What it is",))
-    return Table("Time of the run", columns, rows)
+    return Table("Time of the run", columns, tuple(rows))
+
+
+def _cause_cells(one: CauseTime, found: RunTime) -> tuple[Cell, ...]:
+    """A row of the table for one cause of a part."""
+    steps = number_of(one.count, "step") if one.count else None
+    line = f"mostly at {location_words(one.line)}" if one.line else None
+    changed = f"changed: {one.changed}" if one.changed else None
+    about = "; ".join(filter(None, (steps, line, changed)))
+    share = percent(one.total_ns / found.total_ns if found.total_ns else None)
+    return cells(f"… {RUN_CAUSE[one.cause]}", duration(one.total_ns), share, about)
 
 
 def run_time_sentence(found: RunTime) -> str | None:
@@ -81,35 +109,69 @@ def run_time_sentence(found: RunTime) -> str | None:
     )
     named = [part for part in others if found.share(part) >= LEAST_NAMED_SHARE][:MOST_NAMED]
     whole = "The whole run" if found.is_whole else "The run from the first step to the last"
-    parts = [f"{shares[part]} {RUN_PART[part].lower()}" for part in named]
+    parts = [f"{shares[part]} {RUN_PART[part].lower()}{_causes(found, part)}" for part in named]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     other = whole_percent(1 - share)
     sentence = f"{whole} takes {duration(found.total_ns)}{f', of which {listed}' if named else ''}."
     return sentence if other == "0%" else f"{other} of the loop is not training. {sentence}"
 
 
-def run_bar(found: RunTime, chart_id: str) -> Chart | None:
-    """The run as one thin bar; None for an empty run."""
+def _causes(found: RunTime, part: RunPart) -> str:
+    """The largest causes of a part in brackets; empty without any."""
+    own = sorted((one for one in found.causes if one.part is part), key=lambda one: -one.total_ns)
+    least_ns = LEAST_CAUSE_SHARE * found.parts_ns[part]
+    named = [one for one in own if one.total_ns >= least_ns][:MOST_CAUSES]
+    words = (f"{RUN_CAUSE[one.cause]} {duration(one.total_ns)}" for one in named)
+    return f" ({', '.join(words)})" if named else ""
+
+
+def growth_sentence(found: RunGrowth) -> str:
+    """How much longer steps became, how soon they double, and the line that grows."""
+    what = "The CPU time of a step" if found.of_cpu else "The step"
+    times = f"from {duration(found.first_ns)} to {duration(found.last_ns)} over {number_of(found.step_count, 'step')}"
+    soon = f" It grows by the first value again every {count(found.doubles_in)} steps." if found.doubles_in else ""
+    level = " It stopped growing before the end." if found.is_level else ""
+    line = f" Line that grows most: {location_words(found.line)}." if found.line else ""
+    return f"{what} grows {times}.{soon}{level}{line}"
+
+
+def run_chart(found: RunTime, chart_id: str) -> Chart | None:
+    """The run from left to right, each stretch by part; None for an empty run."""
     if found.total_ns <= 0:
         return None
-    shapes, at = [], 0.0
     shares = exact_percents(found.parts_ns, found.total_ns)
-    taken = [(part, ns) for part, ns in found.parts_ns.items() if ns]
-    for part, ns in taken:
-        width = ns / found.total_ns * WIDTH
-        tip = f"{RUN_PART[part]}: {duration(ns)}, {shares[part]}"
-        shapes.append(Shape(rectangle(at, 0, max(width, 0.5), BAR_HEIGHT), RUN_PAINTS[part], tip))
-        at += width
-    listed = ", ".join(f"{RUN_PART[part]} {shares[part]}" for part, _ in taken)
+    taken = [part for part, ns in found.parts_ns.items() if ns]
+    listed = ", ".join(f"{RUN_PART[part]} {shares[part]}" for part in taken)
+    paths = _paths(found, taken)
     return Chart(
         id=chart_id,
-        title="Time of the run",
+        title="The run by phase",
+        caption="Time runs from left to right. The colours of a column are what its time went to.",
         description=f"The run takes {duration(found.total_ns)}: {listed}.",
-        height=BAR_HEIGHT,
-        shapes=tuple(shapes),
-        legend=tuple(LegendEntry(RUN_PAINTS[part], RUN_PART[part], shares[part]) for part, _ in taken),
+        height=HEIGHT + AXIS_HEIGHT,
+        shapes=tuple(
+            Shape("".join(paths[part]), RUN_PAINTS[part], f"{RUN_PART[part]}: {shares[part]}") for part in taken
+        ),
+        labels=tuple(time_axis(found.total_ns, HEIGHT + 15)),
+        legend=tuple(LegendEntry(RUN_PAINTS[part], RUN_PART[part], shares[part]) for part in taken),
         data=run_time_table(found),
     )
+
+
+def _paths(found: RunTime, parts: Iterable[RunPart]) -> dict[RunPart, list[str]]:
+    """The rectangles of each part; successive stretches with the same parts have one."""
+    paths: dict[RunPart, list[str]] = {part: [] for part in parts}
+    stretches = found.stretches or (RunStretch(0, found.total_ns, found.parts_ns, found.training_steps),)
+    whole_ns = max(stretches[-1].end_ns, 1)
+    for one in stretches:
+        left, right = (round(ns / whole_ns * WIDTH, 1) for ns in (one.start_ns, one.end_ns))
+        length_ns, y = max(sum(one.parts_ns.values()), 1), 0.0
+        for part, drawn in paths.items():
+            height = one.parts_ns.get(part, 0) / length_ns * HEIGHT
+            if height > LEAST_HEIGHT:
+                drawn.append(rectangle(left, y, right - left, height))
+            y += height
+    return paths
 
 
 def distortion_table(found: Distortion) -> Table:
@@ -149,7 +211,10 @@ def _compared(name: str, undisturbed_ns: float, recorded_ns: float) -> tuple[Cel
     return cells(name, duration(undisturbed_ns), duration(recorded_ns), times)
 
 
-def first_run_sentence(recordings: Iterable[Recording]) -> str | None:
-    """The time of the first run that was timed, in a sentence; None if none was."""
-    found = next((one.run_time for one in recordings if one.run_time and one.run_time.total_ns > 0), None)
-    return run_time_sentence(found) if found else None
+def first_run_sentences(recordings: Iterable[Recording]) -> Iterator[str]:
+    """The time of the first run that was timed, and the growth of its steps, in a sentence each."""
+    found = next((one for one in recordings if one.run_time and one.run_time.total_ns > 0), None)
+    if found and found.run_time and (sentence := run_time_sentence(found.run_time)):
+        yield sentence
+    if found and found.run_growth:
+        yield growth_sentence(found.run_growth)

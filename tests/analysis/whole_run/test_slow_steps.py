@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.whole_run.building import COMPILER, LOOP, MS, NO_GRAD, Runs, line
+from traceadvisor.analysis.steps.run_time import run_time
+from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
+from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
+from traceadvisor.model.run import Change, PauseKind, Run
+from traceadvisor.model.run_time import RunCause, RunPart, RunTime
+from traceadvisor.model.samples import SampledFrame
+
+USUAL = [(line(11), 6.0), (line(12), 4.0)]
+EVALUATE = line(14, NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True))
+LOG = line(15, SampledFrame("emit", "logging/__init__.py", 1100))
+IMPORT = line(2, SampledFrame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
+
+
+def slow_of(run: Run) -> SlowSteps:
+    return slow_steps(run, sampled_steps(run, LOOP))
+
+
+def time_of(run: Run) -> RunTime:
+    found = run_time(run, None, sampled_steps(run, LOOP))
+    assert found
+    assert sum(found.parts_ns.values()) == found.total_ns
+    return found
+
+
+def test_compilations_are_the_cause_of_the_steps_that_hold_them() -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step(USUAL if step % 10 else [*USUAL, (line(11, COMPILER), 40.0)])
+        if step and not step % 10:
+            runs.pause(PauseKind.COMPILATION, 40, file="model.py", line=3, reason="size 1", change=Change.SHAPE)
+    found = slow_of(runs.run())
+    assert found.steps_with(RunCause.COMPILATION) == [10, 20, 30, 40, 50]
+    assert found.total_ns(RunCause.COMPILATION) == 5 * 40 * MS
+    assert found.total_ns(RunCause.OTHER) == 0
+    assert found.lines[RunCause.COMPILATION].line == 11
+    assert found.changed
+    assert found.changed.change is Change.SHAPE
+
+
+def test_most_steps_may_compile_and_the_usual_step_is_still_known() -> None:
+    runs = Runs()
+    for _ in range(30):
+        runs.step([*USUAL, (line(11, COMPILER), 40.0)]).pause(PauseKind.COMPILATION, 40)
+    assert slow_of(runs.run()).total_ns(RunCause.COMPILATION) == 29 * 40 * MS  # the first step is start-up
+
+
+def test_a_collection_inside_a_compilation_counts_as_compilation() -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step([*USUAL, (line(11), 30.0 * (step == 30))])
+        if step == 30:
+            runs.pause(PauseKind.COMPILATION, 30).pause(PauseKind.COLLECTION, 12, back_ms=5)
+    found = slow_of(runs.run())
+    assert found.total_ns(RunCause.COMPILATION) == 30 * MS
+    assert found.total_ns(RunCause.COLLECTION) == 0
+
+
+@pytest.mark.parametrize(("frames", "cause", "at"), [(EVALUATE, RunCause.EVALUATION, 14), (LOG, RunCause.LOGGING, 15)])
+def test_samples_show_what_slow_steps_do(frames: tuple[SampledFrame, ...], cause: RunCause, at: int) -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step([(frames, 100.0), *USUAL] if step and step % 10 == 0 else USUAL)
+    found = slow_of(runs.run())
+    assert found.total_ns(cause) == pytest.approx(5 * 100 * MS, rel=0.1)  # shares of samples: 100 of 110 ms
+    assert found.lines[cause].line == at
+
+
+def test_the_line_that_slow_steps_have_more_of_is_named() -> None:
+    runs = Runs()
+    for step in range(100):
+        runs.step([*USUAL, *([(line(20), 20.0)] * 2 if step and step % 10 == 0 else [])])
+    found = slow_of(runs.run())
+    assert found.total_ns(RunCause.OTHER) == 9 * 40 * MS
+    assert found.lines[RunCause.OTHER].line == 20
+
+
+def test_steps_that_other_programs_delay_have_no_line() -> None:
+    """All lines of a slow step take longer alike."""
+    runs = Runs()
+    for step in range(100):
+        runs.step([(frames, ms * (5 if step % 10 == 3 else 1)) for frames, ms in USUAL])
+    found = slow_of(runs.run())
+    assert found.total_ns(RunCause.OTHER) == 10 * 40 * MS
+    assert not found.lines
+
+
+def test_a_growing_step_is_compared_with_its_neighbours() -> None:
+    runs = Runs()
+    for step in range(400):
+        runs.step([(line(11), 5 + step / 10)])
+    assert not slow_of(runs.run()).parts
+
+
+def test_slow_steps_are_a_part_of_the_run_with_causes() -> None:
+    runs = Runs(start_ms=500)
+    for number in range(10):
+        runs.before(IMPORT if number < 6 else line(3), 50)
+    for step in range(60):
+        runs.step([*USUAL, *([(EVALUATE, 90.0)] * (step in {20, 40}))])
+    found = time_of(runs.run(after_ms=20))
+    assert found.parts_ns[RunPart.START_UP] == 500 * MS
+    assert found.parts_ns[RunPart.SLOW] == 180 * MS
+    assert found.parts_ns[RunPart.TRAINING] == 600 * MS
+    assert found.training_share_of_loop == 1
+    by_part = {part: sum(one.total_ns for one in found.causes if one.part is part) for part in RunPart}
+    assert by_part[RunPart.START_UP] == found.parts_ns[RunPart.START_UP]
+    assert by_part[RunPart.SLOW] == found.parts_ns[RunPart.SLOW]
+    shares = {one.cause: one.total_ns for one in found.causes if one.part is RunPart.START_UP}
+    # of the samples before the end of the first step, 300 of 510 ms import
+    assert shares[RunCause.IMPORTS] == pytest.approx(500 * MS * 300 / 510, rel=1e-6)
+
+
+def test_a_run_has_64_stretches_that_sum_to_it_whatever_its_length() -> None:
+    for steps in (3, 700):
+        runs = Runs(start_ms=50)
+        for _ in range(steps):
+            runs.step(USUAL)
+        found = time_of(runs.run(after_ms=7))
+        assert len(found.stretches) == 64
+        assert sum(one.steps for one in found.stretches) == steps
+        assert found.stretches[0].start_ns == 0
+        assert found.stretches[-1].end_ns == found.total_ns
+        for part, ns in found.parts_ns.items():
+            assert sum(one.parts_ns.get(part, 0) for one in found.stretches) == pytest.approx(ns, abs=64)

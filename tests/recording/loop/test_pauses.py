@@ -1,0 +1,99 @@
+"""What is remembered of the long pauses of a training, and of its numbers."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from traceadvisor.model.run import Change, Pause, PauseKind
+from traceadvisor.recording.loop.compilations import Compilations
+from traceadvisor.recording.loop.subnormal import SubnormalSeen
+from traceadvisor.recording.pauses import MOST_PAUSES, LongestPauses
+from traceadvisor.system import clocks
+
+SUBNORMAL = 1e-40
+
+
+def test_the_longest_pauses_are_kept() -> None:
+    kept = LongestPauses()
+    for number in range(2 * MOST_PAUSES):
+        kept.add(Pause(PauseKind.COLLECTION, number, number + 1))
+    assert len(list(kept)) == MOST_PAUSES
+    assert min(one.duration_ns for one in kept) == MOST_PAUSES + 1
+
+
+def _metrics(start_us: int, took_us: int, reason: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(
+        start_time_us=start_us,
+        duration_us=took_us,
+        recompile_reason=reason,
+        co_filename=__file__,
+        co_firstlineno=3,
+        co_name="forward",
+    )
+
+
+def _seen(monkeypatch: pytest.MonkeyPatch, *looks: list[SimpleNamespace]) -> list[Pause]:
+    seen = Compilations()
+    for metrics in looks:
+        module = SimpleNamespace(get_compilation_metrics=lambda metrics=metrics: metrics)
+        monkeypatch.setitem(sys.modules, "torch._dynamo.utils", module)
+        seen.look()
+    return list(seen.pauses)
+
+
+def test_a_compilation_is_on_the_clock_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    (pause,) = _seen(monkeypatch, [_metrics(clocks.time_ns() // 1000 - 5_000_000, 2_000_000)])
+    assert clocks.perf_counter_ns() - pause.clock_ns == pytest.approx(5e9, abs=1e9)
+    assert (pause.duration_ns, pause.function, pause.line, pause.reason) == (2_000_000_000, "forward", 3, None)
+
+
+def test_each_compilation_counts_once_however_often_torch_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _metrics(10, 3), _metrics(20, 4)
+    assert len(_seen(monkeypatch, [first], [first], [first, second])) == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "change", "shown"),
+    [
+        (
+            "0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4",
+            Change.SHAPE,
+            "0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4",
+        ),
+        ("0/1: weight == 0.1         # return weight  # secret/train.py:8 in loss", Change.OTHER, "0/1: weight == 0.1"),
+    ],
+)
+def test_a_reason_is_told_without_the_code_that_it_quotes(
+    monkeypatch: pytest.MonkeyPatch, reason: str, change: Change, shown: str
+) -> None:
+    (pause,) = _seen(monkeypatch, [_metrics(10, 3, reason)])
+    assert (pause.reason, pause.change) == (shown, change)
+
+
+def test_an_unknown_torch_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _seen(monkeypatch, [SimpleNamespace()]) == []
+
+
+def _looked(value: float, monkeypatch: pytest.MonkeyPatch) -> SubnormalSeen:
+    parameter = torch.nn.Parameter(torch.full((4, 4), value))
+    parameter.grad = torch.ones(4, 4)
+    seen = SubnormalSeen()
+    monkeypatch.setattr(seen, "_due_ns", 0)
+    seen.stepped(torch.optim.SGD([parameter], 0.1))
+    return seen
+
+
+def test_subnormal_numbers_are_a_share_of_parameters_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _looked(SUBNORMAL, monkeypatch).share == 0.5
+    assert _looked(0.0, monkeypatch).share == 0.0
+    assert _looked(1.0, monkeypatch).share == 0.0
+
+
+def test_numbers_are_looked_at_rarely() -> None:
+    seen = SubnormalSeen()
+    seen.stepped(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1))
+    assert seen.share is None  # the first look is due after a quarter of a second

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.whole_run.building import MS, Runs, line
+from tests.analysis.whole_run.test_slow_steps import EVALUATE, USUAL
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.run import Change, PauseKind, Run
+from traceadvisor.rules.idle.idle005_gc_pause import GcPause
+from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
+from traceadvisor.rules.idle.idle008_recompilation import Recompilation
+from traceadvisor.rules.idle.idle013_growing_steps import GrowingSteps
+
+
+def _step() -> TraceBuilder:
+    return TraceBuilder().step(0, 0, 100).op("aten::mm", 2, 100).step(1, 100, 200).op("aten::mm", 102, 200)
+
+
+def _with(run: Run, folder: Path) -> Captured:
+    found = Captured(_step(), folder).with_run(steps=run.steps, stacks=run.stacks, started=run.started, ended=run.ended)
+    return found.with_settings(pauses=run.settings.pauses)
+
+
+def _growing(ms_per_step: float) -> Run:
+    runs = Runs()
+    for step in range(200):
+        runs.step([(line(11), 5), (line(14), 1 + ms_per_step * step)])
+    return runs.run()
+
+
+def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_path: Path) -> None:
+    """Steps take 6 to 16 ms: a first quarter of 7.2 ms at its middle, 11 ms on average."""
+    found = _with(_growing(0.05), tmp_path).finding(GrowingSteps())
+    assert [place.line for place in found.locations] == [14]
+    assert found.of_run
+    assert found.saving.high_ns == pytest.approx((11 - 7.2) * MS, rel=0.15)
+    assert evidence(found, "CPU time of a step at the beginning") == pytest.approx(7.2 * MS, rel=0.05)
+
+
+def test_subnormal_numbers_have_a_fix_of_their_own(tmp_path: Path) -> None:
+    found = _with(_growing(0.05), tmp_path).with_settings(subnormal_share=0.2).finding(GrowingSteps())
+    assert "set_flush_denormal(True)" in (found.fix.change or "")
+
+
+def test_steady_steps_are_clear(tmp_path: Path) -> None:
+    assert _with(_growing(0), tmp_path).clear(GrowingSteps()).value == 0
+
+
+def test_without_a_capture_growth_is_unknown(tmp_path: Path) -> None:
+    assert "traceadvisor capture" in skipped(GrowingSteps(), _step(), tmp_path)
+
+
+def _compiling(last: int) -> Run:
+    """Each tenth step up to a last one compiles for 40 ms; others take 10."""
+    runs = Runs()
+    for step in range(100):
+        is_compiling = step % 10 == 9 and step <= last
+        runs.step([*USUAL, (line(11), 40.0 * is_compiling)])
+        if is_compiling:
+            runs.pause(PauseKind.COMPILATION, 40, file="net.py", line=3, reason="0/1: n == 3", change=Change.OTHER)
+            runs.pause(PauseKind.COLLECTION, 20, back_ms=5)
+    return runs.run()
+
+
+def test_compilations_of_the_whole_run_are_found_though_no_recorded_step_compiles(tmp_path: Path) -> None:
+    found = _with(_compiling(99), tmp_path).finding(Recompilation())
+    assert evidence(found, "steps that compile") == 10
+    assert evidence(found, "the same as a share of the training loop") == pytest.approx(400 / 1400)
+    assert evidence(found, "what had changed") == "0/1: n == 3"
+    assert "out of the compiled code" in found.fix.summary
+    assert found.saving.high_ns == pytest.approx(4 * MS, rel=0.01)
+
+
+def test_compilations_of_the_first_steps_alone_happen_once(tmp_path: Path) -> None:
+    assert not _with(_compiling(29), tmp_path).is_found(Recompilation())
+
+
+def test_collections_while_torch_compiles_do_not_count(tmp_path: Path) -> None:
+    captured = _with(_compiling(99), tmp_path)
+    captured.with_settings(gc_share=0.15, gc_longest_ns=20 * MS, gc_long_count=10, gc_long_share=0.14)
+    assert captured.clear(GcPause()).value == pytest.approx(0.01)
+
+
+def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step([(EVALUATE, 100.0), *USUAL] if step in {17, 20, 43} else USUAL)
+    captured = _with(runs.run(), tmp_path)
+    found = captured.finding(StepOutliers())
+    assert [place.line for place in found.locations] == [14]
+    assert "Evaluate less often" in found.fix.summary

@@ -1,0 +1,1 @@
+"""Figures of the whole run: its slow steps, and whether its steps grow."""

@@ -1,0 +1,288 @@
+"""Whether the steps of a run grow: a test of the trend of successive stretches, and what grows.
+
+The slope is the median of the slopes of all pairs of stretches, with the interval of P. K. Sen, "Estimates of the
+regression coefficient based on Kendall's tau", Journal of the American Statistical Association 63, 1968, 1379-1389.
+Other programs make steps longer, too, and may come and go. So without a device, the CPU time of the training thread is
+what must grow, or the time of one line more than that of all others. Growth without such a line counts if it is large.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+from math import exp
+from statistics import median
+
+import numpy as np
+
+from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
+from traceadvisor.analysis.whole_run.slow_steps import SLOW_RATIO, usual
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.run import Run, StepState
+from traceadvisor.model.run_time import RunCause, RunGrowth
+from traceadvisor.model.samples import SampledFrame
+
+MOST_BLOCKS = 32
+FEWEST_BLOCKS = 8
+FEWEST_IN_BLOCK = 5
+FEWEST_SAMPLES_IN_BLOCK = 3
+
+CRITICAL = 2.576
+"""Quantile of the normal distribution that leaves 0.5% on each side."""
+
+LEAST_GROWTH = 0.25
+"""Growth over the run as a share of the first steps, at the low end, if what the thread does changes with it."""
+
+LEAST_GROWTH_ALONE = 0.8
+"""The same without such a change, as where the only line of the loop grows: a busy machine may come close to it."""
+
+LEAST_LATE_SHARE = 0.25
+"""Slope in the second half over that of the whole run; below it, steps have stopped growing."""
+
+LARGEST_CHANCE = 0.01
+"""Probability by chance of a change from one level to another."""
+
+LEAST_LEVEL = 0.8
+"""Growth of steps that stopped growing, as a share of the first ones: less may be a device that warms up."""
+
+LEAST_LINE_SHARE = 0.4
+"""Share of the growth that samples must show at a line."""
+
+LEAST_DEVIATIONS = 2.0
+"""Growth of a line, in standard deviations of the counts of its samples."""
+
+LEAST_LATER = 2.6
+"""How much later in the run samples of a line are than those of all lines, in the same."""
+
+SUBNORMAL_SHARE = 0.01
+"""Share of subnormal numbers from which they are named as the cause."""
+
+SUBNORMAL_RATIO = 1.5
+"""CPU time at the end over that of the fastest stretch, if there are subnormal numbers. Those of gradients come and go
+before those of parameters, so the first steps may be no measure."""
+
+
+def run_growth(run: Run, sampled: SampledSteps | None, *, has_device: bool) -> RunGrowth | None:
+    """Return the growth of the undisturbed steps of a run; None if none was shown.
+
+    ``has_device``: whether the CPU may wait for a device, so that its own time need not grow.
+    """
+    usual_ones, plain = _undisturbed(run), _plain(run)
+    by_clock, by_cpu = (_blocks(places, sampled) for places in (usual_ones, plain))
+    found = None
+    if sampled is not None and by_cpu and not has_device:
+        series = _cpu_per_step(run, sampled, by_cpu)
+        if len(series.blocks) >= FEWEST_BLOCKS:
+            found = _found(run, series, _growing_line(sampled, sampled.cpu_ns, series), of_cpu=True)
+    if found is None and by_clock and (has_device or sampled is not None):
+        lengths = _lengths(run)
+        series = _Series(by_clock, [float(np.median(lengths[block])) for block in by_clock])
+        line = None if sampled is None else _growing_line(sampled, sampled.weight_ns, series)
+        if has_device or (line and line.is_alone):
+            found = _found(run, series, line, of_cpu=False)
+    return found
+
+
+@frozen(eq=False)
+class _Series:
+    """A time per step over the blocks of a run."""
+
+    blocks: Sequence[Int64]
+    """Places of the steps of each."""
+
+    values: Sequence[float]
+
+    @property
+    def middles(self) -> list[float]:
+        return [float(np.median(block)) for block in self.blocks]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Medians of the first and the last quarter of the blocks."""
+        size = max(len(self.values) // 4, 2)
+        return max(float(median(self.values[:size])), 1.0), float(median(self.values[-size:]))
+
+    @property
+    def lowest(self) -> float:
+        """The lowest median of successive blocks."""
+        size = max(len(self.values) // 8, 3)
+        return max(min(float(median(self.values[at : at + size])) for at in range(len(self.values) - size + 1)), 1.0)
+
+
+def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) -> RunGrowth | None:
+    """Return the growth of a series; None if it may be chance, or small."""
+    middles, values = series.middles, series.values
+    trend, half = theil_sen(middles, values), len(values) // 2
+    is_level = theil_sen(middles[half:], values[half:]).slope < LEAST_LATE_SHARE * trend.slope
+    first_ns, last_ns = series.ends
+    rise_ns = trend.low * (middles[-1] - middles[0])
+    least = LEAST_GROWTH if line and line.is_alone else LEAST_GROWTH_ALONE
+    subnormal = run.settings.subnormal_share or 0.0
+    if of_cpu and subnormal >= SUBNORMAL_SHARE and last_ns >= SUBNORMAL_RATIO * series.lowest:
+        first_ns, is_level = series.lowest, True
+    elif is_level:
+        if change_probability(values) > LARGEST_CHANCE or last_ns - first_ns < LEAST_LEVEL * first_ns:
+            return None
+    elif trend.low <= 0 or rise_ns < least / 2 * first_ns or last_ns - first_ns < least * first_ns:
+        return None
+    return RunGrowth(
+        sum(block.size for block in series.blocks),
+        first_ns,
+        last_ns,
+        trend.slope,
+        trend.low,
+        trend.high,
+        sum(max(one - first_ns, 0.0) for one in values) / sum(values),
+        is_level=is_level,
+        of_cpu=of_cpu,
+        line=place_of(line.frame) if line else None,
+        line_share=line.share if line else None,
+        subnormal_share=subnormal if subnormal >= SUBNORMAL_SHARE else None,
+    )
+
+
+@frozen
+class Slope:
+    """A robust slope with its 99% interval."""
+
+    slope: float
+    low: float
+    high: float
+
+
+def theil_sen(x: Sequence[float], y: Sequence[float]) -> Slope:
+    """Return the median slope of all pairs of at least two points with ascending ``x``, and its interval."""
+    count = len(x)
+    pairs = combinations(zip(x, y, strict=True), 2)
+    slopes = sorted((later - before) / (at - was) for (was, before), (at, later) in pairs)
+    spread = CRITICAL * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
+    first = max(int((len(slopes) - spread) / 2), 0)
+    return Slope(float(median(slopes)), slopes[first], slopes[-1 - first])
+
+
+def change_probability(values: Sequence[float]) -> float:
+    """Return the probability that values without a change, in any order, seem to change as much at one point.
+
+    Source: A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28, 1979,
+    126-135.
+    """
+    count = len(values)
+    signs = np.sign(np.subtract.outer(values, values)).sum(axis=1)
+    largest = float(np.abs(np.cumsum(signs)).max())
+    return min(2 * exp(-6 * largest**2 / (count**3 + count**2)), 1.0)
+
+
+def _undisturbed(run: Run) -> Int64:
+    """Return the places of undisturbed steps that are neither slow nor an epoch's first."""
+    lengths, plain = _lengths(run), _plain(run)
+    counts = np.zeros(lengths.size, dtype=np.bool_)
+    counts[plain] = True
+    near = lengths <= SLOW_RATIO * np.maximum(usual(lengths, counts), 1.0) if lengths.size else counts
+    return np.flatnonzero(counts & near)
+
+
+def _plain(run: Run) -> Int64:
+    """Return the places of undisturbed steps but the first of the run and of each epoch."""
+    steps = enumerate(run.steps)
+    plain = [at for at, one in steps if one.state is StepState.PLAIN and one.index > 0 and not one.loader_start_ns]
+    return np.array(plain, dtype=np.int64)
+
+
+def _lengths(run: Run) -> Float64:
+    return np.array([one.duration_ns - (one.checkpoint_ns or 0) for one in run.steps], dtype=np.float64)
+
+
+def _blocks(places: Int64, sampled: SampledSteps | None) -> list[Int64]:
+    """Return some steps in blocks of about equal size; none if they are too few."""
+    counts = [MOST_BLOCKS, places.size // FEWEST_IN_BLOCK]
+    if sampled is not None:
+        counts.append(int(np.isin(sampled.step, places).sum()) // FEWEST_SAMPLES_IN_BLOCK)
+    return np.array_split(places, min(counts)) if min(counts) >= FEWEST_BLOCKS else []
+
+
+def _cpu_per_step(run: Run, sampled: SampledSteps, blocks: Sequence[Int64]) -> _Series:
+    """Return the CPU time of the training thread per step by block: its share of the time, times the step.
+
+    A sample has the CPU time since the sample before, which must be in an undisturbed step, too.
+    """
+    kept = np.isin(sampled.step, np.concatenate(blocks)) & ~sampled.doing(RunCause.COMPILATION)
+    kept[1:] &= kept[:-1]
+    kept[:1] = False
+    passed_ns = np.diff(sampled.at_ns, prepend=sampled.at_ns[0])
+    found: list[tuple[Int64, float]] = []
+    for block in blocks:
+        here = kept & (sampled.step >= block[0]) & (sampled.step <= block[-1])
+        if whole_ns := int(passed_ns[here].sum()):
+            step_ns = float(np.mean([run.steps[at].duration_ns for at in block.tolist()]))
+            found.append((block, int(sampled.cpu_ns[here].sum()) / whole_ns * step_ns))
+    return _Series([block for block, _ in found], [ns for _, ns in found])
+
+
+def _training(sampled: SampledSteps, places: Int64) -> Mask:
+    """Return which samples are in some steps, and neither compile nor do anything else beside training."""
+    return np.isin(sampled.step, places) & sampled.doing(None)
+
+
+@frozen
+class _Growing:
+    frame: SampledFrame
+    share: float
+    is_alone: bool
+
+
+def _growing_line(sampled: SampledSteps, weights: Int64, series: _Series) -> _Growing | None:
+    """Return the line that takes most of the growth from the first to the last third of the run; None if none does.
+
+    It is alone if it grows by more than all lines do: other programs make all of them longer alike.
+    """
+    third = max(len(series.blocks) // 3, 2)
+    early, late = np.concatenate(series.blocks[:third]), np.concatenate(series.blocks[-third:])
+    before, after = (_time_by_line(sampled, weights, some) for some in (early, late))
+    first_ns, last_ns = (sum(one.mean_ns for one in some.values()) for some in (before, after))
+    lines = {line: after[line].mean_ns - before[line].mean_ns for line in {*before, *after}}
+    line = max(lines, key=lambda one: lines[one], default=None)
+    if line is None or last_ns <= first_ns or lines[line] < LEAST_LINE_SHARE * (last_ns - first_ns) or not first_ns:
+        return None
+    error_ns = (before[line].variance + after[line].variance) ** 0.5
+    if lines[line] < LEAST_DEVIATIONS * error_ns:
+        return None
+    is_alone = _is_later(sampled, weights, np.concatenate(series.blocks), line)
+    return _Growing(line, min(lines[line] / (last_ns - first_ns), 1.0), is_alone)
+
+
+@frozen
+class _LineTime:
+    mean_ns: float = 0.0
+    """Per step."""
+
+    variance: float = 0.0
+    """Variance of that mean, from the number of samples."""
+
+
+def _is_later(sampled: SampledSteps, weights: Int64, places: Int64, line: SampledFrame) -> bool:
+    """Return whether samples of a line are later in the run than those of the others, beyond chance."""
+    which = _training(sampled, places)
+    own = np.array([one == line for one in sampled.lines], dtype=np.bool_)[sampled.stack[which]]
+    at, weight = sampled.step[which].astype(np.float64), weights[which].astype(np.float64)
+    if not weight[own].sum() or not weight[~own].sum():
+        return False
+    means, errors = [], []
+    for some in (own, ~own):
+        mean = float(np.average(at[some], weights=weight[some]))
+        spread = max(float(np.average((at[some] - mean) ** 2, weights=weight[some])), float(np.var(places)) / 4)
+        means.append(mean)
+        errors.append(spread * float((weight[some] ** 2).sum()) / float(weight[some].sum()) ** 2)
+    return bool(means[0] - means[1] >= LEAST_LATER * (errors[0] + errors[1]) ** 0.5)
+
+
+def _time_by_line(sampled: SampledSteps, weights: Int64, places: Int64) -> defaultdict[SampledFrame, _LineTime]:
+    found = defaultdict[SampledFrame, _LineTime](_LineTime)
+    which = _training(sampled, places)
+    for stack, weight in zip(sampled.stack[which].tolist(), weights[which].tolist(), strict=True):
+        if (line := sampled.lines[stack]) is not None:
+            one, share_ns = found[line], weight / places.size
+            found[line] = _LineTime(one.mean_ns + share_ns, one.variance + share_ns**2)
+    return found

@@ -1,0 +1,115 @@
+"""Single samples of the training thread by the step that they fall into, and what their stacks are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceadvisor.analysis.sampled.loader_frames import starts_loop
+from traceadvisor.analysis.sampled.run_lines import lines_of_stacks
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.location import MODULE, Location
+from traceadvisor.model.run import Run
+from traceadvisor.model.run_time import RunCause
+from traceadvisor.model.samples import SampledFrame, StackSamples
+
+_COMPILES = ("torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "torch/_inductor/codecache.py")
+"""Files with functions that run while torch.compile compiles, and never in compiled code."""
+
+_IMPORTS = "<frozen importlib"
+_NETWORK = ("urllib", "http/client.py", "requests/", "httpx/", "httpcore/", "ssl.py", "socket.py", "torch/hub.py")
+_LOGS = ("logging/", "torch/utils/tensorboard/", "tensorboardX/", "wandb/", "mlflow/", "tqdm/", "rich/")
+_DEVICE = "torch/cuda/__init__.py"
+_DEVICE_STARTS = "_lazy_init"
+_WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "decorate_context")
+_OPTIMIZERS = "torch/optim/"
+
+
+@frozen(eq=False)
+class SampledSteps:
+    """The single samples of a run in columns of one length, in order of time."""
+
+    at_ns: Int64
+    """Steady clock."""
+
+    step: Int64
+    """Place of the step in the run's steps; :data:`NONE` outside of all."""
+
+    stack: Int64
+    weight_ns: Int64
+    cpu_ns: Int64
+    causes: tuple[RunCause | None, ...]
+    """Activity of each stack besides training; the last one is for stacks that were not kept."""
+
+    lines: tuple[SampledFrame | None, ...]
+    """The user's line of each stack within the training loop; the last as above."""
+
+    frames: tuple[tuple[SampledFrame, ...], ...]
+    """The frames of each stack; the last as above."""
+
+    def doing(self, cause: RunCause | None) -> Mask:
+        """Which samples do something."""
+        return np.array([one is cause for one in self.causes], dtype=np.bool_)[self.stack]
+
+
+def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
+    """Return the single samples of a run; None without any, or without a steady clock of its steps."""
+    samples = run.stacks
+    if samples is None or not samples.timed or any(step.clock_ns is None for step in run.steps):
+        return None
+    columns = np.array([(one.at_ns, one.stack, one.time_ns, one.cpu_ns) for one in samples.timed], dtype=np.int64).T
+    starts = np.array([step.clock_ns for step in run.steps], dtype=np.int64)
+    ends = starts + np.array([step.duration_ns for step in run.steps], dtype=np.int64)
+    at = np.searchsorted(starts, columns[0], side="right") - 1
+    inside = (at >= 0) & (columns[0] < ends[np.maximum(at, 0)]) if starts.size else np.zeros(at.size, np.bool_)
+    frames = [tuple(samples.frames[place] for place in stack.frames) for stack in samples.stacks]
+    return SampledSteps(
+        columns[0],
+        np.where(inside, at, NONE),
+        columns[1],
+        columns[2],
+        columns[3],
+        (*map(_cause, frames, _fetching(samples)), None),
+        (*lines_of_stacks(samples, loop), None),
+        (*frames, ()),
+    )
+
+
+def _fetching(samples: StackSamples) -> list[bool]:
+    return [stack.is_fetching for stack in samples.stacks]
+
+
+def _cause(frames: Sequence[SampledFrame], is_fetching: bool) -> RunCause | None:  # noqa: FBT001  # mapped
+    """Return what a stack does besides training; None if nothing tells."""
+    files = [frame.file or "" for frame in frames]
+    inside = {(frame.file, frame.function) for frame in frames}
+    last_user = max((place for place, frame in enumerate(frames) if frame.is_user), default=-1)
+    called = files[last_user + 1 :]
+    signs = (
+        (RunCause.COMPILATION, any(_compiles(frame) for frame in frames[last_user + 1 :])),
+        (RunCause.IMPORTS, any(file.startswith(_IMPORTS) for file in files)),
+        (RunCause.DOWNLOADS, any(file.startswith(_NETWORK) for file in called)),
+        (RunCause.DEVICE_START, (_DEVICE, _DEVICE_STARTS) in inside),
+        (RunCause.WORKER_START, starts_loop(frames)),
+        (RunCause.LOADER, is_fetching),
+        (RunCause.LOGGING, any(file.startswith(_LOGS) for file in called) or _prints(frames)),
+        (RunCause.EVALUATION, _evaluates(frames)),
+    )
+    return next((cause for cause, is_shown in signs if is_shown), None)
+
+
+def _compiles(frame: SampledFrame) -> bool:
+    return frame.function != MODULE and (frame.file or "").startswith(_COMPILES)
+
+
+def _prints(frames: Sequence[SampledFrame]) -> bool:
+    return bool(frames) and frames[-1].file is None and frames[-1].function == "print"
+
+
+def _evaluates(frames: Sequence[SampledFrame]) -> bool:
+    """Return whether a function of the user runs without gradients, as its decorator shows."""
+    places = [place for place, one in enumerate(frames) if (one.file, one.function) == _WITHOUT_GRADIENTS]
+    return any(place + 1 < len(frames) and frames[place + 1].is_user for place in places)

@@ -1,0 +1,207 @@
+"""Slow steps of a whole run by cause: the time of each beyond that of the usual steps around it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+import numpy as np
+
+from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.location import Location
+from traceadvisor.model.run import Pause, PauseKind, Run, StepState, TimedStep
+from traceadvisor.model.run_time import RunCause
+from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.spans import SpanSet
+
+SLOW_RATIO = 1.5
+"""A step without a known pause is slow from this multiple of the usual step on."""
+
+STRETCHES = 64
+FEWEST_IN_STRETCH = 40
+"""Steps of a stretch whose median is usual: a growing step is compared with its neighbours."""
+
+FEWEST_SAMPLES = 3
+LEAST_SURPLUS_SHARE = 0.4
+LEAST_DEVIATIONS = 2.5
+"""Least surplus of a line in slow steps: as a share of their extra time, and in deviations of its samples."""
+
+LEAST_LINE_SHARE = 0.5
+"""Share of the time that samples must show at a line, so that it is named."""
+
+
+@frozen(eq=False)
+class SlowSteps:
+    """Slow steps of a run."""
+
+    parts: Mapping[int, Sequence[tuple[RunCause, int]]] = field(default_factory=dict)
+    """Time beyond the usual by step index and cause, without epoch starts and checkpoints."""
+
+    lines: Mapping[RunCause, Location] = field(default_factory=dict)
+    """The line with most of the time of a cause, where samples show it."""
+
+    cpu_ratio: float | None = None
+    """CPU time of a slow step over that of another, both without known pauses; None if it was not sampled."""
+
+    changed: Pause | None = None
+    """The latest of the compilations after the first step, among those before which most often the same changed."""
+
+    def total_ns(self, cause: RunCause) -> int:
+        """Time of a cause."""
+        return sum(ns for parts in self.parts.values() for one, ns in parts if one is cause)
+
+    def ns_of(self, index: int, *causes: RunCause) -> int:
+        """Time of some causes in a step."""
+        return sum(ns for one, ns in self.parts.get(index, ()) if one in causes)
+
+    def steps_with(self, cause: RunCause) -> list[int]:
+        """Indices of the steps with a cause, ascending."""
+        return sorted(index for index, parts in self.parts.items() if any(one is cause for one, _ in parts))
+
+
+def slow_steps(run: Run, sampled: SampledSteps | None) -> SlowSteps:
+    """Return the slow steps of a run, without its first one, which is start-up."""
+    places = [at for at, step in enumerate(run.steps) if step.index > 0 and step.state is not StepState.OTHER]
+    if not places:
+        return SlowSteps()
+    steps = [run.steps[at] for at in places]
+    compiling, collecting = (_paused(run, steps, kind) for kind in (PauseKind.COMPILATION, PauseKind.COLLECTION))
+    collecting -= _paused(run, steps, PauseKind.COLLECTION, PauseKind.COMPILATION)
+    known = compiling + collecting
+    loader_ns = np.array([step.loader_ns for step in steps], dtype=np.float64)
+    rest_ns = np.maximum(np.array([_length_ns(step) for step in steps], dtype=np.float64) - known, 0.0)
+    is_plain = np.array([step.state is StepState.PLAIN for step in steps], dtype=np.bool_)
+    is_usual_start = np.array([not step.loader_start_ns for step in steps], dtype=np.bool_)
+    usual_ns, usual_loader_ns = (usual(one, is_plain & is_usual_start) for one in (rest_ns, loader_ns))
+    is_slow = is_plain & is_usual_start & (rest_ns > SLOW_RATIO * usual_ns)
+    excess_ns = np.where(is_slow, rest_ns - usual_ns, 0.0)
+    waiting = np.minimum(np.where(is_slow, np.maximum(loader_ns - usual_loader_ns, 0.0), 0.0), excess_ns)
+    found = {RunCause.COMPILATION: compiling, RunCause.COLLECTION: collecting, RunCause.LOADER: waiting}
+    left = excess_ns - waiting
+    if sampled is not None:
+        for cause, shares in _sampled_causes(sampled, places):
+            found[cause] = found.get(cause, 0.0) + np.round(left * shares)
+        left = left - sum(np.round(left * shares) for _, shares in _sampled_causes(sampled, places))
+    found[RunCause.OTHER] = np.maximum(left, 0.0)
+    parts = {
+        step.index: [(cause, int(ns[at])) for cause, ns in found.items() if ns[at] >= 1]
+        for at, step in enumerate(steps)
+    }
+    lines = dict(_lines(sampled, np.array(places), found, is_slow)) if sampled is not None else {}
+    ratio = _cpu_ratio(sampled, np.array(places), is_slow) if sampled is not None else None
+    return SlowSteps({index: rows for index, rows in parts.items() if rows}, lines, ratio, _changed(run, steps))
+
+
+def _length_ns(step: TimedStep) -> int:
+    return max(step.duration_ns - (step.checkpoint_ns or 0) - (step.loader_start_ns or 0), 0)
+
+
+def usual(values: Float64, counts: Mask) -> Float64:
+    """Return for each step the median of those that count in its stretch of the run; zeros without any."""
+    size = max(-(-values.size // STRETCHES), FEWEST_IN_STRETCH)
+    found = np.zeros(values.size)
+    whole = float(np.median(values[counts])) if counts.any() else 0.0
+    for first in range(0, values.size, size):
+        first = min(first, max(values.size - size, 0))  # noqa: PLW2901  # the last stretch is as long as the others
+        here = values[first : first + size][counts[first : first + size]]
+        found[first : first + size] = float(np.median(here)) if here.size >= FEWEST_SAMPLES else whole
+    return found
+
+
+def _paused(run: Run, steps: Sequence[TimedStep], *kinds: PauseKind) -> Float64:
+    """Return the time of each step in pauses of all of some kinds at once."""
+    spans: SpanSet | None = None
+    for kind in kinds:
+        pauses = [one for one in run.settings.pauses if one.kind is kind]
+        own = SpanSet.of(*((one.clock_ns, one.clock_ns + one.duration_ns) for one in pauses))
+        spans = own if spans is None else spans & own
+    starts = np.array([step.clock_ns or 0 for step in steps], dtype=np.int64)
+    if not spans or any(step.clock_ns is None for step in steps):
+        return np.zeros(len(steps))
+    ends = starts + np.array([step.duration_ns for step in steps], dtype=np.int64)
+    return (spans.measure_until(ends) - spans.measure_until(starts)).astype(np.float64)
+
+
+_SAMPLED = (RunCause.COMPILATION, RunCause.LOGGING, RunCause.EVALUATION)
+"""Causes of a slow step that samples in it show."""
+
+
+def _sampled_causes(sampled: SampledSteps, places: Sequence[int]) -> Iterator[tuple[RunCause, Float64]]:
+    """Yield the share of the samples of each step, without those that get a batch, that do something else."""
+    most = max(places) + 1
+    inside = sampled.step >= 0
+    counts = inside & ~sampled.doing(RunCause.LOADER)
+    whole = np.bincount(sampled.step[counts], sampled.weight_ns[counts], minlength=most)[places]
+    for cause in _SAMPLED:
+        here = counts & sampled.doing(cause)
+        part = np.bincount(sampled.step[here], sampled.weight_ns[here], minlength=most)[places]
+        yield cause, part / np.maximum(whole, 1.0)
+
+
+def _cpu_ratio(sampled: SampledSteps, places: Int64, is_slow: Mask) -> float | None:
+    own = ~sampled.doing(RunCause.COMPILATION)
+    sums = [float(sampled.cpu_ns[own & np.isin(sampled.step, places[one])].sum()) for one in (is_slow, ~is_slow)]
+    counts = [max(int(one.sum()), 1) for one in (is_slow, ~is_slow)]
+    return sums[0] / counts[0] / (sums[1] / counts[1]) if sums[1] and is_slow.any() else None
+
+
+def _lines(
+    sampled: SampledSteps, places: Int64, found: Mapping[RunCause, Float64], is_slow: Mask
+) -> Iterator[tuple[RunCause, Location]]:
+    """Yield the line of each cause that most samples in its steps show, beyond what usual steps have of them."""
+    for cause in (RunCause.COMPILATION, RunCause.LOGGING, RunCause.EVALUATION, RunCause.OTHER):
+        has_it = found.get(cause, np.zeros(places.size)) > 0
+        inside = np.isin(sampled.step, places[has_it])
+        if cause is RunCause.OTHER:
+            usual_ones = np.isin(sampled.step, places[~is_slow])
+            line = _surplus(sampled, inside, usual_ones, float(found[cause].sum()))
+        else:
+            line = _most(sampled, inside & sampled.doing(cause))
+        if line:
+            yield cause, place_of(line)
+
+
+def _most(sampled: SampledSteps, which: Mask) -> SampledFrame | None:
+    """Return the line that most of some samples show; None if they are too few or show several."""
+    weights = _by_line(sampled, which)
+    line = max(weights, key=lambda one: weights[one], default=None)
+    is_sure = int(which.sum()) >= FEWEST_SAMPLES and line is not None
+    return line if is_sure and line and weights[line] >= LEAST_LINE_SHARE * sum(weights.values()) else None
+
+
+def _surplus(sampled: SampledSteps, slow: Mask, others: Mask, excess_ns: float) -> SampledFrame | None:
+    """Return the line that slow steps have more of, beyond what they had if other programs made all lines longer."""
+    here, there = _by_line(sampled, slow), _by_line(sampled, others)
+    slow_ns, others_ns = sum(here.values()), max(sum(there.values()), 1.0)
+    more = {line: ns - slow_ns * there.get(line, 0.0) / others_ns for line, ns in here.items()}
+    line = max(more, key=lambda one: more[one], default=None)
+    if line is None or more[line] < LEAST_SURPLUS_SHARE * excess_ns:
+        return None
+    own = [weight for stack, weight in _weights(sampled, slow) if sampled.lines[stack] == line]
+    is_sure = len(own) >= FEWEST_SAMPLES and more[line] >= LEAST_DEVIATIONS * sum(one**2 for one in own) ** 0.5
+    return line if is_sure else None
+
+
+def _weights(sampled: SampledSteps, which: Mask) -> Iterator[tuple[int, int]]:
+    return zip(sampled.stack[which].tolist(), sampled.weight_ns[which].tolist(), strict=True)
+
+
+def _by_line(sampled: SampledSteps, which: Mask) -> dict[SampledFrame, float]:
+    found = defaultdict[SampledFrame, float](float)
+    for stack, weight in _weights(sampled, which):
+        if (line := sampled.lines[stack]) is not None:
+            found[line] += weight
+    return found
+
+
+def _changed(run: Run, steps: Sequence[TimedStep]) -> Pause | None:
+    """Return a compilation for the most frequent kind of change; the text of torch begins with a number of its own."""
+    first_ns = steps[0].clock_ns or 0
+    again = [one for one in run.settings.pauses if one.reason and one.clock_ns >= first_ns]
+    counts = Counter(one.change for one in again)
+    change = counts.most_common(1)[0][0] if counts else None
+    return max((one for one in again if one.change is change), key=lambda one: one.clock_ns, default=None)
