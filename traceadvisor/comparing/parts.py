@@ -56,7 +56,7 @@ def is_explained(explained: StepExplanation, changed: Collection[Category], rati
     rest = [row for row in explained.categories if row.category not in changed]
     before, after = (sum(getattr(row, side) or 0.0 for row in parts) for side in ("base_ns", "head_ns"))
     step_ns = max(explained.base_step_ns, explained.head_step_ns)
-    is_removed = min(before, after) <= REMOVED_SHARE * max(before, after) >= REMOVED_SHARE * LEAST_PART_SHARE * step_ns
+    is_removed = min(before, after) <= REMOVED_SHARE * max(before, after)
     if not is_removed or max(before, after) < LEAST_PART_SHARE * step_ns or not explained.head_step_ns:
         return False
     moved_ns = abs(sum(row.delta_ns for row in rest))
