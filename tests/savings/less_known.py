@@ -1,4 +1,4 @@
-"""Recordings of which less is known: the same events without some of what describes them."""
+"""Recordings about which less is known: the same events without some of what describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The less is known of a recording, the wider the interval of a saving: no limit falls."""
+"""The less is known about a recording, the wider the interval of a saving: no limit falls."""
 
 from __future__ import annotations
 

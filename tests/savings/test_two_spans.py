@@ -22,7 +22,7 @@ REPEATED = sorted(
     path
     for kind in ("pairs", "loaders")
     for path in (CHECKOUT / "tests/recordings" / kind).glob("*.1")
-    if path.is_dir()
+    if [*path.glob("*.pt.trace.json.gz")]
 )
 """The first of several captures of one program on a quiet machine."""
 
