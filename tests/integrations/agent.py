@@ -30,10 +30,10 @@ async def served(*options: str | Path, cwd: Path | None = None) -> AsyncIterator
 
 
 def in_session(talk: Session, *options: str | Path, cwd: Path | None = None) -> None:
-    """Talk to a server; ends within two minutes."""
+    """Talk to a server; ends within five minutes."""
 
     async def run() -> None:
-        async with asyncio.timeout(120), served(*options, cwd=cwd) as client:
+        async with asyncio.timeout(300), served(*options, cwd=cwd) as client:
             await talk(client)
 
     asyncio.run(run())
@@ -46,7 +46,7 @@ def in_process(talk: Session, *options: str | Path) -> None:
     allowed = {"may_run": "--allow-run" in words, "may_write": "--allow-write" in words}
 
     async def run() -> None:
-        async with asyncio.timeout(120), Client(AgentServer(Folders.of(roots), **allowed).server) as client:
+        async with asyncio.timeout(300), Client(AgentServer(Folders.of(roots), **allowed).server) as client:
             await talk(client)
 
     asyncio.run(run())
