@@ -67,7 +67,7 @@ def test_each_compilation_counts_once_however_often_torch_is_asked(monkeypatch: 
         ("0/1: weight == 0.1         # return weight  # secret/train.py:8 in loss", Change.OTHER, "0/1: weight == 0.1"),
     ],
 )
-def test_a_reason_is_told_without_the_code_that_it_quotes(
+def test_a_reason_leaves_out_the_code_that_it_quotes(
     monkeypatch: pytest.MonkeyPatch, reason: str, change: Change, shown: str
 ) -> None:
     (pause,) = _seen(monkeypatch, [_metrics(10, 3, reason)])
