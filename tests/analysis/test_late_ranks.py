@@ -56,7 +56,7 @@ def test_the_limit_is_not_below_the_extra_time_in_the_line() -> None:
 
 def _on_cpu(number: int, duration: int, category: Category, *, lacked_cores: bool) -> RankFigures:
     """A rank without a GPU whose category takes what its collective does not."""
-    one = _rank(number, [duration] * 4)
+    one = _rank(number, [duration] * 2)
     return replace(one, mean=MeanBreakdown(100.0, {category: 100.0 - duration}), lacked_cores=lacked_cores)
 
 

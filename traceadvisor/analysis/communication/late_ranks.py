@@ -91,6 +91,9 @@ class LateRank:
     operator: tuple[str, float] | None
     """The same for operators."""
 
+    step_count: int
+    """Compared steps."""
+
     @property
     def most_saved_ns(self) -> float:
         """The most that the step becomes shorter without the delay, mean per step.
@@ -141,13 +144,18 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
         place,
         place is not None and _is_only_here(place, ranks[late], float(caused_ns[late]) / matched.step_count),
         _most_extra(_by_operator(ranks[late]), [_by_operator(one) for one in others], least_ns),
+        matched.step_count,
     )
 
 
 def lacks_cores(ranks: Sequence[RankFigures], late: LateRank) -> bool:
-    """Whether a rank may be late because other programs used its cores: nothing that only it does explains it."""
+    """Whether a rank may be late because other programs used its cores: nothing that only it does explains it.
+
+    A rank that several steps show to be late is late for a reason of its own, be it the cores that it runs on.
+    """
     computes = not late.longer or late.longer[0][0] in ON_CPU
-    return computes and not late.is_only_here and any(one.lacked_cores for one in ranks)
+    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS)
+    return computes and not is_shown and any(one.lacked_cores for one in ranks)
 
 
 def exposed_waits(ranks: Sequence[RankFigures], matched: Matching) -> Int64:

@@ -33,6 +33,7 @@ MAIN_PART = 0.5
 
 _CHANCE = "in so few steps, any rank may be late by chance"
 _FEW = "Only a few of the recorded steps show it."
+_BUSY = "Other programs used the CPU: this rank may have lacked cores. Repeat on an idle machine."
 _LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."
 
 
@@ -52,10 +53,10 @@ class Straggler(RankRule):
         its line if that is longer. The expected value is half of it. Without this wait, another rank may be the last.
     When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is late in
         more steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
-        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. Without
-        GPUs, if other programs used the CPU, a rank that only computes longer may have lacked a core: then the check is
-        skipped. If ranks
-        take turns at being late, for example with samples of uneven length, DIST015 says so.
+        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If
+        other programs used the CPU, a rank without a GPU that only computes longer may have lacked a core: unless
+        several steps show it, the check is skipped. If ranks take turns at being late, for example with samples of
+        uneven length, DIST015 says so.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
@@ -113,6 +114,7 @@ class Straggler(RankRule):
             caveats=(
                 "After the fix, the next slowest rank sets the pace.",
                 *(() if late.is_sure else (_FEW,)),
+                *((_BUSY,) if any(one.lacked_cores for one in ranks) else ()),
                 *((_LATE_START,) if late.late_start_ns > LEAST_PART * late.caused_ns else ()),
             ),
         )
