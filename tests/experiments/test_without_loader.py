@@ -33,7 +33,7 @@ from traceadvisor.experiments.journal import (
 )
 from traceadvisor.experiments.plan import STEPS_TO_FIND, Axis, Plan
 from traceadvisor.experiments.run import Outcome, measure
-from traceadvisor.experiments.settings import OF_LOADER, Settings
+from traceadvisor.experiments.settings import OF_LOADER, PATCH, Settings
 
 FUSED = (Axis("fused", (True,)),)
 
@@ -86,7 +86,7 @@ def test_its_loader_has_no_settings_and_its_losses_are_not_compared(tmp_path: Pa
     facts = _facts(rows)
     assert facts.loader == {}
     assert facts.loader_share is None
-    assert {name for name, reason in facts.unavailable.items() if reason == NO_LOADER} == OF_LOADER
+    assert {name for name, reason in facts.unavailable.items() if reason == NO_LOADER} == OF_LOADER - {PATCH}
     assert {row.experiment for row in rows if isinstance(row, Round)} == {"settings"}
     assert [row.text for row in rows if isinstance(row, Note)] == [
         "The losses were not compared: the loop takes no batches from a DataLoader, so no batch can be repeated."

@@ -29,6 +29,9 @@ def _summary(page: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+OTHER_DEVICES = "predicted: shortest, likely, longest"
+"""A column of the table of other GPUs and batches, whose rows are no savings."""
+
 SECTIONS = {
     "Captured pairs": "quiet",
     "Loaders": "quiet",
@@ -122,7 +125,7 @@ def _cases(page: str) -> Iterator[Case]:
                 yield _of_saved(kind, row["predicted, median"], row["measured saving"], count, inside)
             elif row.get("in range", "").strip("*").startswith(("yes", "no")) and "saved" in row:
                 yield _of_saved(kind, row["at first"], row["saved"], 1, int(row["in range"].startswith("yes")))
-            elif row.get("in range", "").strip("*").startswith(("yes", "no")):
+            elif row.get("in range", "").strip("*").startswith(("yes", "no")) and OTHER_DEVICES not in row:
                 yield _of_steps(kind, row)
 
 

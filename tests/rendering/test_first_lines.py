@@ -49,8 +49,8 @@ def test_the_bar_of_a_finding_is_the_step_after_its_fix() -> None:
     document = report_document(load(SAMPLES / "loader-bound"))
     assert "Step with this fix alone: 186 -&gt; 116 ms" in page(document)
     assert "Impact: high</span>" in page(document)
-    limited = page(report_document(load(SAMPLES / "left-on")))
-    assert "with this fix alone: 103 -&gt; at least 94" in limited
+    limited = page(report_document(load(SAMPLES / "one-core")))
+    assert "with this fix alone: 117 -&gt; at least 104" in limited
 
 
 def test_cautions_are_one_line_that_unfolds() -> None:

@@ -30,7 +30,8 @@ def lines_of(report: Report) -> list[str]:
 
 def test_the_summary_of_one_recording_is_short() -> None:
     assert lines_of(one_recording())[:21] == [
-        "The device waits for the data loader: the fix saves about 51.0 ms of 177.6 ms per step (28.7%).",
+        "The device waits for the data loader: the fix saves about 51.0 ms of 177.6 ms per step "
+        "(28.7%, range 21.5% to 33.4%).",
         "Tesla V100-SXM2-16GB",
         "1 check failed (GPU003): its finding may be missing.",
         "",

@@ -98,4 +98,4 @@ def test_a_pause_is_no_training_time() -> None:
     found = run_time(run)
     assert found is not None
     assert found.parts_ns[RunPart.PAUSED] == 59_900_000_000
-    assert found.parts_ns[RunPart.TRAINING] == 10 * S + 100_000_000
+    assert found.parts_ns[RunPart.TRAINING] + found.parts_ns[RunPart.SLOW] == 10 * S + 100_000_000
