@@ -139,6 +139,17 @@ def test_one_slow_recorded_step_is_not_the_profilers() -> None:
     assert _parts(log.run()) == {"training_steps": 1170}
 
 
+def test_validation_during_which_a_recording_is_saved_is_as_long_as_the_others() -> None:
+    log = Log().add(10, count=10).add(300, StepState.OTHER, fetches=6).add(10, count=10)
+    log.add(10, StepState.RECORDED, count=8).add(7_300, StepState.OTHER, fetches=6).add(10, count=10)
+    assert _parts(log.run()) == {"training_steps": 380, "validation": 600, "recording": 7_000}
+
+
+def test_validation_that_only_ever_follows_recorded_steps_stays_validation() -> None:
+    log = Log().add(10, count=10).add(10, StepState.RECORDED, count=8).add(7_300, StepState.OTHER, fetches=6).add(10)
+    assert _parts(log.run()) == {"training_steps": 190, "validation": 7_300}
+
+
 def test_a_run_of_an_older_capture_is_known_from_its_first_step_to_its_last() -> None:
     steps = [
         replace(step, clock_ns=None, checkpoint_ns=None, loader_start_ns=None) for step in Log().add(10, count=5).steps

@@ -191,8 +191,10 @@ def _beyond(row: _Row, usual: _Usual, slow: SlowSteps) -> Iterator[_PartNs]:
 def _with_added(pieces: Sequence[_Piece], rows: Sequence[_Row], usual: _Usual) -> Iterator[_Piece]:
     """The same parts, with the time by which the profiler made steps longer; unchanged if that is unknown.
 
-    A single long step has a cause of its own: recorded steps count by their median.
+    A single long step has a cause of its own: recorded steps count by their median. Validation that the profiler
+    watches, or before whose end it exports, counts as long as the longest of the others.
     """
+    beside = _longest_beside(rows)
     states = {row.start_ns: row.step.state for row in rows if not row.step.loader_start_ns}
     added = dict.fromkeys(_PROFILED, 0.0)
     if usual.step_ns and any(row.step.state is StepState.PLAIN for row in rows):
@@ -202,11 +204,26 @@ def _with_added(pieces: Sequence[_Piece], rows: Sequence[_Row], usual: _Usual) -
             added[state] = max(typical_ns - usual.step_ns, 0.0) / typical_ns if typical_ns else 0.0
     for one in pieces:
         moved = round(added.get(states.get(one.start_ns, StepState.OTHER), 0.0) * one.ns)
-        if one.part is RunPart.TRAINING and moved:
+        if one.part is not RunPart.TRAINING:
+            moved = max(one.ns - beside.get(one.start_ns, one.ns), 0)
+        if one.part in (RunPart.TRAINING, RunPart.VALIDATION) and moved:
             yield replace(one, ns=one.ns - moved)
             yield replace(one, part=RunPart.RECORDING, ns=moved)
         else:
             yield one
+
+
+def _longest_beside(rows: Sequence[_Row]) -> dict[int, int]:
+    """The longest validation without the profiler, for the start of each one that follows a step with it."""
+    found: dict[bool, list[_Row]] = {True: [], False: []}
+    is_profiled = False
+    for row in rows:
+        if row.is_training:
+            is_profiled = row.step.state in _PROFILED
+        elif row.step.fetches:
+            found[is_profiled].append(row)
+    longest_ns = max((row.length_ns for row in found[False]), default=None)
+    return {} if longest_ns is None else {row.start_ns: longest_ns for row in found[True]}
 
 
 def _ends(rows: Sequence[_Row], run: Run) -> Iterator[_Piece]:
