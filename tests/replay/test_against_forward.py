@@ -284,7 +284,7 @@ def test_launches_made_cheap(shape: Shape, seed: int | None) -> None:
 )
 def test_fixes_that_are_made_together(shape: Shape, seed: int | None) -> None:
     """Batches that are ready, a device twice as fast and no synchronise, which save more or less than one by one."""
-    before, scenario = made(shape, seed), Scenario.HIGH
+    before, scenario = made(shape, seed), Scenario.EXPECTED
     was = replayed(before)
     edits = (NoDataWait(), faster(was, 2), WithoutWaits(was.calls("cudaDeviceSynchronize")))
     ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[scenario]), FETCH_NS[scenario])

@@ -58,19 +58,20 @@ def test_facts_are_freed_with_their_last_user(tmp_path: Path) -> None:
 
 
 def test_a_fix_without_a_simulation_saves_up_to_the_claimed_time_per_step(tmp_path: Path) -> None:
+    """20 of 100 us in a trace without a capture: the other 80 may take two thirds of that without the profiler."""
     saving = _finding(tmp_path, Fix("Change it", not_replayed="nobody asked")).saving
-    assert (saving.low_ns, saving.high_ns, saving.method) == (0, 20_000, Method.BOUND)
+    assert (saving.low_ns, saving.high_ns, saving.method) == (0, 30_000, Method.BOUND)
     assert saving.reason == of_the_fix("nobody asked")
 
 
-@pytest.mark.parametrize(("limit", "high_ns"), [({"most_ns": 5_000}, 5_000), ({"most_share": 0.1}, 10_000)])
+@pytest.mark.parametrize(("limit", "high_ns"), [({"most_ns": 5_000}, 7_500), ({"most_share": 0.1}, 10_000)])
 def test_a_rule_may_know_a_lower_limit(limit: dict[str, float], high_ns: float, tmp_path: Path) -> None:
     assert _finding(tmp_path, Fix("Change it", not_replayed="nobody asked"), **limit).saving.high_ns == high_ns
 
 
 def test_a_simulation_that_is_not_trusted_leaves_an_upper_limit(tmp_path: Path) -> None:
     saving = _finding(tmp_path, Fix("Load ahead", what_if=NoDataWait())).saving
-    assert (saving.method, saving.high_ns) == (Method.BOUND, 20_000)
+    assert (saving.method, saving.high_ns) == (Method.BOUND, 30_000)
 
 
 def test_a_fix_with_neither_saves_no_time(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_python_between_operators_is_no_launch_cost(tmp_path: Path) -> None:
     assert isinstance(outcome, Found)
     assert outcome.finding.saving.method is Method.REPLAY
     assert outcome.finding.saving.expected_ns == pytest.approx(120_000, rel=0.02)
-    assert outcome.finding.saving.high_ns == pytest.approx(360_000, rel=0.02)
+    assert outcome.finding.saving.high_ns == pytest.approx(372_000, rel=0.02)  # 7% of it stays at least
 
 
 def _report(builder: TraceBuilder, folder: Path, *rules: Rule) -> Report:
@@ -179,8 +179,8 @@ def test_a_popular_fix_with_a_small_simulated_saving_is_not_worth_doing(tmp_path
     report = _report(_loading(40, 50), tmp_path, DataLoaderWait())
     assert report.findings == ()
     (row,) = report.not_worth_doing
-    assert (row.what, row.saving_share) == ("More or faster data loading", 0)
-    assert row.reason.because is SmallBecause.TAKEN_OVER
+    assert (row.what, row.saving_share < 0.01) == ("More or faster data loading", True)
+    assert row.reason.because is SmallBecause.SIMULATED_LITTLE
     (outcome,) = report.outcomes
     assert isinstance(outcome.outcome, Clear)
 

@@ -29,6 +29,7 @@ from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.loop import held_events
+from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.own_code import is_own_frame
 from traceadvisor.recording.stacks.frames import PACKAGE
@@ -440,8 +441,11 @@ def test_loops_of_other_threads_are_not_the_training_loop(tmp_path: Path) -> Non
     assert sum(row.fetches for row in steps(tmp_path / "bundle")) == 3
 
 
-def test_a_step_outside_the_recording_calls_few_functions_of_this_package(tmp_path: Path) -> None:
+def test_a_step_outside_the_recording_calls_few_functions_of_this_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = Counter[str]()
+    monkeypatch.setattr(ProfiledSteps, "stepped", lambda _: None)  # with a profile function, no steps are held
 
     def called(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and (is_own_frame(frame) or frame.f_code.co_filename.startswith(PACKAGE)):

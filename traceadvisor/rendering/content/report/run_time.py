@@ -128,11 +128,11 @@ def _causes(found: RunTime, part: RunPart) -> str:
 def growth_sentence(found: RunGrowth) -> str:
     """How much longer steps became, how soon they double, and the line that grows."""
     what = "The CPU time of a step" if found.of_cpu else "The step"
-    times = f"from {duration(found.first_ns)} to {duration(found.last_ns)} over {number_of(found.step_count, 'step')}"
+    times = f"{between(duration(found.first_ns), duration(found.last_ns))} over {number_of(found.step_count, 'step')}"
     soon = f" It grows by the first value again every {count(found.doubles_in)} steps." if found.doubles_in else ""
     level = " It stopped growing before the end." if found.is_level else ""
     line = f" Line that grows most: {location_words(found.line)}." if found.line else ""
-    return f"{what} grows {times}.{soon}{level}{line}"
+    return f"{what} grows from {times}.{soon}{level}{line}"
 
 
 def run_chart(found: RunTime, chart_id: str) -> Chart | None:

@@ -38,6 +38,7 @@ from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, m
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, money, whole_percent
 from traceadvisor.results.redaction import cleaned, shortened
 from traceadvisor.text.cleaning import clipped_inside
+from traceadvisor.text.ranges import between
 
 SUMMARY = Detail.SUMMARY
 
@@ -240,7 +241,7 @@ def _about(answer: Answer) -> Section:
     blocks: list[Block] = [Facts(tuple(map(_rates, answer.gpus)))]
     if answer.cpu_speed:
         low, high = answer.cpu_speed
-        speed = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        speed = between(f"{low:g}", f"{high:g}")
         blocks.append(Prose(f"CPU: {speed} times as fast as recorded, as stated.", detail=SUMMARY))
     else:
         words = "The CPU's time is as recorded. If other GPUs are in machines with other cores, state it: --cpu-speed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceadvisor.model.whatif import Basis, Change, Fit, Ground, MemoryFit, Range, Row, StepLimit, Unknown
 from traceadvisor.rendering.units import count, duration, money, number_of, percent, size, whole_percent
-from traceadvisor.text.ranges import spread
+from traceadvisor.text.ranges import between, spread
 
 GIB = 1 << 30
 
@@ -94,7 +94,7 @@ def percent_range(shares: Range) -> str:
 def money_range(amounts: Range, currency: str) -> str:
     """Return the ends of an amount of money: ``2.10 to 4.50 USD``."""
     low, high = money(amounts.low, currency), money(amounts.high, currency)
-    return "" if low == high else f"{low.removesuffix(f' {currency}')} to {high}"
+    return "" if low == high else between(low.removesuffix(f" {currency}"), high)
 
 
 def times(ratio: Range) -> str:
