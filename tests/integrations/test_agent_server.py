@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> None:
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"report", "explain", "compare", "capture", "try"}
+        assert set(tools) == {"report", "explain", "compare", "whatif", "capture", "try"}
         assert all(tool.output_schema for tool in tools.values())
 
         report = await called(client, "report", paths=["loader-bound"])
@@ -75,6 +75,31 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
         assert compared["runs"][0]["predictions"][0]["agreement"] == "within"
 
     in_session(talk, "--root", root)
+
+
+def test_an_agent_asks_what_another_gpu_would_bring(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "gpu-known-work", tmp_path / "run")
+
+    async def talk(client: Client) -> None:
+        answer = await called(
+            client, "whatif", paths=["run"], gpus=["T4"], prices={"T4": 1.0, "H100": 3.0}, recorded_batch=64
+        )
+        (program,) = answer["programs"]
+        (change,) = program["changes"]
+        recorded, changed = program["recorded"]["step_ms"], change["step_ms"]
+        assert change["gpu"] == "NVIDIA T4"
+        assert (
+            recorded["high"] < changed["low"] < changed["expected"] < changed["high"]
+        )  # a T4 computes float32 far more slowly
+        assert change["rests_on"]
+        assert change["cost_per_million_samples"]["expected"] == pytest.approx(
+            1.0 / 3600 / change["samples_per_s"]["expected"] * 1e6, rel=0.01
+        )
+        unknown = await client.call_tool("whatif", {"paths": ["run"], "gpus": ["Nonsense"]})
+        assert unknown.is_error
+        assert unknown.structured_content["error"] == "usage"
+
+    in_session(talk, "--root", tmp_path)
 
 
 def test_a_call_shows_its_progress_while_it_reads(root: Path) -> None:

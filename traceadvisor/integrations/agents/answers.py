@@ -48,6 +48,7 @@ class Tool(Enum):
     EXPLAIN = "explain"
     COMPARE = "compare"
     TRY = "try"
+    WHATIF = "whatif"
 
 
 @frozen
@@ -317,6 +318,56 @@ class TryAnswer:
 
     is_busy_machine: bool | None
     problems: tuple[Quoted, ...] = field(default=())
+
+
+@frozen(kw_only=True)
+class ChangedRow:
+    """One change and what follows; figures are None if unknown."""
+
+    gpu: str | None
+    """None for what stays as recorded, here and in the next four."""
+
+    batch: int | None
+    workers: int | None
+    cpu_cores: int | None
+    gpus: int | None
+    """GPUs that train together."""
+
+    unknown_because: str | None
+    step_ms: Interval | None
+    samples_per_s: Interval | None
+    gpu_busy_share: Interval | None
+    limit: str | None
+    """What sets the pace."""
+
+    memory_gb: Interval | None
+    fits: str | None
+    largest_batch: int | None
+    cost_per_million_samples: Interval | None
+    rests_on: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class ProgramRow:
+    """A recording and its changes."""
+
+    name: Quoted
+    gpu: Quoted | None
+    batch: int | None
+    recorded: ChangedRow
+    changes: tuple[ChangedRow, ...]
+    changes_left_out: int
+    speed_up_of_a_gpu_twice_as_fast: Interval | None
+
+
+@frozen(kw_only=True)
+class WhatifAnswer:
+    """Steps on other GPUs, with other batches, more ranks or other workers."""
+
+    programs: tuple[ProgramRow, ...]
+    programs_left_out: int
+    currency: str
+    remarks: tuple[Quoted, ...]
 
 
 class Refusal(Enum):

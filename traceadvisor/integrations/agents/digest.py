@@ -1,4 +1,4 @@
-"""Makes answers of reports, comparisons and experiments."""
+"""Makes answers of reports, comparisons, experiments and changes that are simulated."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.integrations.agents.answers import (
+    ChangedRow,
     CompareAnswer,
     ComparedRow,
     DifferenceRow,
@@ -26,6 +27,7 @@ from traceadvisor.integrations.agents.answers import (
     Paragraph,
     Place,
     PredictionRow,
+    ProgramRow,
     Quoted,
     RecordingRow,
     Remark,
@@ -34,6 +36,7 @@ from traceadvisor.integrations.agents.answers import (
     Tool,
     TriedRow,
     TryAnswer,
+    WhatifAnswer,
     quoted,
     quoted_line,
 )
@@ -43,6 +46,7 @@ from traceadvisor.model.experiment import ExperimentResult, LedgerRow, MeasuredR
 from traceadvisor.model.findings import Estimate
 from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.whatif import Answer, Program, Range, Row
 from traceadvisor.results.redaction import cleaned, redacted
 from traceadvisor.rules.base import Rule
 
@@ -248,6 +252,56 @@ def _tried(row: LedgerRow) -> TriedRow:
         measured=_measured(row.measured) if row.measured else None,
         problem=quoted_line(row.problem) if row.problem else None,
     )
+
+
+def whatif_answer(answer: Answer, most: int) -> WhatifAnswer:
+    """The answer on simulated changes."""
+    programs = answer.programs[:most]
+    return WhatifAnswer(
+        programs=tuple(_program(one, most) for one in programs),
+        programs_left_out=len(answer.programs) - len(programs),
+        currency=answer.currency,
+        remarks=tuple(map(quoted_line, answer.notes[:most])),
+    )
+
+
+def _program(one: Program, most: int) -> ProgramRow:
+    return ProgramRow(
+        name=quoted_line(one.name),
+        gpu=None if one.device is None else quoted_line(one.device),
+        batch=one.batch,
+        recorded=_changed(one.recorded),
+        changes=tuple(map(_changed, one.rows[:most])),
+        changes_left_out=max(len(one.rows) - most, 0),
+        speed_up_of_a_gpu_twice_as_fast=_range(one.faster_gpu),
+    )
+
+
+def _changed(row: Row) -> ChangedRow:
+    change, memory = row.change, row.memory
+    return ChangedRow(
+        gpu=change.gpu,
+        batch=change.batch,
+        workers=change.workers,
+        cpu_cores=change.cpu_cores,
+        gpus=change.ranks,
+        unknown_because=row.unknown.value if row.unknown else None,
+        step_ms=_range(row.step_ns, 1e6),
+        samples_per_s=_range(row.samples_per_s),
+        gpu_busy_share=_range(row.gpu_busy),
+        limit=row.limit.value if row.limit else None,
+        memory_gb=_range(memory.needed_bytes, 1e9) if memory else None,
+        fits=memory.fit.value if memory else None,
+        largest_batch=memory.largest_batch if memory else None,
+        cost_per_million_samples=_range(row.cost_per_million),
+        rests_on=tuple(dict.fromkeys(one.basis.value for one in row.grounds)),
+    )
+
+
+def _range(found: Range | None, of: float = 1.0) -> Interval | None:
+    if found is None:
+        return None
+    return Interval(_rounded(found.low / of), _rounded(found.expected / of), _rounded(found.high / of))
 
 
 def _settings(settings: Mapping[str, object]) -> Quoted:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 import msgspec
@@ -31,12 +31,13 @@ from traceadvisor.integrations.agents.answers import (
     ReportAnswer,
     Tool,
     TryAnswer,
+    WhatifAnswer,
     quoted,
     quoted_line,
 )
 from traceadvisor.integrations.agents.folders import Folders
 from traceadvisor.integrations.agents.kept import kept, run_script
-from traceadvisor.integrations.agents.work import Job
+from traceadvisor.integrations.agents.work import Changes, Job
 
 INSTRUCTIONS = f"""\
 TraceAdvisor says where the time of a PyTorch training step goes, what to fix first, and what a fix saves.
@@ -70,6 +71,7 @@ class AgentServer:
             _tool(self.report, Tool.REPORT, ReportAnswer, _READS),
             _tool(self.explain, Tool.EXPLAIN, ExplainAnswer, _READS),
             _tool(self.compare, Tool.COMPARE, CompareAnswer, _READS),
+            _tool(self.whatif, Tool.WHATIF, WhatifAnswer, _READS),
             _tool(self.capture, Tool.CAPTURE, CaptureAnswer, _RUNS),
             _tool(self.try_fixes, Tool.TRY, TryAnswer, _RUNS),
         ]
@@ -110,6 +112,37 @@ class AgentServer:
         head: captures after it.
         """
         return await self._answered(lambda: self._read(context, Tool.COMPARE, base, head=self._existing(head)))
+
+    async def whatif(  # noqa: PLR0913  # as many as it has
+        self,
+        *,
+        context: _Context,
+        paths: _Paths,
+        gpus: tuple[str, ...] = (),
+        batches: tuple[int | Literal["max"], ...] = (),
+        workers: int | None = None,
+        ranks: tuple[int, ...] = (),
+        prices: dict[str, float] | None = None,
+        recorded_batch: int | None = None,
+    ) -> CallToolResult:
+        """Simulate recorded steps on another GPU, with another batch, on several GPUs, or with other loader workers.
+
+        paths: recordings with GPU operations; of one program with several batches, to learn how its time grows.
+        gpus: names such as H100, L40S or T4.
+        batches: samples per batch and GPU; max for the largest that surely fits.
+        ranks: numbers of GPUs that train together.
+        prices: price per hour of one GPU, by its name.
+        recorded_batch: samples per batch, if the recording does not tell.
+        """
+        changes = Changes(
+            gpus=gpus,
+            batches=batches,
+            workers=workers,
+            ranks=ranks,
+            prices=prices or {},
+            recorded_batches=() if recorded_batch is None else (recorded_batch,),
+        )
+        return await self._answered(lambda: self._read(context, Tool.WHATIF, paths, changes=changes))
 
     async def capture(  # noqa: PLR0913  # as many as it has
         self,

@@ -15,12 +15,29 @@ from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, TraceAdvisorError
 from traceadvisor.indexing.runs import files_in
 from traceadvisor.integrations.agents.answers import EndedRun, Refusal, Refused, Tool, bounded, quoted_line
-from traceadvisor.integrations.agents.digest import compare_answer, explain_answer, report_answer, try_answer
+from traceadvisor.integrations.agents.digest import (
+    compare_answer,
+    explain_answer,
+    report_answer,
+    try_answer,
+    whatif_answer,
+)
 from traceadvisor.integrations.telling import ReadingTold, tell
 from traceadvisor.model.experiment import FILE
 from traceadvisor.model.report import Report
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.system.confined import confine
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``whatif`` simulates."""
+
+    gpus: tuple[str, ...] = ()
+    batches: tuple[int | str, ...] = ()
+    workers: int | None = None
+    ranks: tuple[int, ...] = ()
+    prices: dict[str, float] = {}
+    recorded_batches: tuple[int, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +52,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A folder for the HTML page."""
 
     ended: EndedRun | None = None
+    changes: Changes | None = None
 
     def answer(self) -> bytes:
         """Make the answer."""
@@ -47,6 +65,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
                 return bounded(lambda most: explain_answer(self.rule, found, most))
             case Tool.TRY:
                 return self._tried()
+            case Tool.WHATIF:
+                return self._simulated()
             case Tool.REPORT | Tool.CAPTURE:
                 return self._reported()
 
@@ -63,6 +83,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         assert ended  # noqa: S101  # it ran
         result = read_experiment(folder) if (folder / FILE).exists() else None
         return bounded(lambda most: try_answer(result, folder, ended, most))
+
+    def _simulated(self) -> bytes:
+        asked = msgspec.structs.asdict(self.changes or Changes())
+        found = api.whatif(*self.paths, **asked, progress=self._progress())
+        return bounded(lambda most: whatif_answer(found, most))
 
     def _progress(self) -> ReadingTold:
         return ReadingTold.of(files_in(_paths((*self.paths, *self.head)), _paths(self.roots)))
