@@ -93,3 +93,7 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
     found = captured.finding(StepOutliers())
     assert [place.line for place in found.locations] == [14]
     assert "Evaluate less often" in found.fix.summary
+
+
+def test_with_a_limit_of_no_steps_a_run_without_compilations_is_clear(tmp_path: Path) -> None:
+    assert _with(_growing(0), tmp_path).clear(Recompilation(fewest_steps=0)).value == 0
