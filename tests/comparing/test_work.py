@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparing.building import recording, report
+from traceadvisor.comparing import work
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
 from traceadvisor.model.report import Recording
@@ -128,3 +129,8 @@ def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
     settings = RunSettings(parameter_count=1_000_000)
     base, head = (recording(command=[name], settings=settings) for name in ("train.py", "train_fixed.py"))
     assert _compared(base, head).runs[0].work.program is None
+
+
+def test_ranks_with_the_same_inputs_are_compared_once() -> None:
+    sides = [[_traced(1.0, _contents(conv(batch))) for _ in range(64)] for batch in (32, 64)]
+    assert len(list(work._pairs(sides))) == 1
