@@ -63,6 +63,32 @@ def test_a_larger_batch_is_named_first_and_compared_per_sample() -> None:
     assert run.predictions == ()
 
 
+@pytest.mark.parametrize("counted", ["neither", "base", "both"])
+def test_samples_are_compared_alike_where_only_one_side_counts_them(counted: str) -> None:
+    """Undisturbed steps of 100 ms with 32 samples, and of 100 ms with 64."""
+    base, head = (
+        replace(
+            recording("", undisturbed_ms=100.0, command=()),
+            contents=_contents(conv(batch)),
+            samples_per_s=batch * 10.0 if counted in {side, "both"} else None,
+        )
+        for side, batch in (("base", 32), ("head", 64))
+    )
+    (run,) = _compared(base, head).runs
+    assert run.change is not None
+    assert run.change.measure is Measure.UNDISTURBED_SAMPLE
+    assert run.change.ratio == pytest.approx(0.5)
+
+
+def test_recorded_steps_are_scaled_although_the_samples_per_second_are_known() -> None:
+    """They are known by the mean step, where the CPU launches steps ahead of the GPU."""
+    base, head = (_traced(100, _contents(conv(batch)), samples_per_s=batch * 10.0) for batch in (32, 64))
+    (run,) = _compared(base, head).runs
+    assert run.change is not None
+    assert run.change.measure is Measure.RECORDED_SAMPLE
+    assert run.change.ratio == pytest.approx(0.5)
+
+
 def test_a_smaller_batch_is_a_fraction() -> None:
     comparison = _compared(_traced(170, _contents(loss(8192))), _traced(23.1, _contents(loss(1024))))
     assert "with 1/8 of the samples or tokens: 8.7% more time per sample or token" in headline(comparison)
