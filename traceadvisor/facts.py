@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -162,7 +163,8 @@ class Facts:
     @cached_property
     def run(self) -> RunFacts:
         """The run of this recording: its settings, steps and machine."""
-        return RunFacts(self.trace, self.device_index, self.captured)
+        work = WeakMethod(self._least_work_ns)  # a cycle would keep the facts
+        return RunFacts(self.trace, self.device_index, self.captured, lambda: found() if (found := work()) else 0.0)
 
     @cached_property
     def timing(self) -> RunTiming:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +38,9 @@ class RunFacts:
 
     captured: Run | None = None
     """None for a recording made without ``traceadvisor capture``."""
+
+    least_work_ns: Callable[[], float] = float
+    """Returns the device's own work of a recorded step; 0 without a device."""
 
     @property
     def steps(self) -> Sequence[TimedStep]:
@@ -96,7 +99,9 @@ class RunFacts:
     @cached_property
     def slow(self) -> SlowSteps:
         """Slow steps of the whole run by cause; none without a capture."""
-        return slow_steps(self.captured, self._sampled_steps) if self.captured else SlowSteps()
+        if self.captured is None:
+            return SlowSteps()
+        return slow_steps(self.captured, self._sampled_steps, self.least_work_ns())
 
     @cached_property
     def growth(self) -> RunGrowth | None:

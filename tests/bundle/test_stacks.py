@@ -143,7 +143,18 @@ def test_single_samples_have_their_time_since_the_one_before(tmp_path: Path) -> 
     assert found.timed == (TimedSample(9000, 0, 5000, 1000), TimedSample(12_000, -1, 6000, 0))
 
 
-@pytest.mark.parametrize("sample", [[0, 1, 5, 1], [0, -2, 5, 1], [-3, 0, 5, 1], [0, 0, 1 << 62, 1], [0, 0, 5, -1]])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        [0, 1, 5, 1],
+        [0, -2, 5, 1],
+        [-3, 0, 5, 1],
+        [0, 0, 1 << 62, 1],
+        [0, 0, 1 << 61, 1],
+        [0, 0, 5, 1 << 61],
+        [0, 0, 5, -1],
+    ],
+)
 def test_impossible_single_samples_are_left_out(tmp_path: Path, sample: list[int]) -> None:
     found, notes = read_stacks(written(tmp_path, HEADER, FRAME, stack(0), TIMES | {"samples": [sample]}))
     assert found

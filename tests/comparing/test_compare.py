@@ -185,6 +185,16 @@ def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
     assert change.ratio == pytest.approx(1.5)
 
 
+def test_measured_numbers_are_no_settings() -> None:
+    """Rows of token ids have another mean length in each run, and so has the share of subnormal numbers."""
+    sides = [
+        recording(settings=RunSettings(positions_per_sample=length, subnormal_share=share))
+        for length, share in ((87.3, 0.0), (88.1, 0.001))
+    ]
+    (run,) = compare(*([report(one)] for one in sides)).runs
+    assert run.differences == ()
+
+
 def test_settings_that_differ_are_listed_and_unknown_ones_are_not() -> None:
     known = RunSettings(LoaderSettings(worker_count=4), torch_version="2.13.0", environment={"OMP_NUM_THREADS": "1"})
     more = replace(

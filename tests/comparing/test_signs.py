@@ -119,6 +119,14 @@ def test_fewer_all_reduces_credit_accumulation_without_them_and_no_other_fix() -
     assert _sign("DIST003", _sides(base, head)) is None
 
 
+def test_more_captures_of_a_side_are_no_more_all_reduces() -> None:
+    row = CommunicationRow(CollectiveKind.ALL_REDUCE, Purpose.GRADIENTS, 16.0, MS, MS, None, None, None, None, None)
+    one = replace(_running(), communication=(row,))
+    captures = captures_of([report(one)] * 3)
+    assert len(captures) == 3
+    assert _sign("DIST016", Sides(captures, _captures(one), Gone())) is None
+
+
 def test_lines_that_workers_run_now_are_no_sign() -> None:
     line, gone = Location("train.py", 10, "load"), Gone(frozenset({("train.py", 10)}))
     assert _sign("IDLE004", _sides(recording(), recording(), gone), line) is ChangeSign.LINES

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparing.building import recording, report
+from traceadvisor.comparing import work
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
 from traceadvisor.model.report import Recording
@@ -60,6 +61,32 @@ def test_a_larger_batch_is_named_first_and_compared_per_sample() -> None:
     assert run.change.measure is Measure.RECORDED_SAMPLE
     assert run.change.ratio == pytest.approx(7.28 / 3.79 / 2)
     assert run.predictions == ()
+
+
+@pytest.mark.parametrize("counted", ["neither", "base", "both"])
+def test_samples_are_compared_alike_where_only_one_side_counts_them(counted: str) -> None:
+    """Undisturbed steps of 100 ms with 32 samples, and of 100 ms with 64."""
+    base, head = (
+        replace(
+            recording("", undisturbed_ms=100.0, command=()),
+            contents=_contents(conv(batch)),
+            samples_per_s=batch * 10.0 if counted in {side, "both"} else None,
+        )
+        for side, batch in (("base", 32), ("head", 64))
+    )
+    (run,) = _compared(base, head).runs
+    assert run.change is not None
+    assert run.change.measure is Measure.UNDISTURBED_SAMPLE
+    assert run.change.ratio == pytest.approx(0.5)
+
+
+def test_recorded_steps_are_scaled_although_the_samples_per_second_are_known() -> None:
+    """They are known by the mean step, where the CPU launches steps ahead of the GPU."""
+    base, head = (_traced(100, _contents(conv(batch)), samples_per_s=batch * 10.0) for batch in (32, 64))
+    (run,) = _compared(base, head).runs
+    assert run.change is not None
+    assert run.change.measure is Measure.RECORDED_SAMPLE
+    assert run.change.ratio == pytest.approx(0.5)
 
 
 def test_a_smaller_batch_is_a_fraction() -> None:
@@ -128,3 +155,8 @@ def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
     settings = RunSettings(parameter_count=1_000_000)
     base, head = (recording(command=[name], settings=settings) for name in ("train.py", "train_fixed.py"))
     assert _compared(base, head).runs[0].work.program is None
+
+
+def test_ranks_with_the_same_inputs_are_compared_once() -> None:
+    sides = [[_traced(1.0, _contents(conv(batch))) for _ in range(64)] for batch in (32, 64)]
+    assert len(list(work._pairs(sides))) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
+from traceadvisor.judging import source_at_hand
 from traceadvisor.judging.source_at_hand import constructed_in, with_code
 from traceadvisor.model.location import Location, PlaceKind, Role
 
@@ -113,9 +116,24 @@ def test_a_line_of_the_file_has_its_text(tmp_path: Path) -> None:
         Location("other.py", 9, "main"),
         Location("../train.py", 9, "main"),
         Location("train.py", 99, "main"),
+        Location("train.py", 99, "<module>"),  # the file is shorter than the one that ran
+        Location("train.py", 99, "<lambda>"),
+        Location("train.py", 0, "<module>"),
     ],
 )
 def test_no_text_is_quoted_that_may_be_of_another_line(tmp_path: Path, folder: Path, location: Location) -> None:
     (folder.parent / "train.py").write_text(SCRIPT)
     assert with_code(facts(tmp_path), location) == location
     assert with_code(facts(tmp_path), location).code is None
+
+
+def test_a_file_is_walked_once_however_many_of_its_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, walk, walks = ast.parse(SCRIPT), ast.walk, list[ast.AST]()
+
+    def counted(node: ast.AST) -> Iterator[ast.AST]:
+        walks.append(node)
+        return walk(node)
+
+    monkeypatch.setattr(ast, "walk", counted)
+    assert source_at_hand._is_what_ran(tree, {(line, "main") for line in range(6, 10)})
+    assert len(walks) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
@@ -208,6 +208,8 @@ def test_a_folder_without_a_run_and_one_of_a_run_that_ended_are_refused(tmp_path
     BundleWriter(tmp_path, header, 0, "elsewhere").enter((), (), None)
     with pytest.raises(UsageError, match="has ended, or runs on another machine"):
         running_in(tmp_path)
+    with chdir(tmp_path), pytest.raises(UsageError, match="has ended, or runs on another machine"):
+        running_in(Path())
 
 
 def test_a_run_that_has_ended_cannot_be_asked(tmp_path: Path) -> None:

@@ -165,11 +165,12 @@ def _times(timed: Sequence[TimedSample]) -> _Times:
 def _timed(record: _Times, stacks: int) -> Iterator[TimedSample]:
     """The single samples of a line; raises ValueError for impossible ones."""
     at_ns = record.start_ns
-    for passed_us, stack, time_us, cpu_us in record.samples:
+    for passed_us, stack, *times_us in record.samples:
         at_ns += passed_us * 1000
-        if not (-1 <= stack < stacks and all(0 <= one < MOST_NS for one in (at_ns, passed_us, time_us, cpu_us))):
+        time_ns, cpu_ns = (1000 * one for one in times_us)
+        if not (-1 <= stack < stacks and all(0 <= one < MOST_NS for one in (at_ns, passed_us, time_ns, cpu_ns))):
             raise ValueError("an impossible sample")
-        yield TimedSample(at_ns, stack, time_us * 1000, cpu_us * 1000)
+        yield TimedSample(at_ns, stack, time_ns, cpu_ns)
 
 
 _cleaned = lru_cache(maxsize=1 << 12)(clean)

@@ -159,8 +159,10 @@ def _named(rows: Iterable[CountRow], word: str) -> float:
 
 
 def _collectives(side: Iterable[Capture], purposes: frozenset[Purpose]) -> float:
-    rows = chain.from_iterable(one.communication for capture in side for one in capture.recordings)
-    return sum(row.calls_per_step for row in rows if row.purpose in purposes)
+    """Calls per step of a rank, mean over captures and ranks."""
+    recordings = [one.communication for capture in side for one in capture.recordings]
+    rows = chain.from_iterable(recordings)
+    return sum(row.calls_per_step for row in rows if row.purpose in purposes) / max(len(recordings), 1)
 
 
 def _on_tensor_cores(side: Iterable[Capture]) -> float:

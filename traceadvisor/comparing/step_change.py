@@ -35,14 +35,16 @@ def step_change(
     """
     work = work or WorkChange()
     measure = _measure(run, work)
-    grown = work.growth or 1.0 if measure in _STEP_OF and not _counts_samples(run) else 1.0
-    sides = [_figures(side, run.lanes, measure) for side in (run.base, run.head)]
+    is_scaled = measure in _STEP_OF and (measure is Measure.RECORDED_SAMPLE or not _counts_samples(run))
+    grown = work.growth or 1.0 if is_scaled else 1.0
+    compared = _STEP_OF[measure] if is_scaled else measure
+    sides = [_figures(side, run.lanes, compared) for side in (run.base, run.head)]
     if not all(sides):
         return None
     sides[1] = [figure / grown for figure in sides[1]]
     counted = (*run.head, *(run.base if len(run.base) > 1 else ()))  # one capture has no spread of its own
     alike = distinct(_alike(history, run), known=counted)
-    earlier = _figures(alike, run.lanes, measure)
+    earlier = _figures(alike, run.lanes, compared)
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
     noise = (
@@ -159,9 +161,8 @@ def _figure(recording: Recording, measure: Measure) -> float | None:
     match measure:
         case Measure.UNDISTURBED_STEP:
             return recording.undisturbed_median_step_ns
-        case Measure.UNDISTURBED_SAMPLE:  # where they are not counted, the step, which is then scaled
-            per_s = recording.samples_per_s
-            return 1e9 / per_s if per_s else recording.undisturbed_median_step_ns
+        case Measure.UNDISTURBED_SAMPLE:
+            return 1e9 / recording.samples_per_s if recording.samples_per_s else None
         case Measure.RECORDED_STEP | Measure.RECORDED_SAMPLE:
             return recording.step_ns
 

@@ -173,8 +173,8 @@ def _rounded(growth: float) -> float:
 
 
 def _pairs(sides: Sequence[Sequence[Recording]]) -> Iterator[tuple[Sequence[InputRow], Sequence[InputRow]]]:
-    """The inputs of each recording of a side with those of each of the other."""
-    base, head = ([one.contents.inputs for one in side if one.contents] for side in sides)
+    """The different inputs of a side with those of the other: ranks mostly have the same."""
+    base, head = (dict.fromkeys(one.contents.inputs for one in side if one.contents) for side in sides)
     yield from ((one, other) for one in base for other in head)
 
 

@@ -51,10 +51,10 @@ def with_code(facts: Facts, location: Location) -> Location:
     if not location.is_line or not ran:
         return location
     source = _source(Path.cwd(), location.file)
-    tree = _parsed(source or "")
-    if not source or not tree or not all(_function_at(tree, line) == function for line, function in ran):
+    tree, lines = _parsed(source or ""), (source or "").split("\n")
+    if tree is None or not 0 < location.line <= len(lines) or not _is_what_ran(tree, ran):
         return location
-    text = source.split("\n")[location.line - 1].strip()
+    text = lines[location.line - 1].strip()
     return replace(location, code=text) if text and clean(text) == text else location
 
 
@@ -67,13 +67,15 @@ def _ran_in(facts: Facts, location: Location) -> set[tuple[int, str]]:
     return {(line, name) for line, name in own | sampled if name not in EXPRESSIONS}
 
 
-def _function_at(tree: ast.Module, line: int) -> str:
-    """The innermost function around a line; that of the module outside of functions."""
+def _is_what_ran(tree: ast.Module, ran: set[tuple[int, str]]) -> bool:
+    """Whether each line is in the function that ran there: the innermost one, or the module outside of all."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [
-        one for one in ast.walk(tree) if isinstance(one, kinds) and one.lineno <= line <= (one.end_lineno or line)
-    ]
-    return max(around, key=lambda one: one.lineno).name if around else MODULE
+    functions = [one for one in ast.walk(tree) if isinstance(one, kinds)]
+    for line, name in ran:
+        around = [one for one in functions if one.lineno <= line <= (one.end_lineno or line)]
+        if name != (max(around, key=lambda one: one.lineno).name if around else MODULE):
+            return False
+    return True
 
 
 def _at_hand(trace: Trace, folder: Path) -> Iterator[Constructed]:

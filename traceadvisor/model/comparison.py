@@ -162,7 +162,7 @@ class StepChange:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the spread between captures is known, so that the gate may fail."""
+        """Whether the spread between captures is known, and the interval decides."""
         return self.ratio_low is not None
 
     @property

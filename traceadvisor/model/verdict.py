@@ -33,7 +33,7 @@ class VerdictCertainty(Enum):
     """How certain a verdict is."""
 
     SHOWN = "shown"
-    """The spread between captures is known, and the interval decides. Only this fails a gate."""
+    """The spread between captures is known, and the interval decides."""
 
     LIKELY = "likely"
     """Too few captures for an interval; the change is far beyond what identical runs may differ by."""

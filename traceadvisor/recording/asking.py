@@ -86,7 +86,8 @@ def running_in(folder: Path) -> Running:
     found = read_manifest(folder)
     if found is None:
         raise UsageError(f"{folder} is no capture, or its training has not made a step yet.")
-    first = folder.with_name(folder.name.rpartition("-")[0] or folder.name)  # of a command with several trainings
+    named = folder.resolve()  # `.` has no name
+    first = named.parent / (named.name.rpartition("-")[0] or named.name)  # of a command with several trainings
     places = dict.fromkeys((*_places(folder), *_places(first)))
     if not any(_alive(found)):
         raise UsageError(f"The run of {folder} has ended, or runs on another machine.")

@@ -87,6 +87,21 @@ def test_a_line_that_waits_longer_and_longer_grows_by_the_clock() -> None:
     assert (found.of_cpu, found.line and found.line.line) == (False, 14)
 
 
+def test_growing_cpu_time_of_steps_that_mostly_wait_is_a_small_share_of_them() -> None:
+    """The thread waits 95 ms, and computes 1 ms at first and 6 ms at last: 2 ms more than at first, of 99, on average.
+
+    "At first" is the first quarter of the run.
+    """
+    runs = Runs()
+    for step in range(STEPS):
+        computes = 1 + step / 40
+        runs.step([(line(11), 95), (line(14), computes)], cpu=computes / (95 + computes))
+    found = growth_of(runs.run())
+    assert found
+    assert found.of_cpu
+    assert found.excess_share == pytest.approx(0.02, abs=0.003)
+
+
 @pytest.mark.parametrize(("late_ms", "is_found"), [(4.0, False), (8.0, True)])
 def test_steps_that_rise_and_stay_count_from_nearly_twice_the_time_on(late_ms: float, *, is_found: bool) -> None:
     found = growth_of(run_of(lambda step: 1.0 if step < 70 else late_ms, five))

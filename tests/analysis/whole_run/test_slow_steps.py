@@ -42,6 +42,17 @@ def test_compilations_are_the_cause_of_the_steps_that_hold_them() -> None:
     assert found.changed.change is Change.SHAPE
 
 
+@pytest.mark.parametrize(("work_ms", "slow_ms"), [(0, 39 * 80), (2.4, 39 * 80), (10, 0)])
+def test_a_step_that_waits_for_a_device_with_launched_steps_is_not_slow(work_ms: float, slow_ms: float) -> None:
+    """The CPU launches nine steps in 2 ms each, and reads the loss in the tenth, after 10 ms of GPU work for each."""
+    runs = Runs()
+    for step in range(400):
+        runs.step([(line(11), 82.0 if step % 10 == 0 else 2.0)])
+    run = runs.run()
+    found = slow_steps(run, sampled_steps(run, LOOP), work_ms * MS)
+    assert found.total_ns(RunCause.OTHER) == slow_ms * MS
+
+
 def test_most_steps_may_compile_and_the_usual_step_is_still_known() -> None:
     runs = Runs()
     for _ in range(30):

@@ -10,7 +10,7 @@ import torch
 
 from traceadvisor.model.run import Change, Pause, PauseKind
 from traceadvisor.recording.loop.compilations import Compilations
-from traceadvisor.recording.loop.subnormal import SubnormalSeen
+from traceadvisor.recording.loop.subnormal import SubnormalSeen, some_values
 from traceadvisor.recording.pauses import MOST_PAUSES, LongestPauses
 from traceadvisor.system import clocks
 
@@ -97,3 +97,22 @@ def test_numbers_are_looked_at_rarely() -> None:
     seen = SubnormalSeen()
     seen.stepped(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1))
     assert seen.share is None  # the first look is due after a quarter of a second
+
+
+@pytest.mark.parametrize(
+    ("tensor", "count"),
+    [
+        (torch.zeros(4, 6), 24),
+        (torch.zeros(4, 6).t(), 24),
+        (torch.zeros(2, 3, 4, 4).to(memory_format=torch.channels_last), 96),
+        (torch.zeros(6).expand(4, 6), 6),
+        (torch.zeros(4, 6)[:, :3], 3),
+        (torch.zeros(()), 1),
+        (torch.zeros(0, 3), 0),
+    ],
+)
+def test_values_of_any_layout_are_read_without_a_copy(tensor: torch.Tensor, count: int) -> None:
+    """A large parameter in another layout would be copied whole, for some of its values."""
+    found = some_values(tensor)
+    assert (found.dim(), found.numel()) == (1, count)
+    assert found.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()

@@ -9,7 +9,7 @@ from tests.analysis.whole_run.test_slow_steps import EVALUATE, USUAL
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.run import Change, PauseKind, Run
+from traceadvisor.model.run import Change, PauseKind, Run, StepState
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
 from traceadvisor.rules.idle.idle008_recompilation import Recompilation
@@ -93,3 +93,22 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
     found = captured.finding(StepOutliers())
     assert [place.line for place in found.locations] == [14]
     assert "Evaluate less often" in found.fix.summary
+
+
+def test_with_a_limit_of_no_steps_a_run_without_compilations_is_clear(tmp_path: Path) -> None:
+    assert _with(_growing(0), tmp_path).clear(Recompilation(fewest_steps=0)).value == 0
+
+
+def test_collections_outside_of_training_steps_are_no_part_of_compilations(tmp_path: Path) -> None:
+    """Each validation, after nine steps, collects for 60 ms: nothing compiles."""
+    runs = Runs()
+    for step in range(200):
+        is_validation = step % 10 == 9
+        runs.step(
+            [(line(11), 100 if is_validation else 5)], state=StepState.OTHER if is_validation else StepState.PLAIN
+        )
+        if is_validation:
+            runs.pause(PauseKind.COLLECTION, 60)
+    shares = {"gc_share": 0.4, "gc_long_share": 0.4, "gc_long_count": 20, "gc_longest_ns": 60 * MS}
+    found = _with(runs.run(), tmp_path).with_settings(**shares).finding(GcPause())
+    assert evidence(found, "share of the run in garbage collection") == pytest.approx(0.4)

@@ -120,7 +120,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     first_ns, last_ns = series.ends
     rise_ns = trend.low * (middles[-1] - middles[0])
     least = LEAST_GROWTH if line and line.is_alone else LEAST_GROWTH_ALONE
-    subnormal = run.settings.subnormal_share or 0.0
+    subnormal, lengths = run.settings.subnormal_share or 0.0, _lengths(run)
     if of_cpu and subnormal >= SUBNORMAL_SHARE and last_ns >= SUBNORMAL_RATIO * series.lowest:
         first_ns, is_level = series.lowest, True
     elif is_level:
@@ -135,7 +135,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
         trend.slope,
         trend.low,
         trend.high,
-        sum(max(one - first_ns, 0.0) for one in values) / sum(values),
+        sum(max(one - first_ns, 0.0) for one in values) / sum(float(lengths[one].mean()) for one in series.blocks),
         is_level=is_level,
         of_cpu=of_cpu,
         line=place_of(line.frame) if line else None,

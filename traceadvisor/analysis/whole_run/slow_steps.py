@@ -9,6 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.steps.run_timing import RAN_AHEAD_SHARE
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
@@ -63,8 +64,12 @@ class SlowSteps:
         return sorted(index for index, parts in self.parts.items() if any(one is cause for one, _ in parts))
 
 
-def slow_steps(run: Run, sampled: SampledSteps | None) -> SlowSteps:
-    """Return the slow steps of a run, without its first one, which is start-up."""
+def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> SlowSteps:
+    """Return the slow steps of a run, without its first one, which is start-up.
+
+    ``work_ns``: the device's work of a step. If the CPU launches it in less, it waits for the device in some later
+    steps: only known pauses make a step slow then.
+    """
     places = [at for at, step in enumerate(run.steps) if step.index > 0 and step.state is not StepState.OTHER]
     if not places:
         return SlowSteps()
@@ -77,7 +82,7 @@ def slow_steps(run: Run, sampled: SampledSteps | None) -> SlowSteps:
     is_plain = np.array([step.state is StepState.PLAIN for step in steps], dtype=np.bool_)
     is_usual_start = np.array([not step.loader_start_ns for step in steps], dtype=np.bool_)
     usual_ns, usual_loader_ns = (usual(one, is_plain & is_usual_start) for one in (rest_ns, loader_ns))
-    is_slow = is_plain & is_usual_start & (rest_ns > SLOW_RATIO * usual_ns)
+    is_slow = is_plain & is_usual_start & (rest_ns > SLOW_RATIO * usual_ns) & (usual_ns >= RAN_AHEAD_SHARE * work_ns)
     excess_ns = np.where(is_slow, rest_ns - usual_ns, 0.0)
     waiting = np.minimum(np.where(is_slow, np.maximum(loader_ns - usual_loader_ns, 0.0), 0.0), excess_ns)
     found = {RunCause.COMPILATION: compiling, RunCause.COLLECTION: collecting, RunCause.LOADER: waiting}

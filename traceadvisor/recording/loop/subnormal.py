@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import torch
 from torch import Tensor
@@ -45,11 +46,17 @@ class SubnormalSeen:
         subnormal = count = 0
         with torch.no_grad():
             for one in tensors:
-                values = one.detach().reshape(-1)[: MOST_VALUES // len(tensors)].abs()
+                values = some_values(one.detach())[: MOST_VALUES // len(tensors)].abs()
                 subnormal += int(((values > 0) & (values < torch.finfo(values.dtype).tiny)).sum())
                 count += values.numel()
         if count:
             self.share = max(self.share or 0.0, subnormal / count)
+
+
+def some_values(tensor: Tensor) -> Tensor:
+    """Return values of a tensor in one dimension without a copy: all, or the first row if there are gaps in memory."""
+    in_memory = tensor.permute(sorted(range(tensor.dim()), key=lambda at: -tensor.stride()[at] or -inf))
+    return in_memory.reshape(-1) if in_memory.is_contiguous() else in_memory[(0,) * (tensor.dim() - 1)]
 
 
 def _tensors(optimizer: Optimizer) -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.model.run import PauseKind, RunSettings
-from traceadvisor.model.run_time import RunCause
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.small_operators import lines_of
 
@@ -53,7 +53,7 @@ class GcPause(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
-        captured_share, longest_ns = self._captured_share(facts), facts.settings.gc_longest_ns
+        captured_share, longest_ns = self._captured_share(facts.settings), facts.settings.gc_longest_ns
         few = self._few_long(facts.settings)
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
@@ -83,14 +83,12 @@ class GcPause(Rule):
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
 
-    def _captured_share(self, facts: Facts) -> float | None:
+    def _captured_share(self, settings: RunSettings) -> float | None:
         """Share of the run in collections, but for long ones while torch compiles: these are a part of that."""
-        settings, whole = facts.settings, facts.run.time
-        timed = [one for one in settings.pauses if one.kind is PauseKind.COLLECTION]
-        if not timed or whole is None or settings.gc_share is None or not settings.gc_long_share:
+        collecting, compiling = (_spans(settings, kind) for kind in (PauseKind.COLLECTION, PauseKind.COMPILATION))
+        if settings.gc_share is None or not settings.gc_long_share or not collecting:
             return settings.gc_share
-        own_ns, all_ns = facts.run.slow.total_ns(RunCause.COLLECTION), sum(one.duration_ns for one in timed)
-        return settings.gc_share - settings.gc_long_share * max(1 - own_ns / max(all_ns, 1), 0.0)
+        return settings.gc_share - settings.gc_long_share * (collecting & compiling).total_ns / collecting.total_ns
 
     def _few_long(self, settings: RunSettings) -> float | None:
         """Share of the run in long collections, if they are too few for a rate and the others take little."""
@@ -98,3 +96,9 @@ class GcPause(Rule):
         if not count or share is None or count >= self.fewest_long:
             return None
         return share if (settings.gc_share or 0.0) - share < self.min_share else None
+
+
+def _spans(settings: RunSettings, kind: PauseKind) -> SpanSet:
+    """The timed pauses of a kind."""
+    pauses = (one for one in settings.pauses if one.kind is kind)
+    return SpanSet.of(*((one.clock_ns, one.clock_ns + one.duration_ns) for one in pauses))

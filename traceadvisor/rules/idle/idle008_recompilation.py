@@ -96,10 +96,10 @@ class Recompilation(Rule):
         slow, whole = facts.run.slow, facts.run.time
         compiling = slow.steps_with(RunCause.COMPILATION)
         last = max((step.index for step in facts.run.steps), default=0)
-        if whole is None or len(compiling) < self.fewest_steps or compiling[-1] < self.least_last_share * last:
+        if whole is None or not compiling or len(compiling) < self.fewest_steps:
             return None
         total_ns, loop_ns = slow.total_ns(RunCause.COMPILATION), max(whole.loop_ns, 1)
-        if total_ns < self.min_share * loop_ns:
+        if compiling[-1] < self.least_last_share * last or total_ns < self.min_share * loop_ns:
             return None
         changed = slow.changed
         line = slow.lines.get(RunCause.COMPILATION)
