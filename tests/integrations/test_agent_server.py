@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,10 @@ from tests.waiting import wait_until
 from traceadvisor import load
 from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
-from traceadvisor.integrations.agents.answers import MOST_BYTES, bounded
+from traceadvisor.integrations.agents import answers
+from traceadvisor.integrations.agents.answers import MOST_BYTES, CaptureAnswer, EndedRun, Tool, bounded, quoted
 from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer
+from traceadvisor.integrations.agents.work import Job
 from traceadvisor.judging.catalogue import read_catalogue, rule_text
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Severity, Unit
 
@@ -191,6 +197,47 @@ def test_a_script_is_a_python_file_in_the_folders(root: Path) -> None:
     assert not (root / "sprung").exists()
 
 
+@pytest.mark.parametrize("word", ["x" * 200_000, "a\0b"], ids=["too long", "null byte"])
+def test_arguments_that_no_program_takes_are_an_error_in_words(root: Path, word: str) -> None:
+    (root / "train.py").write_text("open('sprung', 'w').close()")
+
+    async def talk(client: Client) -> None:
+        for tool, given in (("capture", {}), ("try", {"run": "loader-bound"})):
+            answer = await called(client, tool, script="train.py", arguments=[word], **given)
+            assert answer["error"] == "usage"
+        assert (await called(client, "explain", rule="DATA002"))["title"]
+
+    in_process(talk, "--root", root, "--allow-run", "--allow-write")
+    assert not (root / "sprung").exists()
+
+
+def test_no_process_shows_other_users_the_output_of_a_run(root: Path) -> None:
+    (root / "train.py").write_text("")
+    shown: set[bytes] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    shown.add(file.read_bytes())
+            time.sleep(0.02)
+
+    async def talk(client: Client) -> None:
+        answer = await called(client, "try", run="loader-bound", script="train.py", minutes=0.2)
+        assert answer["ended"]["last_output"]["untrusted_text"]
+
+    with ThreadPoolExecutor(1) as beside:
+        looking = beside.submit(look)
+        try:
+            in_process(talk, "--root", root, "--allow-run", "--allow-write")
+        finally:
+            is_over.set()
+        looking.result()
+    assert any(b"agents.work" in one for one in shown)
+    assert not any(b"last_output" in one for one in shown)
+
+
 def _own_words() -> set[str]:
     """Every text that this program may say outside of quotes."""
     rules = [rule_text(rule) for rule in read_catalogue(Settings()).known]
@@ -262,6 +309,20 @@ def test_an_answer_has_as_many_rows_as_fit() -> None:
     assert len(rows) == 5
     with pytest.raises(UsageError, match="more than 24000 bytes"):
         bounded(lambda most: "x" * 30_000)
+
+
+def test_what_a_script_printed_counts_to_the_size_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = EndedRun(exit_code=0, last_output=quoted("\N{SNOWMAN}" * 1_500, 1_500))
+    paths = (str(SAMPLES / "loader-bound"),)
+    job = Job(tool=Tool.CAPTURE, roots=(str(SAMPLES),), paths=paths, ended=ended)
+    whole = job.answer()
+    monkeypatch.setattr(answers, "MOST_BYTES", len(whole) - 1)
+    smaller = job.answer()
+    assert len(smaller) < len(whole)
+    captured = msgspec.json.decode(smaller, type=CaptureAnswer)
+    assert captured.ended == ended
+    assert captured.report
+    assert captured.report.findings
 
 
 @pytest.mark.slow
