@@ -350,7 +350,7 @@ def _cheapest(rows: Sequence[Row]) -> tuple[int | None, tuple[int, ...]]:
     if len(known) < 2:  # one is no choice
         return None, ()
     cheapest = min(known, key=lambda place: known[place].expected)
-    near = (place for place, cost in known.items() if place != cheapest and cost.low < known[cheapest].expected)
+    near = (place for place, cost in known.items() if place != cheapest and cost.low < known[cheapest].high)
     return cheapest, tuple(near)
 
 
