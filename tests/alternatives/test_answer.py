@@ -12,6 +12,7 @@ from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.subject import Subject
 from traceadvisor.errors import UsageError
 from traceadvisor.model.whatif import Basis, Change, Range, Row, StepLimit, Unknown
+from traceadvisor.rendering.content.whatif.words import reason
 
 
 def _bases(one: Row) -> set[Basis]:
@@ -164,7 +165,9 @@ def test_more_ranks_need_the_size_of_gradients(tmp_path: Path) -> None:
 
 def test_ranks_whose_collectives_were_not_recorded_tell_nothing_of_more(tmp_path: Path) -> None:
     one = subject(training().distributed(0, 2), tmp_path)
-    assert row(one, ranks=(8,)).unknown is Unknown.GRADIENTS
+    found = row(one, ranks=(8,))
+    assert found.unknown is Unknown.COLLECTIVES
+    assert "--memory-history" not in reason(found)  # it would not help
 
 
 def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) -> None:

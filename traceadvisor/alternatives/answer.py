@@ -274,8 +274,8 @@ class _Rows:
         if not facts.observation.has_device:
             raise _Stop(Unknown.NO_GPU)
         if facts.run.rank_count > 1:
-            if Kind.COLLECTIVE not in self._kinds:  # what ranks exchange was not recorded
-                raise _Stop(Unknown.GRADIENTS)
+            if Kind.COLLECTIVE not in self._kinds:
+                raise _Stop(Unknown.COLLECTIVES)
             return OtherRanks(facts.run.rank_count, ranks)
         link = peer_bytes_per_s(row) if row else None
         if link is None:

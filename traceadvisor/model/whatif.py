@@ -161,6 +161,9 @@ class Unknown(Enum):
     GRADIENTS = "gradients"
     """The size of gradients."""
 
+    COLLECTIVES = "collectives"
+    """What several recorded ranks exchange."""
+
     CORES = "cores"
     """How operators on the CPU scale with cores."""
 
