@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 import pytest
 from mcp import Client
 
+from tests.build_report import one_recording
 from tests.hostile_input import HOSTILE, write_hostile_input
 from tests.integrations.agent import called, in_process, in_session
 from tests.shared import CHECKOUT
@@ -25,8 +27,8 @@ from traceadvisor import load
 from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
 from traceadvisor.integrations.agents import answers
-from traceadvisor.integrations.agents.answers import MOST_BYTES, CaptureAnswer, EndedRun, Tool, bounded, quoted
-from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer
+from traceadvisor.integrations.agents.answers import MOST_BYTES, CaptureAnswer, EndedRun, Tool, Whole, bounded, quoted
+from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer, report_answer
 from traceadvisor.integrations.agents.work import Job
 from traceadvisor.judging.catalogue import read_catalogue, rule_text
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Severity, Unit
@@ -67,7 +69,7 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
 
         report = await called(client, "report", paths=["loader-bound"])
         first = report["findings"][0]
-        saving = first["saving_share_of_step"]
+        saving = first["saving_share"]
         assert first["rule"] == "DATA002"
         assert 0.2 < saving["low"] < saving["expected"] < saving["high"] < 0.6
         place = first["places"][0]
@@ -243,7 +245,7 @@ def _own_words() -> set[str]:
     rules = [rule_text(rule) for rule in read_catalogue(Settings()).known]
     words = {word for text in rules for word in (text.id, text.title, text.summary)}
     words |= {part for text in rules for section in text.sections for part in (section.title, section.text)}
-    enums = (Severity, Confidence, Effort, Certainty, Unit)
+    enums = (Severity, Confidence, Effort, Certainty, Unit, Whole)
     return words | VERDICTS | {one.value for kind in enums for one in kind} | {UNKNOWN, "Summary", "not_shown"}
 
 
@@ -302,6 +304,15 @@ def _texts(row: Any) -> Iterator[str]:
                 yield from _texts(one)
         case str():
             yield row
+
+
+def test_a_saving_names_the_whole_that_it_is_of() -> None:
+    report = one_recording()
+    (row, *_) = report.findings
+    of_run = replace(row, finding=replace(row.finding, of_run=True))
+    rows = (row, of_run, replace(row, of_window=True))
+    found = report_answer(replace(report, findings=rows), (), 20).findings
+    assert [one.saving_of for one in found] == [Whole.STEP, Whole.RUN, Whole.RECORDING]
 
 
 def test_an_answer_has_as_many_rows_as_fit() -> None:
