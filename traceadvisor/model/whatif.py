@@ -162,7 +162,7 @@ class Unknown(Enum):
     """The size of gradients."""
 
     COLLECTIVES = "collectives"
-    """What several recorded ranks exchange."""
+    """The exchange between several recorded ranks."""
 
     CORES = "cores"
     """How operators on the CPU scale with cores."""
