@@ -7,11 +7,12 @@ import pytest
 from tests.alternatives.subjects import SAMPLES, asked, doubled, row, sample, subject, training
 from tests.build import TraceBuilder
 from tests.rules.judging import simulated_facts
-from traceadvisor.alternatives.answer import Asked, answer
+from traceadvisor.alternatives.answer import Asked, _cheapest, answer
 from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.subject import Subject
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import Basis, Range, Row, StepLimit, Unknown
+from traceadvisor.model.whatif import Basis, Change, Range, Row, StepLimit, Unknown
+from traceadvisor.rendering.content.whatif.words import reason
 
 
 def _bases(one: Row) -> set[Basis]:
@@ -164,7 +165,9 @@ def test_more_ranks_need_the_size_of_gradients(tmp_path: Path) -> None:
 
 def test_ranks_whose_collectives_were_not_recorded_tell_nothing_of_more(tmp_path: Path) -> None:
     one = subject(training().distributed(0, 2), tmp_path)
-    assert row(one, ranks=(8,)).unknown is Unknown.GRADIENTS
+    found = row(one, ranks=(8,))
+    assert found.unknown is Unknown.COLLECTIVES
+    assert "--memory-history" not in reason(found)  # it would not help
 
 
 def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) -> None:
@@ -189,3 +192,9 @@ def test_the_smallest_batch_that_is_as_fast_as_the_best_is_named(tmp_path: Path)
 def test_too_many_combinations_are_refused() -> None:
     with pytest.raises(UsageError, match="at most 200"):
         Asked(batches=tuple(range(1, 202)))
+
+
+def test_choices_whose_costs_have_a_part_in_common_may_be_as_cheap() -> None:
+    costs = (Range(1.0, 2.0, 4.0), Range(3.0, 5.0, 6.0), Range(4.5, 5.0, 6.0))
+    rows = [Row(Change(f"GPU {place}"), cost_per_million=cost) for place, cost in enumerate(costs)]
+    assert _cheapest(rows) == (0, (1,))

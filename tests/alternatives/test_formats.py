@@ -104,6 +104,7 @@ def test_the_command_writes_the_formats_that_are_asked_for(tmp_path: Path) -> No
         (("--gpu", "none"), "No published rates"),
         (("--price", "T4"), "NAME=PER_HOUR"),
         (("--price", "T4=-1"), "no price"),
+        (("--gpu", "V100 32GB", "--price", "V100=3"), "Give one for the NVIDIA Tesla V100 SXM2 32 GB"),
         (("--batch", "many"), "no batch"),
         (("--batch", "0"), "no batch"),
         (("--ranks", "x"), "no whole number"),

@@ -63,6 +63,8 @@ def test_a_file_of_ones_own_adds_gpus(tmp_path: Path) -> None:
         "[[device]]\nname = 'x'",
         OWN.replace("500", "0"),
         OWN.replace("500", "inf"),
+        OWN.replace("= 12", "= 1" + "0" * 400),
+        OWN + "peer_gb_per_s = 0",
         OWN.replace("fp32 = 10, fp16 = 40", ""),
         OWN.replace("fp32", "fp3"),
         OWN + "pcie = { generation = 9, lanes = 16 }",

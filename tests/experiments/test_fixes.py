@@ -32,6 +32,8 @@ MS = 1_000_000
         ({"num_workers": True}, "no valid value"),
         ({"amp": "float64"}, "no valid value"),
         ({"env:LD_PRELOAD": "x.so"}, "a setting that `try` cannot change"),
+        ({"patch": "bfloat16"}, "a setting that `try` cannot change"),
+        ({"cached": True}, "a setting that `try` cannot change"),
         ({}, "changes code of the script"),
     ],
 )

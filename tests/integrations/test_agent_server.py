@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ import msgspec
 import pytest
 from mcp import Client
 
+from tests.build_report import one_recording
 from tests.hostile_input import HOSTILE, write_hostile_input
 from tests.integrations.agent import called, in_process, in_session
 from tests.shared import CHECKOUT
@@ -20,8 +26,10 @@ from tests.waiting import wait_until
 from traceadvisor import load
 from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
-from traceadvisor.integrations.agents.answers import MOST_BYTES, bounded
-from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer
+from traceadvisor.integrations.agents import answers
+from traceadvisor.integrations.agents.answers import MOST_BYTES, CaptureAnswer, EndedRun, Tool, Whole, bounded, quoted
+from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer, report_answer
+from traceadvisor.integrations.agents.work import Job
 from traceadvisor.judging.catalogue import read_catalogue, rule_text
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Severity, Unit
 
@@ -61,7 +69,7 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
 
         report = await called(client, "report", paths=["loader-bound"])
         first = report["findings"][0]
-        saving = first["saving_share_of_step"]
+        saving = first["saving_share"]
         assert first["rule"] == "DATA002"
         assert 0.2 < saving["low"] < saving["expected"] < saving["high"] < 0.6
         place = first["places"][0]
@@ -216,12 +224,53 @@ def test_a_script_is_a_python_file_in_the_folders(root: Path) -> None:
     assert not (root / "sprung").exists()
 
 
+@pytest.mark.parametrize("word", ["x" * 200_000, "a\0b"], ids=["too long", "null byte"])
+def test_arguments_that_no_program_takes_are_an_error_in_words(root: Path, word: str) -> None:
+    (root / "train.py").write_text("open('sprung', 'w').close()")
+
+    async def talk(client: Client) -> None:
+        for tool, given in (("capture", {}), ("try", {"run": "loader-bound"})):
+            answer = await called(client, tool, script="train.py", arguments=[word], **given)
+            assert answer["error"] == "usage"
+        assert (await called(client, "explain", rule="DATA002"))["title"]
+
+    in_process(talk, "--root", root, "--allow-run", "--allow-write")
+    assert not (root / "sprung").exists()
+
+
+def test_no_process_shows_other_users_the_output_of_a_run(root: Path) -> None:
+    (root / "train.py").write_text("")
+    shown: set[bytes] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    shown.add(file.read_bytes())
+            time.sleep(0.02)
+
+    async def talk(client: Client) -> None:
+        answer = await called(client, "try", run="loader-bound", script="train.py", minutes=0.2)
+        assert answer["ended"]["last_output"]["untrusted_text"]
+
+    with ThreadPoolExecutor(1) as beside:
+        looking = beside.submit(look)
+        try:
+            in_process(talk, "--root", root, "--allow-run", "--allow-write")
+        finally:
+            is_over.set()
+        looking.result()
+    assert any(b"agents.work" in one for one in shown)
+    assert not any(b"last_output" in one for one in shown)
+
+
 def _own_words() -> set[str]:
     """Every text that this program may say outside of quotes."""
     rules = [rule_text(rule) for rule in read_catalogue(Settings()).known]
     words = {word for text in rules for word in (text.id, text.title, text.summary)}
     words |= {part for text in rules for section in text.sections for part in (section.title, section.text)}
-    enums = (Severity, Confidence, Effort, Certainty, Unit)
+    enums = (Severity, Confidence, Effort, Certainty, Unit, Whole)
     return words | VERDICTS | {one.value for kind in enums for one in kind} | {UNKNOWN, "Summary", "not_shown"}
 
 
@@ -282,11 +331,34 @@ def _texts(row: Any) -> Iterator[str]:
             yield row
 
 
+def test_a_saving_names_the_whole_that_it_is_of() -> None:
+    report = one_recording()
+    (row, *_) = report.findings
+    of_run = replace(row, finding=replace(row.finding, of_run=True))
+    rows = (row, of_run, replace(row, of_window=True))
+    found = report_answer(replace(report, findings=rows), (), 20).findings
+    assert [one.saving_of for one in found] == [Whole.STEP, Whole.RUN, Whole.RECORDING]
+
+
 def test_an_answer_has_as_many_rows_as_fit() -> None:
     rows = msgspec.json.decode(bounded(lambda most: ["x" * 3_000] * most))
     assert len(rows) == 5
     with pytest.raises(UsageError, match="more than 24000 bytes"):
         bounded(lambda most: "x" * 30_000)
+
+
+def test_what_a_script_printed_counts_to_the_size_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = EndedRun(exit_code=0, last_output=quoted("\N{SNOWMAN}" * 1_500, 1_500))
+    paths = (str(SAMPLES / "loader-bound"),)
+    job = Job(tool=Tool.CAPTURE, roots=(str(SAMPLES),), paths=paths, ended=ended)
+    whole = job.answer()
+    monkeypatch.setattr(answers, "MOST_BYTES", len(whole) - 1)
+    smaller = job.answer()
+    assert len(smaller) < len(whole)
+    captured = msgspec.json.decode(smaller, type=CaptureAnswer)
+    assert captured.ended == ended
+    assert captured.report
+    assert captured.report.findings
 
 
 @pytest.mark.slow

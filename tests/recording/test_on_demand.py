@@ -212,6 +212,13 @@ def test_a_folder_without_a_run_and_one_of_a_run_that_ended_are_refused(tmp_path
         running_in(Path())
 
 
+@pytest.mark.parametrize("name", ["\N{SUPERSCRIPT TWO}", "9" * 5000], ids=["superscript", "long"])
+def test_digits_that_are_no_process_are_a_folder(tmp_path: Path, name: str) -> None:
+    done = record(name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is no capture" in done.stderr
+
+
 def test_a_run_that_has_ended_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="may have ended"):
         Running(tmp_path, (tmp_path / "gone",)).ask()

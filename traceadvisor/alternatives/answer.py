@@ -274,8 +274,8 @@ class _Rows:
         if not facts.observation.has_device:
             raise _Stop(Unknown.NO_GPU)
         if facts.run.rank_count > 1:
-            if Kind.COLLECTIVE not in self._kinds:  # what ranks exchange was not recorded
-                raise _Stop(Unknown.GRADIENTS)
+            if Kind.COLLECTIVE not in self._kinds:
+                raise _Stop(Unknown.COLLECTIVES)
             return OtherRanks(facts.run.rank_count, ranks)
         link = peer_bytes_per_s(row) if row else None
         if link is None:
@@ -350,7 +350,7 @@ def _cheapest(rows: Sequence[Row]) -> tuple[int | None, tuple[int, ...]]:
     if len(known) < 2:  # one is no choice
         return None, ()
     cheapest = min(known, key=lambda place: known[place].expected)
-    near = (place for place, cost in known.items() if place != cheapest and cost.low < known[cheapest].expected)
+    near = (place for place, cost in known.items() if place != cheapest and cost.low < known[cheapest].high)
     return cheapest, tuple(near)
 
 

@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
 
 import msgspec
@@ -116,8 +115,8 @@ def read_device_file(path: Path) -> tuple[DeviceRow, ...]:
 
 
 def _row(path: Path, own: _OwnDevice) -> DeviceRow:
-    figures = (own.memory_gb, own.bandwidth_gb_per_s, *own.tflops.values(), *filter(None, (own.peer_gb_per_s,)))
-    if not own.tflops or not all(isfinite(one) and 0 < one < 1e12 for one in figures):
+    figures = (own.memory_gb, own.bandwidth_gb_per_s, own.peer_gb_per_s, *own.tflops.values())
+    if not own.tflops or not all(one is None or 0 < one < 1e12 for one in figures):
         raise _wrong(path, f"has a figure of {own.name!r} that is missing or not above 0")
     if own.pcie and (own.pcie.generation not in range(1, 7) or not 0 < own.pcie.lanes <= 64):
         raise _wrong(path, f"has an unknown PCIe link of {own.name!r}")

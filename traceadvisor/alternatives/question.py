@@ -49,7 +49,9 @@ def question(  # noqa: PLR0913  # one parameter per option
     own = read_device_file(device_file) if device_file else ()
     named = {name: find_gpu(name, own) for name in gpus}
     wanted = tuple({gpu.name: gpu for gpu in named.values()}.values())
-    priced = {(named.get(name) or find_gpu(name, own)).name: _price(name, price) for name, price in prices.items()}
+    of_price = {name: named.get(name) or find_gpu(name, own) for name in prices}
+    _check_priced(of_price, wanted)
+    priced = {gpu.name: _price(name, prices[name]) for name, gpu in of_price.items()}
     speed = None if cpu_speed is None else _speed(cpu_speed)
     asked = Asked(
         wanted,
@@ -72,6 +74,16 @@ def _count(what: str, value: int | str, least: int = 1) -> int:
     if not least <= number <= MOST:
         raise UsageError(f"{value!r} is no {what}. Expected a whole number from {least} on.")
     return number
+
+
+def _check_priced(of_price: Mapping[str, Gpu], wanted: Iterable[Gpu]) -> None:
+    """Raise UsageError for a GPU without a price, if there is one for the same GPU with another memory."""
+    priced = {gpu.name for gpu in of_price.values()}
+    for gpu in (one for one in wanted if one.name not in priced):
+        if name := next((name for name, one in of_price.items() if one.row == gpu.row), None):
+            raise UsageError(
+                f"The price of {name!r} is for the {of_price[name].name}. Give one for the {gpu.name}, too."
+            )
 
 
 def _price(name: str, price: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from traceadvisor.cli.streams import tell
 
 if TYPE_CHECKING:
     from traceadvisor.recording.asking import Running
+
+_PID = re.compile(r"[0-9]{1,10}")
 
 
 @click.command("record", context_settings={"max_content_width": 100})
@@ -73,7 +76,7 @@ def _found(run: str | None) -> Running:
 
     if run is None:
         return newest_running(RUNS)
-    if not run.isdigit():
+    if not _PID.fullmatch(run):
         return running_in(Path(run))
     return running_as(int(run)) or attach(int(run))
 

@@ -9,7 +9,7 @@ from itertools import starmap
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.experiments.plan import Change
-from traceadvisor.experiments.settings import KNOBS, is_valid
+from traceadvisor.experiments.settings import KNOBS, OF_THIS_TOOL, is_valid
 from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import LedgerRow, Section
 from traceadvisor.model.findings import Estimate, Fix, Method, RuleMeta
@@ -80,7 +80,7 @@ def _fixes_of(row: RankedFinding) -> Iterator[_Proposed]:
 
 def _why_not(fix: Fix, settings: dict[str, SettingValue], taken: Iterable[Proposal]) -> str | None:
     """Why a fix is not tried; None if it is."""
-    if unknown := sorted(settings.keys() - KNOBS.keys()):
+    if unknown := sorted(settings.keys() - (KNOBS.keys() - OF_THIS_TOOL)):
         return f"it proposes {one_line(unknown[0])}, a setting that `try` cannot change"
     if not settings:
         return f"“{one_line(fix.summary)}” changes code of the script, not a setting"

@@ -33,8 +33,8 @@ BATCH_SIZE, WORKERS, CACHED = "batch_size", "num_workers", "cached"
 PATCH = "patch"
 """Changed code, by the name of the patch."""
 
-_NOT_ASKED = (CACHED, PATCH)
-"""Settings that no ``--set`` names."""
+OF_THIS_TOOL = frozenset({CACHED, PATCH})
+"""Settings that no ``--set`` and no report names."""
 
 NATIVE_THREADS = "native_threads"
 """Threads of native libraries, such as BLAS, in each loader worker."""
@@ -173,8 +173,8 @@ def parsed(text: str) -> tuple[str, tuple[Value, ...]]:
         return _plain(name), tuple(_literal(word) for word in words)
     if name.startswith(ENVIRONMENT):
         return _plain(name), tuple(words)
-    if name not in KNOBS or name in _NOT_ASKED:
-        known = ", ".join(known for known in KNOBS if known not in _NOT_ASKED)
+    if name not in KNOBS or name in OF_THIS_TOOL:
+        known = ", ".join(known for known in KNOBS if known not in OF_THIS_TOOL)
         raise UsageError(f"There is no setting {name!r}. Known settings: {known}, {VARIABLE}module.VARIABLE.")
     return name, tuple(_value(KNOBS[name], word) for word in words)
 

@@ -161,6 +161,9 @@ class Unknown(Enum):
     GRADIENTS = "gradients"
     """The size of gradients."""
 
+    COLLECTIVES = "collectives"
+    """The exchange between several recorded ranks."""
+
     CORES = "cores"
     """How operators on the CPU scale with cores."""
 
@@ -214,7 +217,7 @@ class Program:
     """The row with the lowest expected cost of those that are not known not to fit; None without two prices."""
 
     as_cheap: tuple[int, ...] = ()
-    """Further rows whose interval of cost reaches below the expected cost of that one."""
+    """Further rows whose interval of cost has a part in common with that one."""
 
     faster_gpu: Range | None = None
     """The recorded step over the step with a GPU twice as fast in every respect: its speed-up; None if unknown."""

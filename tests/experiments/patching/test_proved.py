@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.children import run
 from tests.experiments.building import plan_in
 from tests.experiments.patching.test_winners import report_with, result_with, row
 from traceadvisor.errors import UsageError
+from traceadvisor.experiments.patching.copies import Copy
 from traceadvisor.experiments.patching.edit import Edit
 from traceadvisor.experiments.patching.proved import PatchWriter, check_output, script_file
 from traceadvisor.experiments.plan import Plan
@@ -235,6 +237,26 @@ def test_an_edit_of_a_function_is_prepared_for_one_process(tmp_path: Path, monke
     assert contents(here) == before
     edit.close()
     assert not Path(new).exists()
+
+
+def test_nothing_is_left_if_an_edit_is_interrupted_while_it_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = project(tmp_path)
+    monkeypatch.chdir(here)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    def interrupted(copy: Copy, patch: Path, base: Path) -> None:
+        assert [*folder.iterdir()]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Copy, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # holds the edit itself, as while the process ends
+        Edit(patch_of(here, "data.py", "        time.sleep(SLEEP_S)\n", ""), Plan(script=("train.py",)))
+    assert kept.type is KeyboardInterrupt
+    assert not [*folder.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,7 @@ def test_a_model_without_a_name_of_its_own_gets_no_line(content: str) -> None:
 
 def _non_blocking(content: str) -> str:
     source = Source(content.encode())
-    for method, call in source.copies_of_batches(source.call({"DataLoader"})):
-        order = ("device", "non_blocking") if method == "cuda" else ("device", "dtype", "non_blocking")
-        source.set_argument(call, "non_blocking", True, order)  # noqa: FBT003  # a value
+    source.set_in_copies(source.copies_of_batches(source.call({"DataLoader"})), "non_blocking", value=True)
     return source.content().decode()
 
 
@@ -221,3 +219,20 @@ def test_copies_in_loops_over_something_else_stay() -> None:
     with pytest.raises(LeftAsItIs) as reason:
         _non_blocking("loader = DataLoader(ds)\nfor x in rows:\n    x.to(device)\n")
     assert reason.value.reason is Unpatched.NO_PLACE
+
+
+def test_copies_that_do_not_block_already_stay_beside_others() -> None:
+    before = "loader = DataLoader(ds)\nfor x, y in loader:\n    x.to(device{}), y.to(device, non_blocking=True)\n"
+    assert _non_blocking(before.format("")) == before.format(", non_blocking=True")
+
+
+def test_of_calls_that_belong_together_none_is_changed_if_one_cannot_be() -> None:
+    content = b"loader = DataLoader(ds)\nfor x, y in loader:\n    x.to(device), y.to(device, non_blocking=fast)\n"
+    content += b"    opt.zero_grad(set_to_none=False), opt.zero_grad(set_to_none=fast)\n"
+    source = Source(content)
+    with pytest.raises(LeftAsItIs) as reason:
+        source.set_in_copies(source.copies_of_batches(source.call({"DataLoader"})), "non_blocking", value=True)
+    assert reason.value.reason is Unpatched.EXPRESSION
+    with pytest.raises(LeftAsItIs):
+        source.set_in_methods("zero_grad", "set_to_none", value=True)
+    assert source.content() == content

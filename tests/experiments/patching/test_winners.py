@@ -182,6 +182,17 @@ def test_of_two_fixes_with_different_values_the_first_is_made(tmp_path: Path) ->
     assert [*found.made] == ["DATA002"]
 
 
+def test_a_setting_of_two_fixes_is_made_once(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nloader = DataLoader(rows)\n")
+    rows = [row("DATA002", {"num_workers": 2, "tf32": True}), row("DATA003", {"num_workers": 2, "tf32": True})]
+    found = written(rows, report_with({"num_workers": 2, "tf32": True}), script, None)
+    assert lines_of(found, script) == (
+        'import torch\ntorch.set_float32_matmul_precision("high")\nloader = DataLoader(rows, num_workers=2)\n'
+    )
+    assert [*found.made] == ["DATA002", "DATA003"]
+
+
 def test_a_script_that_cannot_be_read_costs_the_patch_only(tmp_path: Path) -> None:
     found = made(tmp_path, "loader = DataLoader(", {"num_workers": 2})
     assert found.files == {}

@@ -50,7 +50,7 @@ class Edit:
         except OSError as error:
             self.close()
             raise UsageError(f"The copy of the script's folder failed: {error.strerror}.") from error
-        except UsageError:
+        except BaseException:  # also Ctrl-C, which ends the process without removing anything
             self.close()
             raise
 

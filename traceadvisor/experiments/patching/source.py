@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -179,14 +179,35 @@ class Source:
         """Give an argument of all calls of a method this value, where they have the opposite.
 
         Raises:
-            LeftAsItIs: no call has it, or one of them computes it.
+            LeftAsItIs: no call has it, all have this value, or one of them computes it.
         """
         calls = [one for one in self._calls() if isinstance(one.func, cst.Attribute) and _name(one.func) == method]
         given = [found for one in calls if (found := self._given(one, name, (name,))) is not None]
         if not given:
             raise LeftAsItIs(Unpatched.NO_PLACE, f".{method}({name}=...)")
-        for one in given:
-            self._give(one, value)
+        self._all_or_none([partial(self._give, one, value) for one in given])
+
+    def set_in_copies(self, calls: Sequence[tuple[str, cst.Call]], name: str, value: SettingValue) -> None:
+        """Give the last argument of all of these calls this value; they are of :meth:`copies_of_batches`.
+
+        Raises:
+            LeftAsItIs: all have this value, or other code has a say in one of them.
+        """
+        orders = {"cuda": ("device", name), "to": ("device", "dtype", name)}
+        self._all_or_none([partial(self.set_argument, call, name, value, orders[method]) for method, call in calls])
+
+    def _all_or_none(self, changes: Sequence[Callable[[], None]]) -> None:
+        """Make some changes, or none if one cannot be made. What is set already stays, unless all of it is."""
+        before = dict(self._replaced), {call: [*added] for call, added in self._added.items()}
+        left = len(changes)
+        for change in changes:
+            try:
+                change()
+            except LeftAsItIs as problem:
+                left -= 1
+                if problem.reason is not Unpatched.ALREADY_SET or not left:
+                    self._replaced, self._added = before
+                    raise
 
     def copies_of_batches(self, loader: cst.Call) -> list[tuple[str, cst.Call]]:
         """The calls, with the names of their methods, that copy parts of the batches of a loader to a GPU.

@@ -94,11 +94,14 @@ def written(rows: Sequence[LedgerRow], report: Report, script: Path, optimizer: 
     found = Written({}, {}, ())
     left: list[LeftOut] = []
     taken: dict[str, SettingValue] = {}
+    refused: dict[str, tuple[Unpatched, str | None] | None] = {}
     for row in rows:
         for name, value in row.settings.items():
             if taken.setdefault(name, value) != value:  # the first finding wins, as where all were measured together
                 continue
-            if problem := _refusal(places, name, value):
+            if name not in refused:  # a setting of several fixes is made once
+                refused[name] = _refusal(places, name, value)
+            if problem := refused[name]:
                 left.append(LeftOut(fix=row.fix, setting=name, value=value, reason=problem[0], detail=problem[1]))
             else:
                 found.made.setdefault(row.fix, {})[name] = value
@@ -174,9 +177,7 @@ class _Places:
             self._source(self._script).set_in_methods("zero_grad", name, value)
         elif name == "non_blocking":
             source, loader = self._constructor(Role.LOADER)
-            for method, call in source.copies_of_batches(loader):
-                order = ("device", name) if method == "cuda" else ("device", "dtype", name)
-                source.set_argument(call, name, value, order)
+            source.set_in_copies(source.copies_of_batches(loader), name, value)
         else:
             raise LeftAsItIs(Unpatched.NEW_BLOCK if name == "amp" else Unpatched.NO_FORM)
 

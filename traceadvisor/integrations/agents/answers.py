@@ -94,6 +94,17 @@ class Measured:
     verdict: str
 
 
+class Whole(Enum):
+    """The whole that a saving is of."""
+
+    STEP = "step"
+    RUN = "run"
+    """All of the training time, per step."""
+
+    RECORDING = "recording"
+    """No steps were found in it."""
+
+
 @frozen
 class FindingRow:
     """A finding, in the order of what to fix first."""
@@ -103,10 +114,12 @@ class FindingRow:
     severity: str
     confidence: str
     effort: str
-    saving_ms_per_step: Interval | None
+    saving_of: Whole
+
+    saving_ms: Interval | None
     """None if the fix saves no time: it prevents errors or frees memory."""
 
-    saving_share_of_step: Interval | None
+    saving_share: Interval | None
     certainty: str
     """How the saving is known: ``simulated``, ``simulated_unsure``, ``calculated``, ``limit`` or ``none``."""
 

@@ -37,6 +37,7 @@ from traceadvisor.integrations.agents.answers import (
     TriedRow,
     TryAnswer,
     WhatifAnswer,
+    Whole,
     quoted,
     quoted_line,
 )
@@ -108,6 +109,7 @@ def _finding(row: RankedFinding) -> FindingRow:
         row.severity.value,
         finding.confidence.value,
         finding.effort.value,
+        Whole.RUN if finding.of_run else Whole.RECORDING if row.of_window else Whole.STEP,
         _interval(saving, 1e6) if saving.high_ns else None,
         _interval(saving, row.step_ns) if saving.high_ns and row.step_ns else None,
         saving.certainty.value,

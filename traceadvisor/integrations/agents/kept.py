@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 from anyio.abc import Process
@@ -20,13 +22,14 @@ _ENDING_S = 15.0
 _LAST_BYTES = 8_000
 
 
-async def kept(
+async def kept(  # noqa: PLR0913  # what is run, and how
     words: Sequence[str],
     folder: Path,
     *,
     hear: Callable[[bytes], Awaitable[None]],
     with_errors: bool,
     ending_s: float = 0.0,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Run a program with this Python to its end; returns its exit code.
 
@@ -36,10 +39,12 @@ async def kept(
         hear: takes what it prints, in pieces.
         with_errors: whether it hears standard error, too; otherwise that goes to this process's.
         ending_s: where the call is cancelled: time to end by SIGTERM.
+        variables: what it has in its environment beside that of this process.
     """
     process = await anyio.open_process(
         [sys.executable, "-I", _KEEPER, sys.executable, *words],
         cwd=folder,
+        env=os.environ | dict(variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if with_errors else None,

@@ -37,7 +37,7 @@ from traceadvisor.integrations.agents.answers import (
 )
 from traceadvisor.integrations.agents.folders import Folders
 from traceadvisor.integrations.agents.kept import kept, run_script
-from traceadvisor.integrations.agents.work import Changes, Job
+from traceadvisor.integrations.agents.work import JOB, Changes, Job
 
 INSTRUCTIONS = f"""\
 TraceAdvisor says where the time of a PyTorch training step goes, what to fix first, and what a fix saves.
@@ -171,12 +171,10 @@ class AgentServer:
             options = ("--stop-after-window",) if stop_after_window else ()
             command = ("capture", "-o", str(run), *options, "--", *(launcher if ranks > 1 else ()), *words)
             ended = await self._run(context, command, folder, minutes, run)
-            report: ReportAnswer | None = None
             if run.is_dir():
                 with suppress(RefusedError):  # nothing was recorded: the end says why
-                    found = await self._read(context, Tool.CAPTURE, (str(run),))
-                    report = msgspec.json.decode(found, type=ReportAnswer)
-            return msgspec.json.encode(CaptureAnswer(run=str(run), ended=ended, report=report))
+                    return await self._read(context, Tool.CAPTURE, (str(run),), ended=ended)
+            return msgspec.json.encode(CaptureAnswer(run=str(run), ended=ended, report=None))
 
         return await self._answered(answer)
 
@@ -249,12 +247,22 @@ class AgentServer:
     async def _run(
         self, context: _Context, command: tuple[str, ...], folder: Path, minutes: float, output: Path
     ) -> EndedRun:
-        """Run a verb of the command line, and tell the steps that were made meanwhile."""
+        """Run a verb of the command line, and tell the steps that were made meanwhile.
+
+        Raises:
+            RefusedError: it cannot be started, such as with a very long argument.
+        """
         words = ("-P", "-m", "traceadvisor", *command)
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(_tell_steps, context, output)
-            code, text = await run_script(words, folder, minutes)
-            beside.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(_tell_steps, context, output)
+                code, text = await run_script(words, folder, minutes)
+                beside.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            found, _ = group.split((OSError, ValueError))
+            if found is None:
+                raise
+            raise RefusedError(Refusal.USAGE, "The script cannot be started.", found.exceptions[0]) from group
         return EndedRun(exit_code=code, last_output=quoted(text[-_OUTPUT_CHARACTERS:], _OUTPUT_CHARACTERS))
 
     async def _read(self, context: _Context, tool: Tool, paths: tuple[str, ...], **more: Any) -> bytes:
@@ -268,8 +276,8 @@ class AgentServer:
         folder = self._folders.root_of(Path(found[0])) if found else self._folders.roots[0]
         job = msgspec.json.encode(Job(tool=tool, roots=roots, paths=found, **more)).decode()
         told = _Told(context)
-        words = ("-P", "-m", "traceadvisor.integrations.agents.work", job)
-        await kept(words, folder, hear=told.hear, with_errors=False)
+        words = ("-P", "-m", "traceadvisor.integrations.agents.work")
+        await kept(words, folder, hear=told.hear, with_errors=False, variables={JOB: job})
         if told.refused:
             raise RefusedError(
                 told.refused.error, told.refused.reason, told.refused.details and told.refused.details.untrusted_text

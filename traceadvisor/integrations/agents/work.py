@@ -14,7 +14,15 @@ from traceadvisor import api
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import InputError, TraceAdvisorError
 from traceadvisor.indexing.runs import files_in
-from traceadvisor.integrations.agents.answers import EndedRun, Refusal, Refused, Tool, bounded, quoted_line
+from traceadvisor.integrations.agents.answers import (
+    CaptureAnswer,
+    EndedRun,
+    Refusal,
+    Refused,
+    Tool,
+    bounded,
+    quoted_line,
+)
 from traceadvisor.integrations.agents.digest import (
     compare_answer,
     explain_answer,
@@ -27,6 +35,9 @@ from traceadvisor.model.experiment import FILE
 from traceadvisor.model.report import Report
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.system.confined import confine
+
+JOB = "TRACEADVISOR_JOB"
+"""The variable that holds the job, as JSON. Other users see the arguments of a process, but not its environment."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +78,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
                 return self._tried()
             case Tool.WHATIF:
                 return self._simulated()
-            case Tool.REPORT | Tool.CAPTURE:
+            case Tool.CAPTURE:
+                return self._captured()
+            case Tool.REPORT:
                 return self._reported()
+
+    def _captured(self) -> bytes:
+        (run,), ended, report = self.paths, self.ended, self._report()
+        assert ended  # noqa: S101  # it ran
+        return bounded(lambda most: CaptureAnswer(run=run, ended=ended, report=report_answer(report, self.paths, most)))
 
     def _reported(self) -> bytes:
         report = self._report()
@@ -98,9 +116,9 @@ def _paths(names: Sequence[str]) -> list[Path]:
 
 
 def main() -> None:
-    """Do the job of the command line, and tell the answer."""
+    """Do the job of the environment, and tell the answer."""
     try:
-        job = msgspec.json.decode(os.fsencode(sys.argv[1]), type=Job)
+        job = msgspec.json.decode(os.fsencode(os.environ.pop(JOB)), type=Job)
         confine(_paths(job.roots))
         tell(answer=msgspec.Raw(job.answer()))
     except InputError as error:

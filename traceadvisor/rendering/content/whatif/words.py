@@ -52,6 +52,7 @@ UNKNOWN = {
     Unknown.NOTHING_FITS: "No figures: no batch surely fits.",
     Unknown.BATCH_COST: "No figures: the time of a batch in the loader is unknown. Record with traceadvisor capture.",
     Unknown.GRADIENTS: "No figures: the size of gradients is unknown. Capture with --memory-history.",
+    Unknown.COLLECTIVES: "No figures: the recording is of several GPUs, and does not show what they exchange.",
     Unknown.CORES: "No figures: nothing recorded shows how the CPU's work depends on cores.",
 }
 
