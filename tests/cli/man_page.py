@@ -16,8 +16,7 @@ def man_page() -> str:
     name = "traceadvisor \\- show where the time of a PyTorch training step goes, and what to fix first"
     head = ['.TH TRACEADVISOR 1 "" TraceAdvisor "User Commands"', ".SH NAME", name, ".SH SYNOPSIS"]
     head += [r".B traceadvisor", r"COMMAND [OPTIONS] [ARGS]...", ".SH DESCRIPTION"]
-    rest = (".SH SEE ALSO", "https://pypi.org/project/traceadvisor")
-    return "\n".join([*head, *_described(main, context), ".SH COMMANDS", *_commands(main, context), *rest]) + "\n"
+    return "\n".join([*head, *_described(main, context), ".SH COMMANDS", *_commands(main, context)]) + "\n"
 
 
 def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
