@@ -6,7 +6,7 @@ from tests.analysis.whole_run.building import COMPILER, LOOP, MS, NO_GRAD, Runs,
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
-from traceadvisor.model.run import Change, PauseKind, Run
+from traceadvisor.model.run import Change, LoaderSettings, PauseKind, Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunCause, RunPart, RunTime
 from traceadvisor.model.samples import SampledFrame
 
@@ -138,3 +138,17 @@ def test_a_run_has_64_stretches_that_sum_to_it_whatever_its_length() -> None:
         assert found.stretches[-1].end_ns == found.total_ns
         for part, ns in found.parts_ns.items():
             assert sum(one.parts_ns.get(part, 0) for one in found.stretches) == pytest.approx(ns, abs=64)
+
+
+@pytest.mark.parametrize(("late_ms", "waits_ms"), [(0, 0), (2_000, 1_960)])
+def test_workers_that_deliver_in_bursts_make_no_steps_slow(late_ms: float, waits_ms: float) -> None:
+    """One step of four waits 160 ms for all four workers. A batch that is late by far is still found."""
+    steps = []
+    for number in range(200):
+        waited_ms = 160 * (number % 4 == 0) + late_ms * (number == 100)
+        start = 10**18 + sum(step.duration_ns for step in steps)
+        length = round((10 + waited_ms) * MS)
+        steps.append(TimedStep(number, start, length, round(waited_ms * MS), 1, StepState.PLAIN, 0))
+    settings = RunSettings(loader=LoaderSettings(worker_count=4))
+    found = slow_of(Run(("train.py",), "", tuple(steps), settings, None))
+    assert found.total_ns(RunCause.LOADER) == pytest.approx(waits_ms * MS, rel=0.05)

@@ -77,8 +77,10 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
     compiling, collecting = (_paused(run, steps, kind) for kind in (PauseKind.COMPILATION, PauseKind.COLLECTION))
     collecting -= _paused(run, steps, PauseKind.COLLECTION, PauseKind.COMPILATION)
     known = compiling + collecting
-    loader_ns = np.array([step.loader_ns for step in steps], dtype=np.float64)
-    rest_ns = np.maximum(np.array([_length_ns(step) for step in steps], dtype=np.float64) - known, 0.0)
+    fetching_ns = np.array([step.loader_ns for step in steps], dtype=np.float64)
+    loader_ns = _evened(fetching_ns, run.settings.loader.worker_count if run.settings.loader else None)
+    lengths_ns = np.array([_length_ns(step) for step in steps], dtype=np.float64)
+    rest_ns = np.maximum(lengths_ns - known - fetching_ns + loader_ns, 0.0)
     is_plain = np.array([step.state is StepState.PLAIN for step in steps], dtype=np.bool_)
     is_usual_start = np.array([not step.loader_start_ns for step in steps], dtype=np.bool_)
     usual_ns, usual_loader_ns = (usual(one, is_plain & is_usual_start) for one in (rest_ns, loader_ns))
@@ -99,6 +101,18 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
     lines = dict(_lines(sampled, np.array(places), found, is_slow)) if sampled is not None else {}
     ratio = _cpu_ratio(sampled, np.array(places), is_slow) if sampled is not None else None
     return SlowSteps({index: rows for index, rows in parts.items() if rows}, lines, ratio, _changed(run, steps))
+
+
+def _evened(fetching_ns: Float64, workers: int | None) -> Float64:
+    """Return the time in the loader as the mean over as many steps as it has workers.
+
+    Workers that set the pace deliver in bursts: one step waits for all of them, and the next ones for none.
+    """
+    burst = min(max(workers or 1, 1), fetching_ns.size)
+    sums = np.concatenate(([0.0], np.cumsum(fetching_ns)))
+    first = np.clip(np.arange(fetching_ns.size) - burst // 2, 0, fetching_ns.size - burst)
+    evened: Float64 = (sums[first + burst] - sums[first]) / burst
+    return evened
 
 
 def _length_ns(step: TimedStep) -> int:
