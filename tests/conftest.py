@@ -118,6 +118,11 @@ def cmark() -> None:
 
 
 @pytest.fixture(scope="session")
+def git() -> None:
+    """What applies patches."""
+
+
+@pytest.fixture(scope="session")
 def groff() -> None:
     """What `man` shows pages with."""
 

@@ -106,6 +106,7 @@ NEEDS = {
         "needs GitHub's reader of Markdown: apt-get install cmark-gfm",
         lambda: bool(ctypes.util.find_library("cmark-gfm-extensions")),
     ),
+    "git": Need("needs Git: apt-get install git", lambda: _has_programs("git")),
     "groff": Need("needs groff: apt-get install groff-base", lambda: _has_programs("groff")),
     "compiler": Need(
         "needs a C compiler to build a stand-in for NVIDIA's driver library: apt-get install gcc libc6-dev",

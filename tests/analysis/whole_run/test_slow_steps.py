@@ -143,7 +143,7 @@ def test_a_run_has_64_stretches_that_sum_to_it_whatever_its_length() -> None:
 @pytest.mark.parametrize(("late_ms", "waits_ms"), [(0, 0), (2_000, 1_960)])
 def test_workers_that_deliver_in_bursts_make_no_steps_slow(late_ms: float, waits_ms: float) -> None:
     """One step of four waits 160 ms for all four workers. A batch that is late by far is still found."""
-    steps = []
+    steps: list[TimedStep] = []
     for number in range(200):
         waited_ms = 160 * (number % 4 == 0) + late_ms * (number == 100)
         start = 10**18 + sum(step.duration_ns for step in steps)

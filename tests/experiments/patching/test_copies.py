@@ -12,6 +12,8 @@ from tests.children import run
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_regular, made, touched
 
+pytestmark = pytest.mark.usefixtures("git")
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

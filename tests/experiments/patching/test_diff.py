@@ -13,6 +13,8 @@ from tests.children import run
 from traceadvisor.experiments.patching.copies import Copy
 from traceadvisor.experiments.patching.diff import diff_of
 
+pytestmark = pytest.mark.usefixtures("git")
+
 CONTENT = st.text(st.sampled_from("ab\n\r\t\\ é\x0c\ufeff"), max_size=40).map(str.encode)
 
 

@@ -15,6 +15,8 @@ from traceadvisor.model.patch import Apart, CodeChange, LeftOut, LossMatch, Patc
 from traceadvisor.rendering.content.code_change import APART, OUTCOMES, UNPATCHED, code_sentences, header
 from traceadvisor.results.report_json import pieces
 
+pytestmark = pytest.mark.usefixtures("git")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

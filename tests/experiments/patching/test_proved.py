@@ -25,6 +25,8 @@ from traceadvisor.model.patch import Apart, LossMatch, PatchOutcome
 from traceadvisor.rendering.content.code_change import code_sentences
 from traceadvisor.results.experiment_json import read_experiment, render
 
+pytestmark = pytest.mark.usefixtures("git")
+
 NIGHTLY = pytest.mark.nightly("traceadvisor/experiments")
 
 DATA = """

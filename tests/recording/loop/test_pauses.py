@@ -37,7 +37,7 @@ def _metrics(start_us: int, took_us: int, reason: str | None = None) -> SimpleNa
 
 
 def _seen(monkeypatch: pytest.MonkeyPatch, *looks: list[SimpleNamespace]) -> list[Pause]:
-    seen = Compilations()
+    seen = Compilations(since_us=0)
     for metrics in looks:
         module = SimpleNamespace(get_compilation_metrics=lambda metrics=metrics: metrics)
         monkeypatch.setitem(sys.modules, "torch._dynamo.utils", module)
@@ -49,6 +49,13 @@ def test_a_compilation_is_on_the_clock_of_the_steps(monkeypatch: pytest.MonkeyPa
     (pause,) = _seen(monkeypatch, [_metrics(clocks.time_ns() // 1000 - 5_000_000, 2_000_000)])
     assert clocks.perf_counter_ns() - pause.clock_ns == pytest.approx(5e9, abs=1e9)
     assert (pause.duration_ns, pause.function, pause.line, pause.reason) == (2_000_000_000, "forward", 3, None)
+
+
+def test_a_compilation_of_an_earlier_run_in_the_process_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _metrics(clocks.time_ns() // 1000 - 1_000, 500)
+    module = SimpleNamespace(get_compilation_metrics=lambda: [before])
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", module)
+    assert Compilations().total_ns() == 0
 
 
 def test_each_compilation_counts_once_however_often_torch_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,10 @@ _OF_SHAPES = ("size mismatch", "stride mismatch", "rank mismatch", ".size()", ".
 class Compilations:
     """The compilations that torch remembers, read again and again: it keeps the latest 64."""
 
-    def __init__(self) -> None:
+    def __init__(self, since_us: int | None = None) -> None:
+        """Leave out those of an earlier run in the process: that began before a wall clock time, by default now."""
         self.pauses = LongestPauses()
-        self._latest_us = 0
+        self._latest_us = clocks.time_ns() // 1000 if since_us is None else since_us
         """Start of the latest one that was read."""
 
     def total_ns(self) -> int:
