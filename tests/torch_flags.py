@@ -17,6 +17,8 @@ def remember() -> None:
 
 def put_back() -> None:
     """Restore that state, if there is one."""
+    if sys.float_info.min / 2 == 0.0:  # of this thread of the CPU; a fix that tests run may ask for it
+        sys.modules["torch"].set_flush_denormal(False)
     if not _at_first or _state() == _at_first[0]:
         return
     import torch  # noqa: PLC0415  # most tests need none
