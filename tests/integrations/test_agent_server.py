@@ -85,7 +85,7 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
     in_session(talk, "--root", root)
 
 
-def test_an_agent_asks_what_another_gpu_would_bring(tmp_path: Path) -> None:
+def test_an_agent_simulates_another_gpu(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "gpu-known-work", tmp_path / "run")
 
     async def talk(client: Client) -> None:

@@ -351,7 +351,7 @@ class ChangedRow:
     samples_per_s: Interval | None
     gpu_busy_share: Interval | None
     limit: str | None
-    """What sets the pace."""
+    """The part that sets the pace."""
 
     memory_gb: Interval | None
     fits: str | None

@@ -41,7 +41,7 @@ JOB = "TRACEADVISOR_JOB"
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``whatif`` simulates."""
+    """Changes that ``whatif`` simulates."""
 
     gpus: tuple[str, ...] = ()
     batches: tuple[int | str, ...] = ()
