@@ -23,7 +23,7 @@ from traceadvisor.rules.base import Rule
 _RUN: set[str] = set()
 """Changes that ran in an earlier test of this test run."""
 
-_MOST_TRIED = 6
+_MOST_TRIED = 2
 """Findings of a rule without the evidence of which it is judged again, in a test run: one takes as long as a test."""
 
 _TRIED: Counter[str] = Counter()
