@@ -46,9 +46,12 @@ _FOUND: WeakKeyDictionary[Facts, tuple[Constructed, ...]] = WeakKeyDictionary()
 
 
 def with_code(facts: Facts, location: Location) -> Location:
-    """The location with the text of its line, if its file is at hand and has what ran of it."""
+    """The location with the text of its line, if its file is at hand and has what ran of it.
+
+    Outside of functions nothing shows that the line is still the same one.
+    """
     ran = _ran_in(facts, location)
-    if not location.is_line or not ran:
+    if not location.is_line or location.function == MODULE or not ran:
         return location
     source = _source(Path.cwd(), location.file)
     tree, lines = _parsed(source or ""), (source or "").split("\n")
