@@ -123,3 +123,8 @@ def test_values_of_any_layout_are_read_without_a_copy(tensor: torch.Tensor, coun
     found = some_values(tensor)
     assert (found.dim(), found.numel()) == (1, count)
     assert found.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+
+
+def test_a_torch_that_cannot_be_asked_ends_the_looks_and_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("torch._C._autograd._profiler_enabled")
+    assert _looked(SUBNORMAL, monkeypatch).share is None

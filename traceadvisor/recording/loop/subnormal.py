@@ -32,13 +32,15 @@ class SubnormalSeen:
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer stepped. Never raises, and never waits for a GPU."""
         now_ns = clocks.perf_counter_ns()
-        if now_ns < self._due_ns or torch._C._autograd._profiler_enabled():
+        if now_ns < self._due_ns:
             return
-        self._wait_ns *= GROWTH
-        self._due_ns = now_ns + round(self._wait_ns)
         try:
+            if torch._C._autograd._profiler_enabled():
+                return
+            self._wait_ns *= GROWTH
+            self._due_ns = now_ns + round(self._wait_ns)
             self._look(optimizer)
-        except Exception:  # noqa: BLE001  # a parameter may be of any class
+        except Exception:  # noqa: BLE001  # a parameter may be of any class, and torch may have renamed what is asked
             self._due_ns = 1 << 62
 
     def _look(self, optimizer: Optimizer) -> None:
