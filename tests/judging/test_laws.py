@@ -29,7 +29,6 @@ from traceadvisor.model.findings import (
     Outcome,
     RuleMeta,
     Skipped,
-    Unit,
 )
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
@@ -296,35 +295,18 @@ def _on_an_xpu(folder: Path) -> Facts:
     return facts_of(builder.loader(10, 15).kernel(20, 30, correlation=1), folder)
 
 
-@dataclass(frozen=True, slots=True)
-class Outspoken(Rule):
-    """Has one outcome."""
+class OfCuda(Greedy):
+    """Is about what CUDA devices have."""
 
-    meta = RuleMeta("ACME002", "outspoken", "Outspoken")
-
-    outcome: Outcome
-
-    def check(self, facts: Facts) -> Outcome:
-        return self.outcome
+    __slots__ = ()
+    of_cuda = True
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        Clear("time in matmuls", 0, 1, Unit.SHARE, "no matmul ran on tensor cores"),
-        Clear("convolutions without cuDNN autotuning", 0, 1, Unit.SHARE),
-        Skipped("The GPU was not sampled: record on a machine with NVML."),
-        replace(FINDING, fix=Fix("Use CUDA graphs")),
-        replace(FINDING, fix=Fix("Copy beside compute", "copying = torch.cuda.Stream()")),
-        replace(FINDING, caveats=("TF32 changes numerics.",)),
-    ],
-)
-def test_advice_on_what_only_cuda_devices_have_is_skipped_for_others(outcome: Outcome, tmp_path: Path) -> None:
-    rule = Outspoken(outcome)
-    silent = run_rule(rule, _on_an_xpu(tmp_path))
+def test_a_rule_about_what_cuda_devices_have_is_skipped_for_others(tmp_path: Path) -> None:
+    silent = run_rule(OfCuda(), _on_an_xpu(tmp_path))
     assert silent == Skipped("This check is about what CUDA devices have. The recording is of XPU devices.")
-    assert run_rule(rule, _facts(tmp_path)) != silent
+    assert isinstance(run_rule(OfCuda(), _facts(tmp_path)), Found)
 
 
-def test_advice_without_words_of_cuda_holds_for_every_accelerator(tmp_path: Path) -> None:
-    assert isinstance(run_rule(Outspoken(FINDING), _on_an_xpu(tmp_path)), Found)
+def test_other_rules_judge_every_accelerator(tmp_path: Path) -> None:
+    assert isinstance(run_rule(Greedy(), _on_an_xpu(tmp_path)), Found)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.judging.test_other_accelerators import OF_CUDA
 from traceadvisor import load
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Option, Skipped
@@ -242,7 +241,7 @@ def test_no_advice_for_an_ascend_device_speaks_of_what_it_does_not_have(shared_t
     report = load(shared_traces / "ascend/two-ranks-level1")
     fixes = [(row.finding.fix.summary, row.finding.fix.change, *row.finding.caveats) for row in report.findings]
     texts = [str(fixes), *(row.outcome.reason for row in report.outcomes if isinstance(row.outcome, Skipped))]
-    foreign = [text for text in texts if re.search(names().cuda, text.replace("what CUDA devices have", ""))]
+    foreign = [text for text in texts if OF_CUDA.search(text.replace("what CUDA devices have", ""))]
     assert foreign == []
 
 

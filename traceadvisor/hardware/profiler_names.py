@@ -50,8 +50,6 @@ class Names:
     communication_libraries: str
     to_device: str
     from_device: str
-    cuda: str
-    """In advice that is for CUDA and ROCm only."""
 
 
 @frozen

@@ -5,17 +5,14 @@ A finding that breaks one is changed to what the law allows, and a caveat says s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.profiler_names import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Finding, Outcome, Silenced, Skipped
 from traceadvisor.model.spans import SpanSet
@@ -33,12 +30,6 @@ WHOLLY_CLAIMED_SHARE = 0.99
 
 SHARED_TIME = "Time in which other GPU operations run, too, was left out of it."
 OTHER_TIME = "Time that this check may not claim was left out of it: {}."
-
-OF_ANOTHER = "This check is about what CUDA devices have. The recording is of {} devices."
-
-_OF_CUDA = re.compile(names().cuda)
-
-T = TypeVar("T", Finding, Clear, Skipped, Clear | Skipped)
 
 Law = Callable[[Finding, Rule, Facts], Finding | Clear | Skipped]
 
@@ -66,24 +57,6 @@ def _taken(law: str, before: Finding, allowed: Outcome, facts: Facts) -> Iterato
         yield Silenced(id_, recording, fix, law, "claimed time", before_ns, after_ns)
 
 
-def fitting(outcome: T, rule: Rule, facts: Facts) -> T | Skipped:
-    """The outcome; a skipped check if it speaks of what the recorded accelerator does not have."""
-    if facts.accelerator is None or facts.is_cuda or not any(map(_OF_CUDA.search, filter(None, _texts(outcome, rule)))):
-        return outcome
-    return Skipped(OF_ANOTHER.format(facts.accelerator.name))
-
-
-def _texts(outcome: Outcome, rule: Rule) -> Iterator[str | None]:
-    yield from (rule.meta.title, rule.popular_fix)
-    match outcome:
-        case Skipped(reason=reason):
-            yield reason
-        case Clear(label=label, remark=remark):
-            yield from (label, remark)
-        case Finding(fix=fix):
-            yield from (fix.summary, fix.change, *(row.label for row in outcome.evidence), *outcome.caveats)
-
-
 def _is_understood(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skipped:  # noqa: ARG001  # a law
     is_claim = facts.observation.is_unread and (finding.most_ns or finding.saving.high_ns)
     return Skipped(unread_sentence(facts.observation)) if is_claim else finding
@@ -94,10 +67,6 @@ def _fits_the_program(finding: Finding, rule: Rule, facts: Facts) -> Finding:  #
     has_loop = Part.LOOP in facts.program or finding.effort is not Effort.LINE
     effort = finding.effort if has_loop else Effort.REFACTOR
     return replace(finding, fix=finding.fix.fitting(facts.program), effort=effort)
-
-
-def _fits_the_accelerator(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skipped:
-    return fitting(finding, rule, facts)
 
 
 def _claims_its_own_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:
@@ -157,7 +126,6 @@ def _alone(claims: SpanSet, facts: Facts) -> SpanSet:
 _LAWS: Mapping[str, Law] = {
     "Beside an accelerator whose work is not understood, nothing is claimed": _is_understood,
     "A fix names what its program has": _fits_the_program,
-    "Advice fits the accelerator": _fits_the_accelerator,
     "A finding claims recorded time of its own categories, without waits for other ranks": _claims_its_own_time,
     "GPU time is claimed where no other GPU operation runs": _claims_exclusive_time,
 }

@@ -15,7 +15,7 @@ from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.errors import named
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.laws import fitting, lawful
+from traceadvisor.judging.laws import lawful
 from traceadvisor.judging.line_edits import line_edit
 from traceadvisor.judging.source_at_hand import constructed_in, with_code
 from traceadvisor.judging.worth import if_it_saves
@@ -66,6 +66,7 @@ def _received(rule: RuleMeta, recording_ids: tuple[str, ...], outcome: RuleOutco
 
 
 OF_ANOTHER_FRAMEWORK = "This check is about {}, and the recording is of {}."
+OF_ANOTHER_ACCELERATOR = "This check is about what CUDA devices have. The recording is of {} devices."
 ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
@@ -79,8 +80,7 @@ def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
 
 def lawful_outcome(rule: Rule, facts: Facts) -> tuple[RuleOutcome, tuple[Silenced, ...]]:
     """The outcome of a rule on one recording, and what laws took from its finding."""
-    outcome, silenced = _outcome(rule, lambda: _checked(rule, facts), facts)
-    return outcome if isinstance(outcome, Found | Failed) else fitting(outcome, rule, facts), silenced
+    return _outcome(rule, lambda: _checked(rule, facts), facts)
 
 
 def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
@@ -111,6 +111,8 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
     if rule.of_pytorch is bool(framework):
         about = "PyTorch" if rule.of_pytorch else "JAX, TensorFlow and PyTorch/XLA"
         return Skipped(OF_ANOTHER_FRAMEWORK.format(about, framework.value if framework else "PyTorch"))
+    if rule.of_cuda and facts.accelerator and not facts.is_cuda:
+        return Skipped(OF_ANOTHER_ACCELERATOR.format(facts.accelerator.name))
     if rule.training_only and facts.workload is Workload.INFERENCE:
         return Skipped(ONLY_FOR_TRAINING)
     if rule.claims and facts.observation.is_unread:

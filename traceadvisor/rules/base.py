@@ -115,6 +115,10 @@ class Rule(ABC):
     """Whether the rule judges recordings of torch's profiler; if not, it judges profiles of JAX, TensorFlow and
     PyTorch/XLA. No rule judges both: advice is on the API of one."""
 
+    of_cuda: ClassVar[bool] = False
+    """Whether the rule is about what devices have that torch calls ``cuda``, of NVIDIA and AMD. In a recording of
+    another accelerator, the rule is skipped."""
+
     training_only: ClassVar[bool] = False
     """Whether the rule's advice makes sense for training only. In a recording of inference, the rule is skipped."""
 

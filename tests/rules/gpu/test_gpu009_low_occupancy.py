@@ -44,7 +44,7 @@ def test_just_under_one_block_per_multiprocessor_is_clear(tmp_path: Path) -> Non
 
 
 def test_without_block_counts_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "does not contain block counts" in skipped(LowOccupancy(), _step(None), tmp_path)
+    assert "since 2021 hold block counts" in skipped(LowOccupancy(), _step(None), tmp_path)
 
 
 def test_the_largest_batch_is_estimated_if_memory_is_known(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_half_of_the_kernel_time_must_have_block_counts(tmp_path: Path) -> None:
         return builder.launch(3, 4, kernel=(until, 100))
 
     assert is_found(LowOccupancy(), step(55), tmp_path)
-    assert "does not contain block counts" in skipped(LowOccupancy(), step(54.9), tmp_path)
+    assert "since 2021 hold block counts" in skipped(LowOccupancy(), step(54.9), tmp_path)
 
 
 def test_the_share_of_kernel_time_is_shown(tmp_path: Path) -> None:

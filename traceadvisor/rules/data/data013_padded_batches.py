@@ -91,7 +91,7 @@ class PaddedBatches(Rule):
             most_ns=_removed(facts, padding.surplus_share if is_surplus else padding.padded_share) * most_ns,
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
             locations=facts.loader_locations,
-            caveats=("Where each new length compiles or captures a CUDA graph, pad to a few lengths instead.",),
+            caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
 
 

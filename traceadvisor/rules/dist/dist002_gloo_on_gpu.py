@@ -26,6 +26,7 @@ class GlooOnGpu(Rule):
 
     meta = RuleMeta("DIST002", "gloo-on-gpu", "The CPU runs the gradient all-reduce between GPUs")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    of_cuda = True
     claims = frozenset(IDLE_CATEGORIES)
 
     min_share: float = 0.02

@@ -44,6 +44,7 @@ class LowBandwidth(Rule):
 
     meta = RuleMeta("DIST014", "low-bandwidth", "Large messages use little of the bandwidth between GPUs")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    of_cuda = True
     claims = frozenset({Category.COMMUNICATION})
 
     min_share: float = 0.05

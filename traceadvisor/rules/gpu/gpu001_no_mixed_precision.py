@@ -56,6 +56,7 @@ class NoMixedPrecision(Rule):
 
     meta = RuleMeta("GPU001", "no-mixed-precision", "Matrix operations run in float32 on a GPU with tensor cores")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MODEL})
+    of_cuda = True
     refines = frozenset({"GPU002"})
     popular_fix = "Mixed precision"
     claims = frozenset({Category.KERNEL})

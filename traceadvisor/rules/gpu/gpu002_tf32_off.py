@@ -59,6 +59,7 @@ class Tf32Off(Rule):
 
     meta = RuleMeta("GPU002", "tf32-off", "Float32 matrix operations do not use TF32")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MODEL})
+    of_cuda = True
     popular_fix = "TF32"
     claims = frozenset({Category.KERNEL})
 

@@ -32,6 +32,7 @@ class MisalignedShapes(Rule):
 
     meta = RuleMeta("GPU003", "misaligned-shapes", "Matrices of matmuls are not aligned to 16 bytes")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    of_cuda = True
     claims = frozenset({Category.KERNEL})
 
     min_share: float = 0.03

@@ -59,6 +59,7 @@ class CudnnBenchmark(Rule):
 
     meta = RuleMeta("GPU008", "cudnn-benchmark", "cuDNN autotuning is off although convolution shapes are constant")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    of_cuda = True
     popular_fix = "cuDNN autotuning"
     claims = frozenset({Category.KERNEL})
 

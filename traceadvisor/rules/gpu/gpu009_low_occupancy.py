@@ -58,7 +58,7 @@ class LowOccupancy(Rule):
         blocks = facts.trace.details.blocks_per_sm.at(work.kernels, np.float64("nan"))
         all_ns = work.time_ns(work.kernels)
         if work.time_ns(work.kernels[blocks > 0]) < self.min_told_share * all_ns:
-            return Skipped("The recording does not contain block counts of kernels. CUDA recordings since 2021 do.")
+            return Skipped("Only recordings of NVIDIA GPUs since 2021 hold block counts of kernels.")
         few = (blocks > 0) & (blocks < self.few_blocks) & ~_of_parameters(facts)
         rows = work.kernels[few]
         claims = facts.exposed(rows, Category.KERNEL)

@@ -41,9 +41,9 @@ class LowMfu(Rule):
         rate, work = facts.device_work.rate, facts.device_work
         limits = facts.needed(work.limits, Input.PEAK_RATES)
         if rate is None:
-            return Skipped("The data type of all matmuls is unknown; float32 may have run as TF32.")
+            return Skipped("The data type of all matmuls is unknown: float32 may have run in fewer bits.")
         if not rate.is_whole:
-            return Skipped("Too much kernel time has unknown FLOPs: CUDA graphs, or operators of other libraries.")
+            return Skipped("Too much kernel time has unknown FLOPs: replayed graphs, or operators of other libraries.")
         if rate.peak_share >= self.min_utilisation:
             label, judged = "share of the peak rate", rate.accounted_share
             return Clear(label, rate.peak_share, self.min_utilisation, Unit.SHARE, judged_share=judged, at_least=True)

@@ -26,6 +26,7 @@ class ComputeBound(Rule):
 
     meta = RuleMeta("GPU013", "compute-bound", "The GPU computes at a good rate: no cheap fix is left")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    of_cuda = True
     umbrella = True
     claims = frozenset({Category.KERNEL})
 

@@ -34,6 +34,7 @@ class ExposedCopy(Rule):
 
     meta = RuleMeta("H2D003", "exposed-copy", "The GPU waits while its next batch is copied")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    of_cuda = True
     refines = frozenset({"H2D001"})
     popular_fix = "Copying batches ahead on a separate stream"
     claims = frozenset({Category.H2D_COPY})

@@ -21,6 +21,7 @@ class ThermalThrottle(Rule):
 
     meta = RuleMeta("HW001", "thermal-throttle", "Heat slows the GPU down")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
+    of_cuda = True
     claims = frozenset({Category.KERNEL})
 
     min_share: float = 0.05

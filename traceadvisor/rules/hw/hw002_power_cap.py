@@ -27,6 +27,7 @@ class PowerCap(Rule):
 
     meta = RuleMeta("HW002", "power-cap", "A power limit slows the GPU down")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
+    of_cuda = True
     claims = frozenset({Category.KERNEL})
 
     min_share: float = 0.2

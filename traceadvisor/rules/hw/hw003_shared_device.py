@@ -23,6 +23,7 @@ class SharedDevice(Rule):
 
     meta = RuleMeta("HW003", "shared-device", "Other processes use the GPU")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
+    of_cuda = True
     claims = frozenset({Category.KERNEL, Category.COMMUNICATION})
 
     min_memory_share: float = 0.02

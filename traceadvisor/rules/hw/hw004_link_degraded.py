@@ -22,6 +22,7 @@ class LinkDegraded(Rule):
 
     meta = RuleMeta("HW004", "link-degraded", "The GPU's PCIe link is slower than its maximum")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
+    of_cuda = True
     claims = frozenset({Category.H2D_COPY, Category.OTHER_COPY})
 
     min_busy_share: float = 0.2

@@ -25,6 +25,7 @@ class KernelGaps(Rule):
 
     meta = RuleMeta("IDLE003", "kernel-gaps", "Many short gaps between queued kernels")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    of_cuda = True
     claims = frozenset({Category.IDLE_DEVICE})
 
     min_share: float = 0.05

@@ -76,7 +76,7 @@ class NearCapacity(Rule):
             ),
             caveats=(
                 "PyTorch keeps memory that it once reserved; tensors may use much less.",
-                *((AUTOTUNING,) if facts.settings.cudnn_benchmark else ()),
+                *((AUTOTUNING,) if facts.is_cuda and facts.settings.cudnn_benchmark else ()),
             ),
         )
 

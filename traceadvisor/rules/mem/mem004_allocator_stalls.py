@@ -27,6 +27,7 @@ class AllocatorStalls(Rule):
 
     meta = RuleMeta("MEM004", "allocator-stalls", "Steps allocate and free memory through the driver")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    of_cuda = True
     claims = frozenset({Category.IDLE_ALLOCATOR})
 
     min_share: float = 0.01

@@ -27,6 +27,7 @@ class Fragmentation(Rule):
 
     meta = RuleMeta("MEM005", "fragmentation", "PyTorch reserves much more GPU memory than tensors use")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY})
+    of_cuda = True
 
     max_ratio: float = 2.0
     """Reserved memory relative to used memory. Some reserve is normal and makes the allocator fast."""
