@@ -75,6 +75,14 @@ def test_the_cache_is_a_folder_of_the_user_alone(tmp_path: Path, monkeypatch: py
     assert cache_folder() != folder
 
 
+def test_a_relative_cache_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert cache_folder() == tmp_path / "home/.cache/traceadvisor/reports"
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_copy_of_a_file_has_another_signature_and_the_same_content(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"one")

@@ -30,10 +30,13 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
-    """The folder of the cache; a temporary one where it cannot be written to, or where others may write."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    folder = base / "traceadvisor" / "reports"
+    """The folder of the cache; a temporary one where it cannot be written to, or where others may write.
+
+    A relative ``XDG_CACHE_HOME`` does not count: XDG Base Directory Specification 0.8.
+    """
     try:
+        base = Path(os.environ.get("XDG_CACHE_HOME", "")).expanduser()
+        folder = (base if base.is_absolute() else Path.home() / ".cache") / "traceadvisor" / "reports"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
             if _is_ours(folder):
