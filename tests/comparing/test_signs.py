@@ -71,6 +71,29 @@ def test_persistent_workers_alone_are_no_sign_for_more_of_them() -> None:
     assert _sign("DATA002", _sides(base, head), num_workers=2, persistent_workers=1) is None
 
 
+def test_python_between_operators_that_were_taken_out_is_gone() -> None:
+    between = "between aten::item and aten::norm"
+
+    def time(other_ms: int) -> Origins:
+        table = OriginTable((OriginRow(between, int(30 * MS), 1),), OtherOrigins(int(other_ms * MS), 1))
+        return Origins(int((30 + other_ms) * MS), 1, table, None, None)
+
+    base = _running({"aten::item": 8.0, "aten::norm": 8.0, "aten::mm": 90.0})
+    few = _running({"aten::item": 8.0, "aten::norm": 1.0, "aten::mm": 90.0})
+    assert _sign("IDLE004", _sides(base, few), origins=time(30)) is ChangeSign.OPERATORS
+    assert _sign("IDLE004", _sides(base, base), origins=time(30)) is None
+    assert _sign("IDLE004", _sides(base, few), origins=time(90)) is None, "most of it has no name"
+
+
+def test_a_setting_that_the_fix_keeps_is_not_what_it_changes() -> None:
+    base, head = (
+        recording(settings=RunSettings(LoaderSettings(worker_count=2, persistent_workers=kept)))
+        for kept in (False, True)
+    )
+    assert _sign("DATA007", _sides(base, head), num_workers=2, persistent_workers=True) is ChangeSign.SETTING
+    assert _sign("DATA007", _sides(base, base), num_workers=2, persistent_workers=True) is None
+
+
 def test_operators_that_were_taken_out_are_a_sign_and_fewer_of_all_are_none() -> None:
     base = _running({"aten::item": 8.0, "aten::mm": 90.0})
     assert _sign("IDLE001", _sides(base, _running({"aten::mm": 90.0})), origins=_of(item=20)) is ChangeSign.OPERATORS

@@ -16,6 +16,7 @@ from traceadvisor.cli.exit_codes import EndedByInterrupt, capture_exit_code, err
 from traceadvisor.cli.script_options import folder_option, module_option
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
+from traceadvisor.model.command import LAUNCHER_MODULES
 from traceadvisor.recording.notices import ending_lines, loss_line, remark, say
 from traceadvisor.recording.options import DEFAULT_ENTRIES, DEFAULT_SCHEDULE, CaptureOptions, Schedule
 from traceadvisor.system.check import check_installed
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
     from traceadvisor.recording.children.rendezvous import TrainedChildren
     from traceadvisor.recording.script.launch import Launch
     from traceadvisor.recording.session import Captured
-
-LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate",
-    "accelerate.commands.accelerate_cli",
-    "accelerate.commands.launch",
-    "deepspeed",
-    "deepspeed.launcher.runner",
-    "lightning",
-)
-"""Modules that start the training in child processes."""
 
 
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

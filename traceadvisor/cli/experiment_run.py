@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from traceadvisor import api
-from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.options import chosen_formats, names_file
 from traceadvisor.cli.script_options import Asked
@@ -29,6 +28,7 @@ from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SA
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import END_S, LOG, Outcome, Watch, changed_files, footprints, measure
 from traceadvisor.judging.experiments import with_results
+from traceadvisor.model.command import LAUNCHER_MODULES
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.experiment.document import experiment_document

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.command import script_name
 from traceadvisor.model.comparison import Side, Unpaired
 from traceadvisor.model.job import Job
 from traceadvisor.model.report import OutcomeRow, RecordedFinding, Recording, Report
@@ -60,8 +61,7 @@ class Capture:
     @property
     def script(self) -> str | None:
         """File name of the script, or the module that was run; None if unknown."""
-        named = next((PurePath(word).name for word in self.command if word.endswith(".py")), None)
-        return named or (" ".join(self.command[:2]) or None)
+        return script_name(self.command)
 
 
 @frozen(eq=False)

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.command import script_of
 from traceadvisor.model.location import CodePlace, Location
 from traceadvisor.model.report import Recording
 from traceadvisor.model.samples import OnlyCall
@@ -56,7 +57,7 @@ def checkout_of(recording: Recording) -> Checkout | None:
     if run is None:
         return None
     root = run.repository.root if run.repository else None
-    script = next((word for word in run.command[:1] if word.endswith(".py")), None)
+    script = script_of(run.command)
     calls = run.stacks.only_calls if run.stacks else ()
     return Checkout(root, relative_file(script, root) if script else None, calls)
 

@@ -17,13 +17,16 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.comparison import ChangeSign, Side
 from traceadvisor.model.explanation import RowChange, StepExplanation
 from traceadvisor.model.findings import Fix, Location
-from traceadvisor.model.origins import Origins
+from traceadvisor.model.origins import Origins, operators_of
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
 from traceadvisor.model.step_contents import CountRow, StepContents
 
 FELL = 0.5
 """Operators that run at most this often were taken out: counts hardly differ by chance."""
+
+NAMED = 1 / 3
+"""Share of some time whose operators must be known: a table names few of many short ones."""
 
 LEFT = 1 / 3
 """Time between two operators of which at most this share is left: other code ran there."""
@@ -101,7 +104,8 @@ def change_sign(
     rule_id: str, fix: Fix, origins: Origins | None, places: Iterable[Location], sides: Sides
 ) -> ChangeSign | None:
     """Return the sign that what a fix changes was changed; None without one."""
-    settings = (*fix.settings, *_OF_RULES.get(rule_id, ()))
+    proposed = [name for name, value in fix.settings.items() if not _is_set(sides.having, name, value)]
+    settings = (*proposed, *_OF_RULES.get(rule_id, ()))
     differ = [_differs(sides, name) for name in ((_LOADER,) if _LOADER in settings else settings)]
     if True in differ:
         return ChangeSign.SETTING
@@ -177,17 +181,16 @@ def _contents(side: Iterable[Capture]) -> StepContents | None:
 
 
 def _ran_less(origins: Origins, base: StepContents, head: StepContents) -> bool:
-    """Whether the operators with most of some time were taken out, and the others were not."""
+    """Whether the operators with most of the named time, or around it, were taken out, and the others were not."""
     if _less(_calls(base.operators), _calls(head.operators), FELL):
         return False  # all were: compiled code or graphs run the same kernels
     calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
     hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
-    fallen = sum(
-        row.total_ns
-        for row in origins.operators.rows
-        if row.name in calls[0] and calls[1].get(row.name, hidden) <= FELL * calls[0][row.name]
-    )
-    return fallen >= FELL * origins.total_ns > 0
+    fell = {name for name, before in calls[0].items() if calls[1].get(name, hidden) <= FELL * before}
+    rows = origins.operators.rows
+    fallen_ns = sum(row.total_ns for row in rows if operators_of(row.name) & fell)
+    named_ns = sum(row.total_ns for row in rows)
+    return fallen_ns >= FELL * named_ns and fallen_ns >= NAMED * origins.total_ns > 0
 
 
 def changed_parts(base: Sequence[Capture], head: Sequence[Capture]) -> frozenset[Category]:
@@ -226,6 +229,12 @@ def _differs(sides: Sides, name: str) -> bool | None:
         if base and head
     ]
     return any(not base & head for base, head in known) if known else None
+
+
+def _is_set(side: Iterable[Capture], name: str, value: object) -> bool:
+    """Whether a side is known to have the value of a setting."""
+    recorded, *others = _SETTINGS.get(name, (name,))
+    return not others and _set(side, recorded) == {value}
 
 
 def _set(side: Iterable[Capture], name: str) -> set[object]:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from statistics import median_high
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.command import script_name
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, RecordedFinding, Recording
 from traceadvisor.savings.order import NEARLY_EQUAL_SHARE, TAKEN_SHARE, doubt_and_effort
@@ -154,9 +155,8 @@ def _run(recording: Recording) -> Key:
 
 
 def _script(recording: Recording) -> str | None:
-    """File name of the captured script; None without a capture."""
-    words = recording.captured.command if recording.captured else ()
-    return next((PurePath(word).name for word in words if word.endswith(".py")), None)
+    """File name of the captured script, or its module; None without a capture."""
+    return script_name(recording.captured.command) if recording.captured else None
 
 
 def _alike(findings: Iterable[Sequence[RecordedFinding]], weights: _Weights) -> Iterator[list[RecordedFinding]]:

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace
+
+_BETWEEN = re.compile(r"between (?P<before>.+) and (?P<after>.+)|after (?P<last>.+)|before (?P<first>.+)")
+
+
+def between(before: str | None, after: str | None) -> str | None:
+    """The name of the time between two operators, either of which may be unknown; None if both are."""
+    if before and after:
+        return f"between {before} and {after}"
+    return f"after {before}" if before else f"before {after}" if after else None
+
+
+def operators_of(name: str | None) -> frozenset[str]:
+    """The operator that a row is about, or the operators around its time: the inverse of :func:`between`."""
+    found = _BETWEEN.fullmatch(name) if name else None
+    return frozenset(filter(None, found.groups() if found else (name,)))
 
 
 @frozen

@@ -20,7 +20,7 @@ from traceadvisor.analysis.origins.pieces import Holder, Pieces
 from traceadvisor.model.arrays import Int32, Int64, Mask, taken
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.location import Location
-from traceadvisor.model.origins import StackRow
+from traceadvisor.model.origins import StackRow, between
 from traceadvisor.model.trace import Trace
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
@@ -118,7 +118,7 @@ class OperatorLabels:
             _Kind.LAUNCHED: f"{first} (launched outside operators)" if self._tree.rows.size else first,
             _Kind.UNLINKED: f"{first} (launch not recorded)",
             _Kind.AFTER: f"after {first}{inside}",
-            _Kind.BETWEEN: _between(first, second),
+            _Kind.BETWEEN: between(first, second),
         }
         return words[_Kind(kind)]
 
@@ -180,12 +180,6 @@ class OperatorLabels:
         before_last = (last == NONE) | (events.end_ns[rows] <= values_at(tree.start_ns, last))
         chosen = (after_first & before_last) | self._is_own[events.name_id[rows]]
         result[places[annotated[chosen]]] = self._key(_Kind.NAMED, events.name_id[rows[chosen]].astype(np.int64))
-
-
-def _between(before: str | None, after: str | None) -> str | None:
-    if before and after:
-        return f"between {before} and {after}"
-    return f"after {before}" if before else f"before {after}" if after else None
 
 
 class Neighbours:

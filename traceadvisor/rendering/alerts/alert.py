@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.command import script_of
 from traceadvisor.model.findings import Confidence, RuleMeta, Severity
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
@@ -164,9 +165,10 @@ def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Location, ...]:
 
 def _script(run: Run, tree: SourceTree) -> str | None:
     """The script of a captured run; None for a module or another program."""
-    if not run.command or run.command[0].startswith("-"):
+    word = script_of(run.command)
+    if word is None or not word.endswith(".py"):
         return None
-    file = one_line(run.command[0])
+    file = one_line(word)
     if run.repository and run.repository.folder is not None:  # the folder of the script is known
         file = file.replace("\\", "/").rpartition("/")[2]
     return tree.relative(file, run.repository)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import PurePath
 from statistics import median
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.command import script_name
 from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import RecordedFinding, Report
@@ -57,13 +57,12 @@ def run_figures(report: Report) -> RunFigures:
         return RunFigures(headline, len(report.memory), ranks, is_damaged=is_damaged(report))
     recording = recording_of_verdict(report)
     run, first = recording.captured, first_of(report, recording.id)
-    words = run.command[1:2] if run and run.command[:1] == ("-m",) else run.command[:1] if run else ()
     start_ns = recording.recorded_wall_ns[0] if recording.recorded_wall_ns else None
     figures = RunFigures(
         headline,
         len(report.recordings),
         max(ranks, recording.rank_count),
-        script=PurePath(words[0]).name if words else None,
+        script=script_name(run.command) if run else None,
         device=recording.device.name if recording.device else None,
         recorded_ns=start_ns,
         step_ns=step_time(recording).ns,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import PurePath
 
+from traceadvisor.model.command import script_name
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar
@@ -90,8 +90,7 @@ def identity(report: Report) -> str | None:
 def _parts(recording: Recording) -> Iterator[tuple[str, str]]:
     run, device = recording.captured, recording.device
     if run and run.command:
-        script = run.command[1] if run.command[0] == "-m" and len(run.command) > 1 else run.command[0]
-        yield "script", shlex.join([PurePath(script).name])
+        yield "script", shlex.join(filter(None, [script_name(run.command)]))
     if device is not None and device.name:
         yield "device", device.name
     if run is None:
