@@ -75,6 +75,23 @@ def test_a_rank_that_computes_longer_beside_other_programs_may_have_lacked_a_cor
     assert [isinstance(one, Skipped) for one in outcomes] == [by_chance] * 2
 
 
+@pytest.mark.parametrize(("forward", "by_chance"), [(10.0, True), (4.0, False)])
+def test_a_rank_whose_passes_all_take_longer_in_many_steps_beside_other_programs_may_have_lacked_a_core(
+    forward: float, *, by_chance: bool
+) -> None:
+    parts: tuple[dict[Category, float | None], ...] = (
+        {Category.BACKWARD: 40.0, Category.FORWARD: 10.0},
+        {Category.BACKWARD: 60.0, Category.FORWARD: 10.0 + forward},
+    )
+    ranks = [
+        replace(_rank(number, [duration] * 40), mean=MeanBreakdown(100.0, parts[number]), lacked_cores=True)
+        for number, duration in ((0, 30), (1, 10))
+    ]
+    found = late_rank(ranks)
+    assert found is not None
+    assert lacks_cores(ranks, replace(found, step_count=40)) is by_chance
+
+
 def _in_lines(number: int, duration: int, lines: dict[int, float]) -> RankFigures:
     """A rank that spends this time in these lines of one function."""
     places = tuple((Location("train.py", line, "read", samples=5), time_ns) for line, time_ns in lines.items())

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.dist.communicating import collective, on_cpus, reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
@@ -124,3 +126,11 @@ def test_on_cpus_large_messages_are_clear(tmp_path: Path) -> None:
 
 def test_small_messages_between_cpus_are_unknown_for_a_single_process(tmp_path: Path) -> None:
     assert "single process" in skipped(SmallMessages(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90), tmp_path)
+
+
+def test_on_cpus_samples_show_how_long_the_training_is_in_the_calls(tmp_path: Path) -> None:
+    all_reduce = (MAIN, user("average", 26), library("all_reduce", 3252, "torch/distributed/distributed_c10d.py"))
+    samples = Samples().add(80, *all_reduce).add(20, MAIN, user("train", 30)).build()
+    found = Captured(_on_cpus(100, 50, 50, 50, 50), tmp_path).with_run(stacks=samples).finding(SmallMessages())
+    # 200 of 300 us can go; at most 0.87 of the step is in the calls, by these samples
+    assert 0.8 * 2 / 3 * 1e6 < found.saving.high_ns < 0.9 * 2 / 3 * 1e6

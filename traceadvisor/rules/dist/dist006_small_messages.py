@@ -115,7 +115,8 @@ class SmallMessages(Rule):
                 not_replayed="the recording does not show how long one large collective would take",
             ),
             effort=Effort.LINE,
-            saving=saving_on_cpus(facts, exposed, spared),
+            also_shortens=None if on_device else facts.claim(Category.OTHER_HOST),
+            saving=saving_on_cpus(facts, exposed, spared, called=spared if purpose in BY_HAND else 0.0),
             most_ns=facts.per_step_ns(exposed) * spared,
             evidence=(
                 Evidence("most frequent kind", PURPOSE_WORDS[purpose], Unit.TEXT),

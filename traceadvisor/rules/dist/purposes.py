@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.analysis.sampled.shares import in_collective, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
@@ -46,14 +47,18 @@ def missing_collectives(facts: Facts, on_device: frozenset[Input] = frozenset())
     return None
 
 
-def saving_on_cpus(facts: Facts, exposed: SpanSet, spared: float = 1.0) -> Estimate | None:
+def saving_on_cpus(facts: Facts, exposed: SpanSet, spared: float = 1.0, *, called: float = 0.0) -> Estimate | None:
     """Return the saving without a share of the exposed time of collectives between CPUs; None for those of GPUs.
 
-    An upper limit: the threads that communicate are not simulated.
+    An upper limit: the threads that communicate are not simulated. Samples show how long the training thread is in the
+    calls, which is longer: it has to wake up after each. ``called``: the share of that time that can go.
     """
     if facts.observation.has_device:
         return None
     most_ns = most_undisturbed_ns(facts, facts.per_step_ns(exposed) * spared, exposed)
+    sampled = share_of_steps(facts.run.stack_samples, in_collective)
+    if sampled and facts.step_ns:
+        most_ns = max(most_ns, called * sampled.times(facts.timing.rest_share).high * facts.step_ns)
     return Estimate.bound(most_ns, of_the_fix(NOT_ON_CPUS))
 
 
