@@ -16,7 +16,7 @@ _CAST = re.compile(rf"(?:aten::_to_copy|{BACKWARD_PREFIX}: ToCopyBackward0)$")
 """Operators that convert to another type, and their nodes of the backward pass."""
 
 _CALLS = re.compile(r"aten::to$")
-"""What calls them in the forward pass."""
+"""Their calls in the forward pass."""
 
 _CONVERTED = re.compile(r"aten::(?:(?:ba)?addmm|[bm]?mm|mkldnn_convolution|_?convolution_backward|mkldnn_linear)$")
 """Operators that autocast runs in the narrower type, forward and backward."""

@@ -73,13 +73,13 @@ class SmallOperators:
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
-        events, rows = facts.trace.events, _outermost(facts)
+        events, rows = facts.trace.events, outermost_operators(facts)
         count = int(passes.contains(events.start_ns[rows]).sum())
         if not count or facts.share(passes) < self.min_small_share or facts.typical is None:
             return False
         is_short = passes.total_ns * _undisturbed(facts) / count < self.max_small_us * 1000
         return is_short or (
-            count >= FEWEST_OPERATORS * facts.step_count and _usual_ns(facts, passes) < MOST_USUAL_US * 1e3
+            count >= FEWEST_OPERATORS * facts.step_count and usual_ns(facts, passes) < MOST_USUAL_US * 1e3
         )
 
 
@@ -94,7 +94,7 @@ def _remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
     return sum(count * max(usual_ns - calling_ns, 0.0) for _, count, usual_ns in _by_name(facts, passes))
 
 
-def _usual_ns(facts: Facts, passes: SpanSet) -> float:
+def usual_ns(facts: Facts, passes: SpanSet) -> float:
     """Mean duration of operators, by the usual one of each name."""
     found = _by_name(facts, passes)
     return sum(count * usual_ns for _, count, usual_ns in found) / max(sum(count for _, count, _ in found), 1)
@@ -102,14 +102,14 @@ def _usual_ns(facts: Facts, passes: SpanSet) -> float:
 
 def _by_name(facts: Facts, passes: SpanSet) -> list[tuple[Int64, int, float]]:
     """The operators of each name in the passes: their rows, their number, and the usual duration of one."""
-    events, rows = facts.trace.events, _outermost(facts)
+    events, rows = facts.trace.events, outermost_operators(facts)
     rows = rows[passes.contains(events.start_ns[rows])]
     names, of_name = np.unique(events.name_id[rows], return_inverse=True)
     groups = [rows[of_name == place] for place in range(names.size)]
     return [(one, one.size, float(np.median(events.duration_ns[one]))) for one in groups]
 
 
-def _outermost(facts: Facts) -> Int64:
+def outermost_operators(facts: Facts) -> Int64:
     """Operators of the training thread in typical steps, without those inside others."""
     tree, events = facts.tree, facts.trace.events
     rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
@@ -119,7 +119,7 @@ def _outermost(facts: Facts) -> Int64:
 
 def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_share: float) -> Outcome:
     """A finding on many small operators, and the Python between them."""
-    events, rows = facts.trace.events, _outermost(facts)
+    events, rows = facts.trace.events, outermost_operators(facts)
     names, most = facts.trace.names, _most_in_forward(facts)
     is_loop = most.size >= FEWEST_CELLS * facts.step_count and CELLS.match(names[events.name_id[most[0]]]) is not None
     is_of_passes, looped = claims.total_ns > between.total_ns, facts.locations(most[:1])
@@ -154,7 +154,7 @@ FEWEST_CELLS = 8
 def _most_in_forward(facts: Facts) -> Int64:
     """Operators of the name that takes the most time of the forward pass, by the usual one; none without any."""
     found = _by_name(facts, facts.claim(Category.FORWARD, Category.OTHER_HOST))
-    return max(found, key=lambda one: one[1] * one[2])[0] if found else _outermost(facts)[:0]
+    return max(found, key=lambda one: one[1] * one[2])[0] if found else outermost_operators(facts)[:0]
 
 
 MOST_SITES = 5
