@@ -18,6 +18,7 @@ from traceadvisor.analysis.communication.matching import recorded_waits
 from traceadvisor.analysis.communication.micro_batches import (
     BackwardPasses,
     backward_passes,
+    backward_passes_on_cpu,
     passes_per_update,
     repeated_later,
 )
@@ -33,6 +34,7 @@ from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.observation import Observation, observe
+from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
@@ -430,11 +432,16 @@ class Facts:
 
     @cached_property
     def _backward_work(self) -> Launches:
+        if not self.observation.has_device:
+            rows = backward_rows(self.trace)
+            return Launches(rows, rows)
         chosen = self._backward_kernels
         return Launches(self.launches.work_rows[chosen], self.launches.call_rows[chosen])
 
     @cached_property
     def _backward_passes(self) -> BackwardPasses:
+        if not self.observation.has_device:
+            return backward_passes_on_cpu(self.trace, self.tree)
         return backward_passes(self.trace, self.launches, self._backward_kernels, self.observation.thread)
 
     @cached_property

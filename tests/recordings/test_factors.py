@@ -13,8 +13,9 @@ from tests.recordings.advice import PAGE, with_block
 from traceadvisor.replay.fixes.data_wait import HOST_FACTOR, KEPT_CACHES_SHARE
 from traceadvisor.replay.fixes.host_work import FREED_SHARE
 from traceadvisor.replay.fixes.kernels import CAST_LAUNCHES
-from traceadvisor.replay.fixes.launches import FUSED_FACTOR, GAP_FACTOR, LAUNCH_FACTOR
+from traceadvisor.replay.fixes.launches import GAP_FACTOR, LAUNCH_FACTOR
 from traceadvisor.replay.what_if import Scenario
+from traceadvisor.rules.gpu.optimizer_on_cpu import LEFT_OF_OTHERS, LEFT_ON_CPU
 
 LOW, HIGH = Scenario.LOW, Scenario.HIGH
 
@@ -22,7 +23,8 @@ INTERVALS = {
     "launches in a graph": (LAUNCH_FACTOR[HIGH], LAUNCH_FACTOR[LOW]),
     "gap between queued kernels": (GAP_FACTOR[HIGH], GAP_FACTOR[LOW]),
     "launches in 16 bits": (1.0, CAST_LAUNCHES),
-    "fused optimizer on the CPU": (FUSED_FACTOR[HIGH], FUSED_FACTOR[LOW]),
+    "fused Adam on the CPU": (LEFT_ON_CPU["Adam"][HIGH], LEFT_ON_CPU["Adam"][LOW]),
+    "fused SGD or Adagrad on the CPU": (LEFT_OF_OTHERS[HIGH], LEFT_OF_OTHERS[LOW]),
     "rest of the step beside workers": (HOST_FACTOR[HIGH] - KEPT_CACHES_SHARE, HOST_FACTOR[LOW]),
     "rest of the step without other work": (1 - FREED_SHARE, 1.0),
 }

@@ -61,6 +61,8 @@ _OPTIMIZER = {
     "name": "optimizer",
     "fused": "optimizer_fused",
     "foreach": "optimizer_foreach",
+    "groups": "optimizer_groups",
+    "tensors": "optimizer_tensors",
     "parameter_count": "parameter_count",
     "parameter_bytes": "parameter_bytes",
 }

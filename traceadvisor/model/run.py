@@ -273,6 +273,12 @@ class RunSettings:
     """As passed to it, like the next; None also where torch chose."""
 
     optimizer_foreach: bool | None = None
+    optimizer_groups: int | None = None
+    """Its parameter groups, each updated on its own."""
+
+    optimizer_tensors: int | None = None
+    """Its parameters."""
+
     parameter_count: int | None = None
     """Elements of the optimizer's parameters."""
 

@@ -191,6 +191,8 @@ def _with_optimizer(optimizer: Optimizer) -> RecordedSettings:
         optimizer=type(optimizer).__name__,
         optimizer_fused=_flag(group.get("fused")),
         optimizer_foreach=_flag(group.get("foreach")),
+        optimizer_groups=len(optimizer.param_groups),
+        optimizer_tensors=len(parameters),
         parameter_count=sum(parameter.numel() for parameter in parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
     )

@@ -8,6 +8,7 @@ from traceadvisor.analysis.sampled.shares import (
     FRAMES_OF_CAPTURE,
     beside_training,
     in_backward,
+    in_collective,
     in_optimizer,
     is_beside_training,
     keeps_traceback,
@@ -82,6 +83,17 @@ def test_a_call_counts_by_its_recorded_name() -> None:
     assert beside_training([(TRAIN, "copy.py(119): deepcopy")])(COPY)
     with_item = (MAIN, user("train", 22), user("update", 65), SampledFrame("item"))
     assert beside_training([(UPDATE, "<built-in method item of Tensor>")])(with_item)
+
+
+def test_waiting_in_a_collective_is_no_code_of_the_line_that_calls_it() -> None:
+    c10d = "torch/distributed/distributed_c10d.py"
+    waiting = (*OWN, library("all_reduce", 3252, c10d))
+    pickling = (*OWN, library("all_gather_object", 2900, c10d), library("dumps", 5, "pickle.py"))
+    samples = Samples().add(60, *waiting).add(40, *pickling).build()
+    beside, collective = (share_of_steps(samples, one) for one in (is_beside_training, in_collective))
+    assert beside is not None
+    assert collective is not None
+    assert (beside.share, collective.share) == pytest.approx((0.4, 1.0))
 
 
 def test_all_lines_of_a_function_may_be_replaced_but_not_those_of_the_training_loop() -> None:

@@ -168,6 +168,10 @@ def test_the_loader_that_takes_a_batch_with_one_index_is_not_told_to_again(tmp_p
     assert isinstance(_cheap(tmp_path, sampler=told.sampler, collates=False).outcome(DataLoaderWait()), Clear)
 
 
+def test_batches_of_one_sample_have_no_rows_to_take_at_once(tmp_path: Path) -> None:
+    assert isinstance(_cheap(tmp_path, sampler="RandomSampler", batch_size=1).outcome(DataLoaderWait()), Clear)
+
+
 @pytest.mark.parametrize("sampler", [None, "_InfiniteConstantSampler"])
 def test_a_data_set_that_is_iterated_takes_no_index(sampler: str | None, tmp_path: Path) -> None:
     outcome = _cheap(tmp_path, sampler=sampler).outcome(DataLoaderWait())

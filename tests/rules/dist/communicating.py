@@ -10,6 +10,8 @@ from tests.build import AUTOGRAD, Span, TraceBuilder
 NODE = "autograd::engine::evaluate_function: "
 HOOK = NODE + "torch::autograd::AccumulateGrad"
 MIB = 1 << 20
+GLOO = 77
+"""The thread in which Gloo works."""
 
 
 def steps(count: int = 1) -> TraceBuilder:
@@ -48,3 +50,25 @@ def collective(
         builder.annotation(around, at, at + 5)
     told = {"Collective name": name, "Group size": 8, "Process Group Description": "default_pg", **(args or {})}
     return builder.collective(at + 1, at + 2, kernel=kernel, message=message, args=told)
+
+
+def on_cpus(
+    builder: TraceBuilder,
+    start: float,
+    end: float,
+    *,
+    elements: int = 64,
+    at: float | None = None,
+    hooked: bool = False,
+) -> TraceBuilder:
+    """An all-reduce of floats by Gloo, in a thread of its own; ``hooked``: a hook of the backward pass starts it.
+
+    ``at``: when it is started, if not at its start.
+    """
+    call = start if at is None else at
+    if hooked:
+        builder.op(HOOK, call - 1, call + 2)
+    builder.op("c10d::allreduce_", call, call + 1)
+    builder.annotation("gloo:all_reduce", start, end, thread=GLOO)
+    builder.events[-1]["args"] |= {"Input Dims": [[elements]], "Input type": ["float"]}
+    return builder

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from tests.build import TraceBuilder
-from tests.rules.dist.communicating import collective, reduced, steps
+from tests.rules.captured import Captured
+from tests.rules.dist.communicating import collective, on_cpus, reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
 
@@ -90,3 +92,45 @@ def test_long_small_messages_are_waiting(tmp_path: Path) -> None:
     outcome = clear(SmallMessages(), builder, tmp_path)
     assert outcome.value == 0
     assert "waiting" in (outcome.remark or "")
+
+
+def _on_cpus(*messages_us: float, elements: int = 64, count: int = 3) -> TraceBuilder:
+    """Steps of 1 ms on CPUs: 400 us of work, and then all-reduces one by one, each for so long."""
+    builder = TraceBuilder().distributed(0, 2)
+    for number in range(count):
+        at = 1000.0 * number
+        builder.op("aten::mm", at, at + 400).step(number, at, at + 1000)
+        start = at + 400
+        for took in messages_us:
+            on_cpus(builder, start, start + took, elements=elements)
+            start += took
+    return builder
+
+
+def test_on_cpus_the_longest_of_many_small_messages_stays_as_it_may_wait_for_a_late_rank(tmp_path: Path) -> None:
+    found = finding(SmallMessages(), _on_cpus(100, 50, 50, 50, 50), tmp_path)
+    assert evidence(found, "small messages") == 5
+    assert evidence(found, "exposed communication with small messages") == 300_000
+    assert 200_000 <= found.saving.high_ns <= 300_001  # recording may have made the rest of the step longer
+    assert "flat tensor" in found.fix.summary
+    assert "torch.cat" in (found.fix.change or "")
+
+
+def test_on_cpus_a_late_rank_at_one_of_two_messages_is_clear(tmp_path: Path) -> None:
+    assert clear(SmallMessages(), _on_cpus(500, 40), tmp_path).value == pytest.approx(0.04, abs=0.001)
+
+
+def test_on_cpus_large_messages_are_clear(tmp_path: Path) -> None:
+    assert clear(SmallMessages(), _on_cpus(100, 100, elements=1 << 18), tmp_path).value == 0
+
+
+def test_small_messages_between_cpus_are_unknown_for_a_single_process(tmp_path: Path) -> None:
+    assert "single process" in skipped(SmallMessages(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90), tmp_path)
+
+
+def test_on_cpus_samples_show_how_long_the_training_is_in_the_calls(tmp_path: Path) -> None:
+    all_reduce = (MAIN, user("average", 26), library("all_reduce", 3252, "torch/distributed/distributed_c10d.py"))
+    samples = Samples().add(80, *all_reduce).add(20, MAIN, user("train", 30)).build()
+    found = Captured(_on_cpus(100, 50, 50, 50, 50), tmp_path).with_run(stacks=samples).finding(SmallMessages())
+    # 200 of 300 us can go; at most 0.87 of the step is in the calls, by these samples
+    assert 0.8 * 2 / 3 * 1e6 < found.saving.high_ns < 0.9 * 2 / 3 * 1e6

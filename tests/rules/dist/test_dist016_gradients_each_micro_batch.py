@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, STREAM, TraceBuilder
-from tests.rules.dist.communicating import HOOK, MIB, NODE, collective, steps
+from tests.rules.dist.communicating import HOOK, MIB, NODE, collective, on_cpus, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Method
 from traceadvisor.rules.dist.dist004_poor_overlap import PoorOverlap
@@ -107,3 +107,31 @@ def test_without_reduced_gradients_it_is_skipped(tmp_path: Path) -> None:
 def test_buckets_can_hide_only_behind_the_backward_pass_of_their_micro_batch(tmp_path: Path) -> None:
     builder = _updates((), (), (), (9, 9, 9, 9, 9, 9))  # 240 us beside a backward pass of 200 us
     assert evidence(finding(PoorOverlap(), builder, tmp_path), "backward pass on the GPU") == BACKWARD_US * 1000
+
+
+def _on_cpus(micro_batches: int, *, until: float = 90) -> TraceBuilder:
+    """Updates on CPUs: micro-batches of 100 us whose gradients Gloo reduces from 50 us on, then an optimizer."""
+    builder = TraceBuilder().distributed(0, 2)
+    for update in range(3):
+        at = (100.0 * micro_batches + 20) * update
+        for number in range(micro_batches):
+            begin, sequence = at + 100 * number, update * micro_batches + number
+            builder.op("aten::addmm", begin, begin + 20, sequence=sequence)
+            builder.op(NODE + "AddmmBackward0", begin + 20, begin + 45, sequence=sequence, forward_thread=1)
+            on_cpus(builder, begin + 50, begin + until, elements=MIB, at=begin + 47, hooked=True)
+        end = at + 100 * micro_batches
+        builder.optimizer(end, end + 10).step(update, at, end + 20)
+    return builder
+
+
+def test_on_cpus_all_reduces_that_a_later_micro_batch_repeats_are_an_upper_limit(tmp_path: Path) -> None:
+    found = finding(GradientsEachMicroBatch(), _on_cpus(4), tmp_path)
+    assert evidence(found, "micro-batches before an optimizer step") == 4
+    assert evidence(found, "exposed all-reduce of earlier") == 3 * 40_000
+    assert found.saving.method is Method.BOUND
+    assert found.saving.high_ns == pytest.approx(120_000)
+    assert "no_sync" in (found.fix.change or "")
+
+
+def test_on_cpus_one_micro_batch_for_each_step_is_clear(tmp_path: Path) -> None:
+    assert clear(GradientsEachMicroBatch(), _on_cpus(1), tmp_path).value == 0

@@ -485,6 +485,35 @@ def test_without_a_gpu_a_pass_of_small_operators_is_found(length_us: int, tmp_pa
     assert is_found(PythonOverhead(), builder, tmp_path) is found
 
 
+def _held_up(name: str, *, count: int = 250, usual_us: int = 12, held_up_us: int = 300) -> TraceBuilder:
+    """Steps of many short operators, of which the busy machine holds up every tenth."""
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin = at
+        for position in range(count):
+            took = held_up_us if position % 10 == 9 else usual_us
+            builder.op(name, at, at + took, stack=("train.py(17): forward", "train.py(31): train"))
+            at += took + 1
+        builder.step(number, begin, at)
+    return builder
+
+
+@pytest.mark.parametrize(("count", "usual_us", "found"), [(250, 12, True), (250, 35, False), (150, 12, False)])
+def test_many_short_operators_are_found_however_long_a_busy_machine_holds_up_some(
+    count: int, usual_us: int, tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(PythonOverhead(), _held_up("aten::mul", count=count, usual_us=usual_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("aten::lstm_cell", "torch.nn.LSTM"), ("aten::mul", "fewer, larger operators")]
+)
+def test_a_loop_over_cells_becomes_one_recurrent_layer(name: str, fix: str, tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _held_up(name), tmp_path)
+    assert fix in found.fix.summary
+    assert [(at.file, at.line) for at in found.locations] == [("train.py", 17)]
+
+
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
     # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
     main, train = user("<module>", 80), user("train", 20)

@@ -8,8 +8,10 @@ import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
@@ -21,7 +23,7 @@ class BackwardPasses:
     """The backward passes of a recording: kernels of a forward pass are launched between two of them."""
 
     forward_ns: Int64
-    """When kernels of forward passes were launched, ascending."""
+    """When kernels of forward passes were launched, or their operators ran, ascending."""
 
     def numbers(self, trace: Trace, call_rows: Int64) -> Int64:
         """Return the number of the pass that each launch belongs to; ascending with time, not consecutive.
@@ -49,6 +51,12 @@ def backward_passes(trace: Trace, launches: Launches, is_backward: Mask, thread:
         events.thread[called], events.start_ns[called]
     )
     return BackwardPasses(np.unique(events.start_ns[called[~in_optimizer]]))
+
+
+def backward_passes_on_cpu(trace: Trace, tree: OperatorTree) -> BackwardPasses:
+    """Tell backward passes apart without a GPU: by the operators that they go back through."""
+    made = forward_operators(trace, tree)[1]
+    return BackwardPasses(np.unique(trace.events.start_ns[tree.rows[made[made != NONE]]]))
 
 
 def passes_per_update(trace: Trace, passes: BackwardPasses, backward: Launches) -> int:

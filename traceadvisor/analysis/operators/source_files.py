@@ -22,7 +22,7 @@ def _words(text: str) -> frozenset[str]:
 _PART = re.compile(r"[/\\]+")
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
 _INSTALLED = re.compile(r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|[/\\]torchinductor_\w+[/\\]")
-_OF_CAPTURES = re.compile(r"(^|[/\\])traceadvisor[/\\]recording[/\\]")
+_OF_CAPTURES = re.compile(r"(^|[/\\])traceadvisor[/\\]recording[/\\]|^<traceadvisor[^>]{0,40}>$")
 _NO_FILE = re.compile(r"<|\.\.\.|.*\.pyx$")
 
 _PACKAGES = _words("""

@@ -45,6 +45,8 @@ _NO_PASSES = (
 _PASSES = ("torch/autograd/", _OPTIMIZER)
 """Files of the backward pass and the optimizer, and those among them that belong to neither."""
 
+_COLLECTIVES = "torch/distributed/distributed_c10d.py"
+
 Frames = Sequence[SampledFrame]
 
 
@@ -180,6 +182,11 @@ def in_backward(frames: Frames) -> bool:
     return any((frame.file or "").startswith("torch/autograd/") for frame in frames)
 
 
+def in_collective(frames: Frames) -> bool:
+    """Return whether a stack starts a collective or waits for one."""
+    return any(frame.file == _COLLECTIVES for frame in frames)
+
+
 def is_beside_training(frames: Frames) -> bool:
     """Return whether a stack is in the user's code outside the training passes."""
     return _beside(frames) is not None
@@ -230,6 +237,8 @@ def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[F
 
 def _beside(frames: Frames) -> SampledFrame | None:
     """Return the user's innermost line of a stack outside the training passes; None inside them, unless it waits."""
+    if in_collective(frames[-1:]):
+        return None  # it waits for other ranks
     waits = bool(frames) and frames[-1].file is None and frames[-1].function in WAITS
     if not waits and any(map(_is_pass, _in_closure(frames))) and not any(map(_is_metric, frames)):
         return None

@@ -28,6 +28,10 @@ _ACCUMULATED = 64
 """Backward passes without an optimizer step, from which a program that has an optimizer updates its parameters itself.
 A program without one does so from the first."""
 
+_INFERRED = 32
+"""Batches of a program without an optimizer and a backward pass, from which each is an iteration of inference. Checks
+before a training take a few."""
+
 _BY_BACKWARD = 0
 """In place of the id of an optimizer, for a step that only its backward pass shows."""
 
@@ -84,6 +88,10 @@ class LoopListener:
         """Whether a class of optimizers is in use; whether an optimizer has stepped."""
         self._backward_passes = 0
         """Before the first optimizer step."""
+        self._batches = 0
+        """Before the first optimizer step or backward pass, as far as they count."""
+        self._infers = False
+        """Whether each batch was last taken for an iteration of inference."""
         self.active = True
         self.is_fetching = False
         """Whether the training thread is getting a batch; the sampler of stacks reads it."""
@@ -120,7 +128,7 @@ class LoopListener:
         """
         at_ns = clocks.perf_counter_ns()
         latest, loader = self._loaders.latest
-        if at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
+        if self._infers or at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
             return False
         if threading.get_ident() != self._thread:
             return False
@@ -153,6 +161,7 @@ class LoopListener:
             if self._depth == 1:
                 self.is_fetching = True
                 self.hear_of_backward()
+                self._end_inference()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
                 self.loops.fetch_begins(loader, iterator)
@@ -174,6 +183,18 @@ class LoopListener:
         if self.after_event and self.active and self._depth == 1:
             self.after_event()
 
+    def _end_inference(self) -> None:
+        """The latest batch is used: an iteration of inference, if the program does not train."""
+        trains = self.has_optimizer or self.has_stepped or self._backward_passes
+        if not trains and self._batches >= _INFERRED:
+            self._infers = True
+            self._events.now(self._tracker.batch_used)
+
+    def _trains_after_all(self) -> None:
+        if self._infers:
+            self._infers = False
+            self._events.now(self._tracker.forget)
+
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
         in_feed = self._is_within_feed(iterator)
@@ -187,6 +208,7 @@ class LoopListener:
             if got_batch and not isinstance(iterator, FeedLoop):
                 self.loops.fetched()
             if outermost:
+                self._batches += got_batch
                 self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
                 self._feed, self._loop_start_ns = None, 0
             if not isinstance(iterator, FeedLoop):
@@ -221,6 +243,7 @@ class LoopListener:
         """A backward pass has returned. It shows a step if the script updates its parameters itself."""
         if self.has_stepped or not self.active or self._depth or threading.get_ident() != self._thread:
             return
+        self._trains_after_all()
         self._backward_passes += 1
         if not self.has_optimizer or self._backward_passes > _ACCUMULATED:
             self._report_step(lambda: self._events.optimizer_stepped(_BY_BACKWARD))
@@ -252,6 +275,7 @@ class LoopListener:
     def _tell_of(self, optimizer: Optimizer, at_ns: int | None = None) -> None:
         if not self.has_stepped:
             self.has_stepped = True
+            self._trains_after_all()
             if self._backward_passes:
                 self._events.now(self._tracker.forget)
         self._seen.stepped(optimizer)

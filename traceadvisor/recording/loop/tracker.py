@@ -41,6 +41,9 @@ _MANY_NEW_LOADERS = 3
 _LOADER_LOST = 4
 """How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
 
+BY_BATCH = -1
+"""In place of the id of an optimizer, for an iteration of inference."""
+
 _MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
 
 
@@ -165,6 +168,14 @@ class LoopTracker:
             self._pattern = later or self._pattern
             if is_end:
                 self._turn_over(now, suspected=False)
+
+    def batch_used(self) -> None:
+        """The script is done with its latest batch, and nothing trains: that was an iteration of inference."""
+        period = self._period
+        if period and period.batches and not self._is_manual:
+            self._training.update(period.seen)
+            self._training_grad = period.grad
+            self.optimizer_stepped(BY_BATCH)
 
     def forget(self) -> None:
         """Discard all steps so far: they were no optimizer steps."""

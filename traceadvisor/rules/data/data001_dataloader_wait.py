@@ -132,6 +132,8 @@ def _costs_more_to_send(facts: Facts) -> bool:
 
 def _takes_single_rows(loader: LoaderSettings | None) -> bool:
     """Return whether the loader may take the rows of a batch one by one, by an index; so it may if nothing is known."""
+    if loader is not None and loader.batch_size == 1:
+        return False  # one row is all rows
     return loader is None or (loader.sampler not in NO_ROWS and loader.collates is not False)
 
 

@@ -8,6 +8,7 @@ from traceadvisor.analysis.communication.late_ranks import (
     MOST_WAITING,
     NO_MATCH,
     NOT_REPLAYED,
+    ON_CPU,
     LateRank,
     lacks_cores,
     late_rank,
@@ -30,6 +31,10 @@ from traceadvisor.rules.base import (
 MOST_CAUSES = 3
 MAIN_PART = 0.5
 """Share of all extra time of the late rank, above which one category is the cause."""
+
+SPREAD_SHARE = 0.25
+"""Extra time in the second of the categories that the CPU computes, relative to the first, from which all take longer:
+a rank without a core of its own is slower in everything."""
 
 _CHANCE = "in so few steps, any rank may be late by chance"
 _FEW = "Only a few of the recorded steps show it."
@@ -109,7 +114,7 @@ class Straggler(RankRule):
                 ),
                 *_extra(late),
             ),
-            fix=Fix(_summary(late), not_replayed=NOT_REPLAYED),
+            fix=Fix(summary_of(late, beside_others=any(one.lacked_cores for one in ranks)), not_replayed=NOT_REPLAYED),
             locations=(late.place[0],) if late.place else (),
             caveats=(
                 "After the fix, the next slowest rank sets the pace.",
@@ -146,7 +151,14 @@ def _extra(late: LateRank) -> Iterator[Evidence]:
         yield Evidence("later start of this rank's first recorded step", late.late_start_ns, Unit.NS_PER_STEP)
 
 
-def _summary(late: LateRank) -> str:
+def _all_takes_longer(late: LateRank) -> bool:
+    """Whether all that the rank computes takes longer, as without a core, and no line that only it runs."""
+    longer = [ns for category, ns in late.longer if category in ON_CPU]
+    return len(longer) > 1 and longer[1] >= SPREAD_SHARE * longer[0] and not late.is_only_here
+
+
+def summary_of(late: LateRank, *, beside_others: bool) -> str:
+    """Return what to do about a late rank; ``beside_others``: other programs used the cores of some rank."""
     extra_ns = sum(time_ns for _, time_ns in late.longer)
     if extra_ns < LEAST_PART * late.caused_ns:
         if late.operator:
@@ -155,7 +167,8 @@ def _summary(late: LateRank) -> str:
             return f"Find out why rank {late.rank} starts later than the others: its own work hardly takes longer"
         return f"Look for other programs on the machine of rank {late.rank}: its own work hardly takes longer"
     (category, most_ns), *_ = late.longer
-    if late.place or most_ns >= MAIN_PART * extra_ns:
+    is_main = late.place or most_ns >= MAIN_PART * extra_ns
+    if is_main and not (beside_others and _all_takes_longer(late)):
         return f"Shorten what delays rank {late.rank}: {CATEGORY_WORDS[category]}"
     parts = ", ".join(CATEGORY_WORDS[category] for category, _ in late.longer[:2])
     return f"Find out why rank {late.rank} takes longer in {parts}: other programs, a slower CPU or GPU, or more data"

@@ -9,7 +9,7 @@ from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks
+from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, missing_collectives, saving_on_cpus
 
 _ALL_REDUCED_TOGETHER = """\
 flat = torch.cat([value.flatten() for value in values])
@@ -39,6 +39,14 @@ _BY_KIND = {
 }
 """The same for any other purpose."""
 
+BY_HAND = frozenset({Purpose.BOOKKEEPING, Purpose.UNKNOWN})
+"""Purposes of all-reduces that the script starts itself, if there are many of them in a step: it averages gradients."""
+
+ON_CPU = (
+    "Combine small all-reduces into one of a flat tensor; DistributedDataParallel does this for gradients, "
+    "and while the backward pass runs"
+)
+
 _WAITS = "most of the time of small messages is waiting for other ranks"
 
 
@@ -56,12 +64,13 @@ class SmallMessages(Rule):
     How the saving is estimated: The saving is an upper limit: all of this time but that of one message of each kind and
         purpose, which stays. The expected value is half of it. The recording does not show how long one large
         collective would take.
-    When it may be wrong: A late rank makes a small message look slow. A small message of more than 2 ms counts as
-        waiting. Messages without a recorded size count as large.
+    When it may be wrong: A late rank makes a small message look slow. On GPUs, a small message of more than 2 ms counts
+        as waiting. On CPUs, each message waits until all ranks run, and the longest message of each step stays: it has
+        the wait for a late rank. Messages without a recorded size count as large.
     """
 
     meta = RuleMeta("DIST006", "small-messages", "Ranks send many small messages")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    needs = frozenset({Input.STEPS})
     refines = frozenset({"DIST003", "DIST004", "DIST009", "DIST010", "DIST011", "DIST013"})
     claims = frozenset({Category.COMMUNICATION})
 
@@ -75,21 +84,27 @@ class SmallMessages(Rule):
     """A longer small message waits for other ranks. Sending 1 MiB takes 1.7 ms at 10 Gbit/s, there and back."""
 
     def check(self, facts: Facts) -> Outcome:
+        if missing := missing_collectives(facts):
+            return Skipped(missing)
         found, sent_bytes = facts.collectives, facts.collectives.sent_bytes
         known = sent_bytes != NONE
         if not known.any():
             return Skipped("No message sizes were recorded: record with PyTorch from 2024 or later.")
         is_small = known & (sent_bytes < self.small_message_bytes)
-        waits = is_small & (found.sending_ns > self.longest_small_us * 1000)
+        on_device = facts.observation.has_device
+        waits = is_small & (found.sending_ns > self.longest_small_us * 1000) & on_device
         small = found.take(is_small & ~waits)
         exposed = facts.exposed_alone(small)
-        share = facts.share(exposed) * _spared_share(small, facts.step_count)
+        spared = _spared_share(small, facts.step_count) if on_device else _spared_on_cpu(facts, small)
+        share = facts.share(exposed) * spared
         if share < self.min_share:
             label, remark = "exposed communication that larger messages could save", _WAITS if waits.any() else None
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
         (purpose, kind), _ = Counter(zip(small.purposes, small.kinds, strict=True)).most_common(1)[0]
         any_other = _BY_KIND.get(kind, ("Combine small collectives into larger ones", None))
         summary, change = _REMEDIES.get(purpose, any_other)
+        if not on_device and kind is CollectiveKind.ALL_REDUCE and purpose in BY_HAND:
+            summary, change = ON_CPU, _ALL_REDUCED_TOGETHER
         return finding_of(
             facts,
             claims=exposed,
@@ -100,7 +115,9 @@ class SmallMessages(Rule):
                 not_replayed="the recording does not show how long one large collective would take",
             ),
             effort=Effort.LINE,
-            most_ns=facts.per_step_ns(exposed) * _spared_share(small, facts.step_count),
+            also_shortens=None if on_device else facts.claim(Category.OTHER_HOST),
+            saving=saving_on_cpus(facts, exposed, spared, called=spared if purpose in BY_HAND else 0.0),
+            most_ns=facts.per_step_ns(exposed) * spared,
             evidence=(
                 Evidence("most frequent kind", PURPOSE_WORDS[purpose], Unit.TEXT),
                 facts.time_per_step("exposed communication with small messages", exposed),
@@ -108,8 +125,23 @@ class SmallMessages(Rule):
                 Evidence("median message size", float(np.median(sent_bytes[known])), Unit.BYTES),
                 Evidence("share of messages that are small", len(small) / int(known.sum()), Unit.SHARE),
             ),
+            locations=() if on_device else facts.locations(small.call_rows[small.call_rows != NONE][:1]),
             caveats=late_ranks(facts),
         )
+
+
+def _spared_on_cpu(facts: Facts, small: Collectives) -> float:
+    """The same without a GPU, where each message waits until all ranks run: the longest of each step may stay.
+
+    It is the one that waits if a rank is late.
+    """
+    events, total_ns, kept_ns = facts.trace.events, 0, 0
+    starts_ns, took_ns = events.start_ns[small.rows], events.duration_ns[small.rows]
+    for step in facts.steps.typical:
+        mine = took_ns[(starts_ns >= step.start_ns) & (starts_ns < step.end_ns)]
+        total_ns += int(mine.sum())
+        kept_ns += int(mine.max(initial=0))
+    return min(_spared_share(small, facts.step_count), 1 - kept_ns / max(total_ns, 1))
 
 
 def _spared_share(small: Collectives, step_count: int) -> float:

@@ -4,7 +4,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.dist.purposes import late_ranks
+from traceadvisor.rules.dist.purposes import NOT_ON_CPUS, late_ranks, missing_collectives, saving_on_cpus
 
 _NO_SYNC = """\
 import contextlib
@@ -38,13 +38,14 @@ class GradientsEachMicroBatch(Rule):
     How to fix it: Run all micro-batches but the last in ``model.no_sync()``, with their forward pass. Accelerate has
         ``accelerator.accumulate(model)`` for it. With ``fully_shard`` over a mesh with replicas, call
         ``model.set_requires_all_reduce(False)`` for them.
-    How the saving is estimated: We simulate the step without these all-reduces.
+    How the saving is estimated: We simulate the step without these all-reduces. Without a GPU, the saving is an upper
+        limit: all of their time, because they also take cores from the backward pass.
     When it may be wrong: If a rank is late, its delay moves to the last all-reduce. If the backward passes belong to
         different losses that share no step, nothing accumulates.
     """
 
     meta = RuleMeta("DIST016", "gradients-each-micro-batch", "Gradients are reduced in every micro-batch")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
+    needs = frozenset({Input.STEPS})
     training_only = True
     refines = frozenset({"DIST003", "DIST004", "DIST006", "DIST009"})
     claims = frozenset({Category.COMMUNICATION})
@@ -53,6 +54,9 @@ class GradientsEachMicroBatch(Rule):
     """Share of the step. The fix is two lines in the training loop."""
 
     def check(self, facts: Facts) -> Outcome:
+        on_device = facts.observation.has_device
+        if missing := missing_collectives(facts, frozenset({Input.LAUNCHES})):
+            return Skipped(missing)
         if not len(facts.collectives.of((Purpose.GRADIENTS, Purpose.SHARDS))):
             return Skipped("No reduction of gradients was recorded.")
         if not facts.gradients.backward_rows.size:
@@ -62,6 +66,7 @@ class GradientsEachMicroBatch(Rule):
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed all-reduce of earlier micro-batches", share, self.min_share, Unit.SHARE)
+        beside = facts.trace.events.spans(mine.rows) & facts.steps.typical_windows  # it takes cores from the passes
         change = _REPLICAS if Purpose.SHARDS in mine.purposes else _NO_SYNC
         return finding_of(
             facts,
@@ -70,8 +75,11 @@ class GradientsEachMicroBatch(Rule):
                 "Reduce gradients only in the last micro-batch before the optimizer steps",
                 needs=frozenset({Part.MODEL, Part.LOOP, Part.BACKWARD}),
                 change=change.format(count=facts.backward_passes_per_update),
-                what_if=SparedWork(mine.rows),
+                what_if=SparedWork(mine.rows) if on_device else None,
+                not_replayed=None if on_device else NOT_ON_CPUS,
             ),
+            also_shortens=None if on_device else beside,
+            saving=saving_on_cpus(facts, exposed | beside),
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("exposed all-reduce of earlier micro-batches", exposed),

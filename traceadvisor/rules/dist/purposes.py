@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.analysis.sampled.shares import in_collective, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Facts
+from traceadvisor.model.findings import Estimate
+from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Facts, Input
+from traceadvisor.savings.interval import most_undisturbed_ns
 
 PURPOSE_WORDS = {
     Purpose.GRADIENTS: "gradient all-reduce",
@@ -30,6 +35,34 @@ def late_ranks(facts: Facts) -> tuple[str, ...]:
     if facts.rank_waits is not None:
         return ()
     return ("Part of this time may be waiting for a late rank: only the recordings of all ranks together show it.",)
+
+
+def missing_collectives(facts: Facts, on_device: frozenset[Input] = frozenset()) -> str | None:
+    """Return why collectives are unknown; None if they were recorded, on a GPU or between CPUs.
+
+    ``on_device``: what is needed beside them on a GPU.
+    """
+    if facts.observation.has_device or not len(facts.collectives):
+        return facts.missing(on_device | {Input.COLLECTIVES})
+    return None
+
+
+def saving_on_cpus(facts: Facts, exposed: SpanSet, spared: float = 1.0, *, called: float = 0.0) -> Estimate | None:
+    """Return the saving without a share of the exposed time of collectives between CPUs; None for those of GPUs.
+
+    An upper limit: the threads that communicate are not simulated. Samples show how long the training thread is in the
+    calls, which is longer: it has to wake up after each. ``called``: the share of that time that can go.
+    """
+    if facts.observation.has_device:
+        return None
+    most_ns = most_undisturbed_ns(facts, facts.per_step_ns(exposed) * spared, exposed)
+    sampled = share_of_steps(facts.run.stack_samples, in_collective)
+    if sampled and facts.step_ns:
+        most_ns = max(most_ns, called * sampled.times(facts.timing.rest_share).high * facts.step_ns)
+    return Estimate.bound(most_ns, of_the_fix(NOT_ON_CPUS))
+
+
+NOT_ON_CPUS = "communication between CPUs is not simulated"
 
 
 def not_validated(purpose: Purpose) -> str:

@@ -70,7 +70,8 @@ class PythonOverhead(Rule):
         the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
         back through. Without stacks, only those stretches count that the median step has at the same place. Nor does
         the optimizer's step count: it cannot run less often. Without a GPU, many small operators in the forward and
-        backward pass, and the Python between them, count as well.
+        backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
+        up some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops

@@ -30,6 +30,22 @@ BETWEEN = Fix(
 )
 
 
+CELLS = re.compile(r"aten::(?:lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell)$")
+"""Operators of one time step of a recurrent layer."""
+
+WHOLE_SEQUENCE = replace(
+    BETWEEN,
+    summary="Run all time steps with one operator: torch.nn.LSTM, GRU or RNN in place of a loop over cells, where no "
+    "step needs what the script computes from the one before",
+)
+
+MOST_USUAL_US = 35.0
+"""Recorded duration of the usual operator of each name, on average, up to which operators are small however long the
+machine held them up. A recording adds a few microseconds to each, and a node of the backward pass holds several."""
+
+FEWEST_OPERATORS = 200
+"""Such operators per step: fewer take little time, whatever they are."""
+
 KEPT_REST = 0.6
 """Share of the rest of the step that stays at least: small operators, and a capture at each step, leave it less of the
 CPU's caches. In one training on an idle machine 0.7 stayed."""
@@ -57,11 +73,14 @@ class SmallOperators:
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
-        events, rows = facts.trace.events, _outermost(facts)
+        events, rows = facts.trace.events, outermost_operators(facts)
         count = int(passes.contains(events.start_ns[rows]).sum())
         if not count or facts.share(passes) < self.min_small_share or facts.typical is None:
             return False
-        return passes.total_ns * _undisturbed(facts) / count < self.max_small_us * 1000
+        is_short = passes.total_ns * _undisturbed(facts) / count < self.max_small_us * 1000
+        return is_short or (
+            count >= FEWEST_OPERATORS * facts.step_count and usual_ns(facts, passes) < MOST_USUAL_US * 1e3
+        )
 
 
 def _undisturbed(facts: Facts) -> float:
@@ -72,14 +91,25 @@ def _undisturbed(facts: Facts) -> float:
 
 def _remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
     """Time of operators beyond that of calling them, by the usual one of each name: one may have waited for a core."""
-    events, rows = facts.trace.events, _outermost(facts)
+    return sum(count * max(usual_ns - calling_ns, 0.0) for _, count, usual_ns in _by_name(facts, passes))
+
+
+def usual_ns(facts: Facts, passes: SpanSet) -> float:
+    """Mean duration of operators, by the usual one of each name."""
+    found = _by_name(facts, passes)
+    return sum(count * usual_ns for _, count, usual_ns in found) / max(sum(count for _, count, _ in found), 1)
+
+
+def _by_name(facts: Facts, passes: SpanSet) -> list[tuple[Int64, int, float]]:
+    """The operators of each name in the passes: their rows, their number, and the usual duration of one."""
+    events, rows = facts.trace.events, outermost_operators(facts)
     rows = rows[passes.contains(events.start_ns[rows])]
     names, of_name = np.unique(events.name_id[rows], return_inverse=True)
-    durations_ns = [events.duration_ns[rows[of_name == place]] for place in range(names.size)]
-    return float(sum(one.size * max(float(np.median(one)) - calling_ns, 0.0) for one in durations_ns))
+    groups = [rows[of_name == place] for place in range(names.size)]
+    return [(one, one.size, float(np.median(events.duration_ns[one]))) for one in groups]
 
 
-def _outermost(facts: Facts) -> Int64:
+def outermost_operators(facts: Facts) -> Int64:
     """Operators of the training thread in typical steps, without those inside others."""
     tree, events = facts.tree, facts.trace.events
     rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
@@ -89,8 +119,12 @@ def _outermost(facts: Facts) -> Int64:
 
 def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_share: float) -> Outcome:
     """A finding on many small operators, and the Python between them."""
-    events, rows = facts.trace.events, _outermost(facts)
+    events, rows = facts.trace.events, outermost_operators(facts)
+    names, most = facts.trace.names, _most_in_forward(facts)
+    is_loop = most.size >= FEWEST_CELLS * facts.step_count and CELLS.match(names[events.name_id[most[0]]]) is not None
+    is_of_passes, looped = claims.total_ns > between.total_ns, facts.locations(most[:1])
     sites = own_sites(facts, between)[:MOST_SITES]
+    between_at = [at for site in sites for at in site.locations]
     places = [] if sites else python_places(facts, between, 0)
     step_ns = facts.step_ns or 0.0
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
@@ -99,7 +133,7 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
     return finding_of(
         facts,
         claims=claims,
-        fix=BETWEEN,
+        fix=WHOLE_SEQUENCE if is_loop else BETWEEN,
         saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, of_the_fix(UNKNOWN_PYTHON)),
         effort=Effort.REFACTOR,
         evidence=(
@@ -108,9 +142,19 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
             Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
             *facts.times_at(places or sites),
         ),
-        locations=tuple(dict.fromkeys(location for site in sites for location in site.locations)),
+        locations=tuple(dict.fromkeys((*(looped if is_of_passes else ()), *between_at))) or looped,
         caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
     )
+
+
+FEWEST_CELLS = 8
+"""Cells per step that are a loop over time."""
+
+
+def _most_in_forward(facts: Facts) -> Int64:
+    """Operators of the name that takes the most time of the forward pass, by the usual one; none without any."""
+    found = _by_name(facts, facts.claim(Category.FORWARD, Category.OTHER_HOST))
+    return max(found, key=lambda one: one[1] * one[2])[0] if found else outermost_operators(facts)[:0]
 
 
 MOST_SITES = 5

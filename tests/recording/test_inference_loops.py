@@ -1,0 +1,55 @@
+"""Loops over a loader in a script that never trains: each batch is an iteration of inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.recording.running import capture, manifest, steps, traces
+
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(TensorDataset(torch.randn(4 * {batches}, 8)), batch_size=4)
+with torch.set_grad_enabled({grad}):
+    for (batch,) in loader:
+        model(batch).argmax(1).tolist()
+{then}
+"""
+TRAINING = """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (batch,) in DataLoader(TensorDataset(torch.randn(4 * 40, 8)), batch_size=4):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+def _captured(folder: Path, *, batches: int, grad: bool = True, then: str = "") -> Path:
+    (folder / "run.py").write_text(SCRIPT.format(batches=batches, grad=grad, then=then))
+    capture("-o", "bundle", "--", "run.py", cwd=folder)
+    return folder / "bundle"
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_an_inference_loop_is_recorded_batch_by_batch(tmp_path: Path, *, grad: bool) -> None:
+    bundle = _captured(tmp_path, batches=120, grad=grad)
+    timed = steps(bundle)
+    assert sum(one.state.value == "recorded" for one in timed) == 8
+    assert {one.fetches for one in timed[1:-1]} == {1}
+    assert len(traces(bundle)) == 1
+
+
+def test_a_few_batches_without_training_are_no_inference(tmp_path: Path) -> None:
+    bundle = _captured(tmp_path, batches=30)
+    assert {one.state.value for one in steps(bundle)} == {"other"}
+    assert [note.code for note in manifest(bundle).notes] == ["window-not-reached"]
+
+
+def test_a_check_of_the_model_before_the_training_is_no_step_of_it(tmp_path: Path) -> None:
+    timed = steps(_captured(tmp_path, batches=60, grad=False, then=TRAINING))
+    trained = [one for one in timed if one.state.value != "other"]
+    assert 38 <= len(trained) <= 40
+    assert sum(one.state.value == "recorded" for one in trained) == 8

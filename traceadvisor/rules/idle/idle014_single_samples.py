@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+
+from traceadvisor.analysis.steps.inference_workload import has_training
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.small_operators import MOST_USUAL_US, outermost_operators, usual_ns
+from traceadvisor.savings.interval import most_undisturbed_ns
+
+DOUBT = "how long operators take on more samples is unknown"
+
+_BATCHES = """\
+loader = DataLoader(dataset, batch_size=16)  # as many as memory allows; keep the other arguments
+with torch.inference_mode():
+    for inputs, *_ in loader:
+        outputs = model(inputs)"""
+
+_NO_GRADIENTS = """\
+with torch.inference_mode():
+    for inputs, *_ in loader:
+        outputs = model(inputs)"""
+
+TOGETHER = Fix(
+    "Run several samples at once, with gradients disabled",
+    _BATCHES,
+    needs=frozenset({Part.MODEL, Part.LOADER}),
+    not_replayed=DOUBT,
+)
+NO_GRADIENTS = Fix(
+    "Disable gradients: no backward pass needs them", _NO_GRADIENTS, needs=frozenset({Part.MODEL}), not_replayed=DOUBT
+)
+
+SAMPLES = 16
+"""Samples at once, of which one call of each operator takes the place of as many."""
+
+GRADIENTS_SHARE = 0.3
+"""Largest part of a small operator's call that goes into its node of a backward pass. A decoder took 14% longer."""
+
+
+@frozen
+class SingleSamples(Rule):
+    """An inference loop on a CPU runs one sample at a time, or keeps what only a backward pass needs.
+
+    What it finds: Iterations over a ``DataLoader`` without a backward pass, in a run without an optimizer, whose
+        batches hold one sample and whose operators are small; and operators that record gradients there.
+    Why it costs time: To call a small operator takes longer than what it computes. With gradients enabled, each call
+        also makes a node for a backward pass, which keeps its inputs in memory.
+    How to fix it: Use larger batches, and ``torch.inference_mode()``.
+    How the saving is estimated: Upper limit: 15 of 16 parts of the iteration, as batches of 16 need one call instead of
+        16; for gradients alone 0.3 of the time outside the loader. Half of it is expected.
+    When it may be wrong: Samples may come one by one, as from users, or differ in shape: then pad or sort them. The
+        script may compute gradients of inputs in another place.
+    """
+
+    meta = RuleMeta("IDLE014", "single-samples", "Inference runs one sample at a time, or records gradients")
+    needs = frozenset({Input.STEPS, Input.SETTINGS})
+    claims = frozenset({Category.FORWARD, Category.OTHER_HOST})
+
+    fewest_operators: int = 10
+    """Operators per iteration. A model has a few for each layer."""
+
+    min_share: float = 0.1
+    """Share of the step that the fix may save."""
+
+    def check(self, facts: Facts) -> Outcome:
+        loader = facts.settings.loader
+        if facts.observation.has_device or facts.settings.optimizer or has_training(facts.trace) or loader is None:
+            return Skipped("The run is no inference loop on a CPU.")
+        claims = facts.claim(Category.FORWARD, Category.OTHER_HOST)
+        rows = outermost_operators(facts)
+        rows = rows[claims.contains(facts.trace.events.start_ns[rows])]
+        usual, with_gradients = usual_ns(facts, claims), _share_with_gradients(facts, rows)
+        is_single = loader.batch_size == 1
+        spared = 1 - 1 / SAMPLES if is_single else GRADIENTS_SHARE * with_gradients
+        if rows.size < self.fewest_operators * max(facts.step_count, 1):
+            count = rows.size / max(facts.step_count, 1)
+            return Clear("operators of the model", count, self.fewest_operators, Unit.PER_STEP)
+        if usual >= MOST_USUAL_US * 1000:
+            return Clear("usual operator", usual, MOST_USUAL_US * 1000, Unit.NS)
+        if facts.share(claims) * spared < self.min_share:
+            return Clear(
+                "time that larger batches could save", facts.share(claims) * spared, self.min_share, Unit.SHARE
+            )
+        loading = facts.claim(Category.DATA_WAIT) if is_single else SpanSet.empty()
+        high_ns = spared * most_undisturbed_ns(facts, facts.per_step_ns(claims | loading), claims | loading)
+        return finding_of(
+            facts,
+            claims=claims,
+            also_shortens=loading,
+            fix=TOGETHER if is_single else NO_GRADIENTS,
+            saving=Estimate(0.0, high_ns / 2, high_ns, Method.BOUND, of_the_fix(DOUBT)),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("samples in a batch", loader.batch_size, Unit.COUNT) if loader.batch_size else None,
+                facts.count_per_step("operators without those inside others", rows.size),
+                Evidence("usual operator", usual, Unit.NS),
+                Evidence("share of operators that record gradients", with_gradients, Unit.SHARE),
+            ),
+            locations=facts.locations(rows[:1]),
+            caveats=("If samples come one by one, or differ in shape, larger batches need padding or a queue.",),
+        )
+
+
+def _share_with_gradients(facts: Facts, rows: Int64) -> float:
+    """Share of some operators that have a number of the backward pass."""
+    numbers = facts.trace.details.sequence.at(rows, np.int64(NONE))
+    return float((numbers != NONE).mean()) if rows.size else 0.0
