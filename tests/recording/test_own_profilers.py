@@ -157,9 +157,12 @@ def test_steps_whose_python_code_is_watched_are_counted(name: str, tmp_path: Pat
     script, tool, share = WATCHED[name]
     (tmp_path / "script.py").write_text(TRAIN + script)
     (tmp_path / "library.py").write_text(LIBRARY)
-    assert capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
+    done = capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path)
+    assert done.returncode == 0
     found = settings(tmp_path / "bundle")
     assert found.python_profiler == tool
+    has_times_of_all_threads = tool == "cProfile" and sys.version_info >= (3, 12)
+    assert ("takes the calls of all threads" in done.stderr) == has_times_of_all_threads
     # What begins while several steps are noted together is seen after them.
     assert found.python_profiler_share == pytest.approx(share, abs=0.1)
     assert bool(found.python_profiler_recorded) == (tool is not None)
