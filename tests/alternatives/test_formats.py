@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ import traceadvisor
 from tests.alternatives.subjects import training
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
+from traceadvisor.errors import UsageError
 from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range
 from traceadvisor.rendering.content.whatif.document import whatif_document
 from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, UNKNOWN
@@ -119,6 +122,12 @@ def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], message: st
     code, output = _run(str(SAMPLE), *words)
     assert code == 2
     assert message in " ".join(output.split())
+
+
+@pytest.mark.parametrize("batch", [math.inf, math.nan, 32.5, "inf", None])
+def test_a_batch_that_is_no_whole_number_is_refused(batch: Any) -> None:
+    with pytest.raises(UsageError, match=f"{batch!r} is no batch. Expected a whole number from 1 on"):
+        traceadvisor.whatif(SAMPLE, batches=[batch])
 
 
 def test_an_unreadable_recording_is_refused(tmp_path: Path) -> None:

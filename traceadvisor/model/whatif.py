@@ -102,6 +102,9 @@ class Basis(Enum):
     CPU_STATED = "cpu_stated"
     """The CPU is as much faster or slower as the user says."""
 
+    CPU_CORES = "cpu_cores"
+    """The CPU takes between as long as in the recording and in proportion to its cores."""
+
     HOST_LINK = "host_link"
     """Copies scaled by published links to the CPU."""
 
@@ -165,7 +168,10 @@ class Unknown(Enum):
     """The exchange between several recorded ranks."""
 
     CORES = "cores"
-    """How operators on the CPU scale with cores."""
+    """The number of cores that were recorded."""
+
+    IN_PROCESS = "in_process"
+    """Loading in the training process, recorded with workers."""
 
 
 @frozen

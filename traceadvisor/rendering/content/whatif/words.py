@@ -26,6 +26,7 @@ BASIS = {
     Basis.UNKNOWN_KERNELS: "kernels of unknown work, by any ratio of published rates",
     Basis.CPU_KEPT: "CPU time as recorded: your machine, with other cores it differs",
     Basis.CPU_STATED: "CPU speed as you state it",
+    Basis.CPU_CORES: "CPU time with other cores: between as recorded and in proportion to their number",
     Basis.HOST_LINK: "copies by published links to the CPU",
     Basis.PEER_LINK: "collectives by published links between GPUs",
     Basis.BATCH_ASSUMED: "growth with the batch: an assumption, because one batch size was recorded",
@@ -53,7 +54,8 @@ UNKNOWN = {
     Unknown.BATCH_COST: "No figures: the time of a batch in the loader is unknown. Record with traceadvisor capture.",
     Unknown.GRADIENTS: "No figures: the size of gradients is unknown. Capture with --memory-history.",
     Unknown.COLLECTIVES: "No figures: the recording is of several GPUs, and does not show what they exchange.",
-    Unknown.CORES: "No figures: nothing recorded shows how the CPU's work depends on cores.",
+    Unknown.CORES: "No figures: the number of recorded cores is unknown. Record with traceadvisor capture.",
+    Unknown.IN_PROCESS: "No figures: loading without workers was not recorded. Record it with num_workers=0.",
 }
 
 
