@@ -17,9 +17,9 @@ from tests.alternatives.subjects import training
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range
+from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range, Relief, Remedy
 from traceadvisor.rendering.content.whatif.document import whatif_document
-from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, UNKNOWN
+from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, REMEDY, UNKNOWN
 from traceadvisor.rendering.formats import WHATIF_FORMATS
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results.json_schemas import schema_text
@@ -72,16 +72,39 @@ def test_every_value_has_words() -> None:
     from traceadvisor.model.whatif import Basis, StepLimit, Unknown  # noqa: PLC0415
 
     assert (set(BASIS), set(LIMIT), set(UNKNOWN)) == (set(Basis), set(StepLimit), set(Unknown))
+    assert set(REMEDY) == set(Remedy)
 
 
 def test_what_does_not_fit_says_what_would() -> None:
     answer = _answer()
     program = answer.programs[0]
-    memory = MemoryFit(Range(20 << 30, 21 << 30, 22 << 30), 16 << 30, Fit.NO, largest_batch=24)
-    rows = (replace(program.rows[0], memory=memory), *program.rows[1:])
+    freed = Relief(Remedy.CHECKPOINTING, Range(12 << 30, 15 << 30, 22 << 30), Fit.PERHAPS)
+    memory = MemoryFit(Range(20 << 30, 21 << 30, 22 << 30), 16 << 30, Fit.NO, largest_batch=24, reliefs=(freed,))
+    fits = MemoryFit(Range(10 << 30, 11 << 30, 12 << 30), 16 << 30, Fit.YES, largest_batch=24)
+    rows = tuple(replace(program.rows[0], memory=one) for one in (memory, fits))
     text = _text(replace(answer, programs=(replace(program, rows=rows),)))
     assert "does not fit" in text
-    assert "batch 24 surely fits" in text
+    words = " ".join(text.split())
+    assert "NVIDIA T4: batch 24 surely fits; accumulate 2 of them for at least 32 samples" in words
+    assert "with activation checkpointing, it may fit (12.0 to 22.0 GiB)" in words
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begin"),
+    [
+        (Fit.NO, Fit.NO, "Nothing that was asked for fits"),
+        (Fit.YES, Fit.NO, "NVIDIA T4: step"),
+        (Fit.PERHAPS, Fit.NO, "NVIDIA T4, if it fits: step"),
+        (Fit.YES, Fit.PERHAPS, "Fastest, if it fits: NVIDIA H100 SXM5"),
+    ],
+)
+def test_the_headline_names_no_change_that_does_not_fit(first: Fit, second: Fit, begin: str) -> None:
+    answer = _answer()
+    program = replace(answer.programs[0], cheapest=None)
+    memory = MemoryFit(Range(1, 2, 3), 2, Fit.YES)
+    fits = zip(program.rows, (first, second), strict=True)
+    rows = tuple(replace(row, memory=replace(memory, fit=fit)) for row, fit in fits)
+    assert whatif_document(replace(answer, programs=(replace(program, rows=rows),))).headline.startswith(begin)
 
 
 def test_names_of_recordings_cannot_become_markup() -> None:

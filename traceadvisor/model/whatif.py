@@ -67,6 +67,28 @@ class Fit(Enum):
     """The memory of the GPU lies inside the interval."""
 
 
+class Remedy(Enum):
+    """Changes that lower the memory of a training."""
+
+    CHECKPOINTING = "checkpointing"
+    """Activations are computed again in the backward pass."""
+
+    MIXED_PRECISION = "mixed_precision"
+    """Activations in 16 bits."""
+
+    OPTIMIZER_STATE = "optimizer_state"
+    """The optimizer's state in 8 bits."""
+
+
+@frozen
+class Relief:
+    """A training with one change that lowers its memory."""
+
+    remedy: Remedy
+    needed_bytes: Range
+    fit: Fit
+
+
 @frozen
 class MemoryFit:
     """Memory that a training needs beside the memory of a GPU."""
@@ -76,6 +98,9 @@ class MemoryFit:
     fit: Fit
     largest_batch: int | None = None
     """The largest batch that surely fits; 0 if none does, None if the recorded batch or its growth is unknown."""
+
+    reliefs: tuple[Relief, ...] = ()
+    """What may make it fit, by the recorded allocations; empty where it fits."""
 
 
 class Basis(Enum):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.whatif import Basis, Change, Fit, Ground, MemoryFit, Range, Row, StepLimit, Unknown
+from math import ceil
+
+from traceadvisor.model.whatif import Basis, Change, Fit, Ground, MemoryFit, Range, Remedy, Row, StepLimit, Unknown
 from traceadvisor.rendering.units import count, duration, money, number_of, percent, size, whole_percent
 from traceadvisor.text.ranges import between, spread
 
@@ -33,6 +35,12 @@ BASIS = {
     Basis.BATCH_MEASURED: "growth with the batch: a line through recorded batch sizes",
     Basis.BATCHES_BY_CLOCK: "time of loader workers for a batch, as measured",
     Basis.LOSSES: "time in which the recording does not show what the GPU did",
+}
+
+REMEDY = {
+    Remedy.CHECKPOINTING: "with activation checkpointing, it",
+    Remedy.MIXED_PRECISION: "with activations in 16 bits, if they have 32 now, it",
+    Remedy.OPTIMIZER_STATE: "with an optimizer state of 8 bits, if it has more now, it",
 }
 
 BRIEF = {
@@ -108,18 +116,28 @@ def times(ratio: Range) -> str:
 
 def memory_words(memory: MemoryFit) -> tuple[str, str]:
     """Return whether a training fits, and what it needs of what there is."""
-    needed = memory.needed_bytes
-    ends = spread(f"{needed.low / GIB:.1f}", f"{needed.high / GIB:.1f}") or f"{needed.expected / GIB:.1f}"
-    return FIT[memory.fit], f"{ends} of {size(memory.capacity_bytes)}"
+    return FIT[memory.fit], f"{_gib(memory.needed_bytes)} of {size(memory.capacity_bytes)}"
 
 
-def remedy_words(memory: MemoryFit) -> str | None:
-    """Say what would make a training fit; None if it fits, or if nothing shows it."""
+def _gib(needed: Range) -> str:
+    return spread(f"{needed.low / GIB:.1f}", f"{needed.high / GIB:.1f}") or f"{needed.expected / GIB:.1f}"
+
+
+def remedy_words(memory: MemoryFit, batch: int | None) -> str | None:
+    """Say what would make a batch fit; None if it fits, or if nothing shows it."""
     if memory.fit is Fit.YES or memory.largest_batch is None:
         return None
-    if memory.largest_batch:
-        return f"batch {memory.largest_batch:,} surely fits"
-    return "no batch surely fits; `traceadvisor report` lists what lowers the peak of memory"
+    parts = ["no batch surely fits"]
+    if largest := memory.largest_batch:
+        parts = [f"batch {largest:,} surely fits"]
+        if batch and (count := ceil(batch / largest)) > 1:
+            parts.append(f"accumulate {count} of them for at least {batch:,} samples in each optimizer step")
+    for one in memory.reliefs:
+        fits = "surely fits" if one.fit is Fit.YES else "may fit"
+        parts.append(f"{REMEDY[one.remedy]} {fits} ({_gib(one.needed_bytes)} GiB)")
+    if memory.reliefs or not memory.largest_batch:
+        parts.append("`traceadvisor report` lists what fills the memory")
+    return "; ".join(parts)
 
 
 def ground_words(ground: Ground) -> str:
