@@ -100,7 +100,7 @@ class MemoryFit:
     """The largest batch that surely fits; 0 if none does, None if the recorded batch or its growth is unknown."""
 
     reliefs: tuple[Relief, ...] = ()
-    """What may make it fit, by the recorded allocations; empty where it fits."""
+    """Changes that may make it fit, by the recorded allocations; empty where it fits."""
 
 
 class Basis(Enum):

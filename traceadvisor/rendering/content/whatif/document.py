@@ -182,7 +182,7 @@ def _program(program: Program, answer: Answer, place: int, *, several: bool) -> 
 
 
 def _remedies(program: Program) -> Iterator[str]:
-    """What makes the training fit, for the first change of each GPU that does not surely fit."""
+    """Yield how the training fits, for the first change of each GPU that does not surely fit."""
     named = set()
     for row in program.rows:
         gpu = row.change.gpu or program.device
