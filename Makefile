@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install frameworks test test-bare test-python slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results dist rehearse site ci
+.PHONY: help install frameworks test test-bare test-python versions slow nightly fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results dist rehearse site ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,17 +30,23 @@ test-python: ## run the tests on another Python or torch, in an environment of i
 	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv $$folder; $$folder/bin/pip install 'torch==$(TORCH)' -e '.[dev]'; $$folder/bin/pytest
 
+ROWS ?=
+
+versions: ## read, capture and compare on each Python and torch, and write it into docs/versions.md (ROWS='python3.12=2.15.0 ...')
+	python -m benchmarks.versions build/versions $(ROWS) --into docs/versions.md
+
 slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m "slow and not nightly"
 
 MINUTES ?= 5
 
-nightly: ## run what takes too long for every change: nightly tests, more examples, 24 kills, growth, 40 mutants (MUTANT_SEED=...)
+nightly: ## run what takes too long for every change: nightly tests, more examples, 24 kills, growth, each torch on each Python, 40 mutants (MUTANT_SEED=...)
 	$(MAKE) site
 	pytest -m nightly --deselect tests/recording/test_kill.py
 	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
 	$(MAKE) kills MOMENTS=24
 	python -m benchmarks.growth
+	python -m benchmarks.versions build/versions
 	python -m tests.mutants --no-thresholds --sample 40 --seed $(or $(MUTANT_SEED),$$(date +%j))
 
 kills: ## kill captures at random moments, and read what they leave (MOMENTS=...)

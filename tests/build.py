@@ -176,7 +176,7 @@ class TraceBuilder:
         return self.annotation(f"Optimizer.step#{name}", start, end, thread=thread)
 
     def python(self, frame: str, start: Us, end: Us, *, called: str | None = None, thread: int = MAIN) -> Self:
-        """A call of a Python function, ``"train.py(12): main"``; ``called``: file and line of the call, as torch 2.15
+        """A call of a Python function, ``"train.py(12): main"``; ``called``: file and line of the call, as torch 2.14
         writes it, ``"train.py:30"``."""
         args: dict[str, Any] = {"Python id": len(self.events)}
         if called is not None:

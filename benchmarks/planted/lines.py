@@ -1,9 +1,10 @@
-"""Which line a report names for a planted fault, with and without the lines of calls that torch 2.15 records.
+"""Which line a report names for a planted fault, with and without the lines of calls that torch records since 2.14.
 
     python -m benchmarks.planted.lines --python PYTHON FOLDER
 
-Records each training with plain ``torch.profiler`` and stacks, by an interpreter with torch 2.15, and prints the table
-of ``docs/validation.md``. Without lines means the same recording without ``CallFrom``, as torch before 2.15 writes it.
+Records each training with plain ``torch.profiler`` and stacks, by an interpreter with torch 2.14 or newer, and prints
+the table of ``docs/validation.md``. Without lines means the same recording without ``CallFrom``, as torch before 2.14
+writes it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ PLANTED = {
 
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--python", required=True, type=click.Path(exists=True), help="An interpreter with torch 2.15.")
+@click.option("--python", required=True, type=click.Path(exists=True), help="An interpreter with torch 2.14 or newer.")
 def main(folder: Path, python: str) -> None:
     """Record all trainings, and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def main(folder: Path, python: str) -> None:
 
 
 def without_lines(path: Path, target: Path) -> Path:
-    """Write a copy of a recording as torch before 2.15 writes it."""
+    """Write a copy of a recording as torch before 2.14 writes it."""
     document = json.loads(gzip.decompress(path.read_bytes()))
     for event in document["traceEvents"]:
         event.get("args", {}).pop("CallFrom", None)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+import traceadvisor
 from tests.alternatives.subjects import SAMPLES, asked, doubled, row, sample, subject, training
 from tests.build import TraceBuilder
 from tests.rules.judging import simulated_facts
+from tests.shared import CHECKOUT
 from traceadvisor.alternatives.answer import Asked, _cheapest, answer
 from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.subject import Subject
@@ -150,6 +152,27 @@ def test_a_recording_without_a_gpu_tells_nothing_of_gpus(tmp_path: Path) -> None
     assert row(one, ranks=(2,)).unknown is Unknown.NO_GPU
     step = _step(row(one, batches=(16,)))
     assert 100_000 < step.expected < 200_000
+
+
+@pytest.mark.parametrize(("cores", "low", "high"), [(1, 1.0, 2.0), (2, 1.0, 1.0), (4, 0.5, 1.0)])
+def test_other_cores_change_a_training_without_workers_at_most_in_proportion(
+    cores: int, low: float, high: float
+) -> None:
+    """It was recorded on two cores. What its unchanged simulation lacks widens the interval."""
+    path = CHECKOUT / "tests/recordings/planted/fetching-in-process"
+    program = traceadvisor.whatif(path, cpu_cores=cores).programs[0]
+    recorded, (found,) = _step(program.recorded), program.rows
+    assert Basis.CPU_CORES in _bases(found)
+    assert _step(found).low == pytest.approx(low * recorded.low, rel=0.05)
+    assert _step(found).high == pytest.approx(high * recorded.high, rel=0.05)
+
+
+def test_other_cores_need_the_number_of_recorded_ones(tmp_path: Path) -> None:
+    assert row(subject(training(), tmp_path), cpu_cores=4).unknown is Unknown.CORES
+
+
+def test_loading_without_workers_is_not_made_of_a_recording_with_them(tmp_path: Path) -> None:
+    assert row(subject(training(), tmp_path), workers=0).unknown is Unknown.IN_PROCESS
 
 
 def test_kernels_of_unknown_work_widen_the_interval(tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ import pytest
 
 from tests.alternatives.subjects import training
 from tests.replay.built import graph_of, steps_us
-from traceadvisor.alternatives.edits import MeasuredBatch, MoreRanks, OtherBatch, OtherCpu, OtherGpu, ratio_of_links
+from traceadvisor.alternatives.edits import (
+    MeasuredBatch,
+    MoreRanks,
+    OtherBatch,
+    OtherCpu,
+    OtherGpu,
+    ratio_of_links,
+    speed_by_cores,
+)
 from traceadvisor.alternatives.kernels import Factors
 from traceadvisor.model.whatif import Basis, Range
 from traceadvisor.replay.what_if import Scenario
@@ -66,6 +74,26 @@ def test_the_shortest_time_is_no_longer_than_the_longest(kind: object, times: fl
         steps_us(edit.applied(graph, scenario))[1] for scenario in (Scenario.HIGH, Scenario.EXPECTED, Scenario.LOW)
     )
     assert low <= expected <= high
+
+
+@pytest.mark.parametrize(
+    ("used", "cores", "speed"),
+    [
+        (1.0, 8, (1.0, 1.0, 2.0)),
+        (3.9, 8, (1.0, 1.414, 2.0)),
+        (None, 8, (1.0, 1.414, 2.0)),
+        (1.0, 1, (0.25, 1.0, 1.0)),
+        (2.0, 1, (0.25, 0.5, 1.0)),
+        (9.0, 1, (0.25, 0.25, 1.0)),
+        (None, 1, (0.25, 0.5, 1.0)),
+        (1.0, 4, (1.0, 1.0, 1.0)),
+    ],
+)
+def test_other_cores_change_the_cpu_between_not_at_all_and_in_proportion(
+    used: float | None, cores: int, speed: tuple[float, float, float]
+) -> None:
+    found = speed_by_cores(4.0, used, cores)
+    assert (found.low, found.expected, found.high) == pytest.approx(speed, abs=0.001)
 
 
 def test_a_slower_link_takes_as_recorded_or_up_to_in_proportion() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,9 +16,10 @@ import traceadvisor
 from tests.alternatives.subjects import training
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
-from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range
+from traceadvisor.errors import UsageError
+from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range, Relief, Remedy
 from traceadvisor.rendering.content.whatif.document import whatif_document
-from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, UNKNOWN
+from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, REMEDY, UNKNOWN
 from traceadvisor.rendering.formats import WHATIF_FORMATS
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results.json_schemas import schema_text
@@ -69,16 +72,39 @@ def test_every_value_has_words() -> None:
     from traceadvisor.model.whatif import Basis, StepLimit, Unknown  # noqa: PLC0415
 
     assert (set(BASIS), set(LIMIT), set(UNKNOWN)) == (set(Basis), set(StepLimit), set(Unknown))
+    assert set(REMEDY) == set(Remedy)
 
 
 def test_what_does_not_fit_says_what_would() -> None:
     answer = _answer()
     program = answer.programs[0]
-    memory = MemoryFit(Range(20 << 30, 21 << 30, 22 << 30), 16 << 30, Fit.NO, largest_batch=24)
-    rows = (replace(program.rows[0], memory=memory), *program.rows[1:])
+    freed = Relief(Remedy.CHECKPOINTING, Range(12 << 30, 15 << 30, 22 << 30), Fit.PERHAPS)
+    memory = MemoryFit(Range(20 << 30, 21 << 30, 22 << 30), 16 << 30, Fit.NO, largest_batch=24, reliefs=(freed,))
+    fits = MemoryFit(Range(10 << 30, 11 << 30, 12 << 30), 16 << 30, Fit.YES, largest_batch=24)
+    rows = tuple(replace(program.rows[0], memory=one) for one in (memory, fits))
     text = _text(replace(answer, programs=(replace(program, rows=rows),)))
     assert "does not fit" in text
-    assert "batch 24 surely fits" in text
+    words = " ".join(text.split())
+    assert "NVIDIA T4: batch 24 surely fits; accumulate 2 of them for at least 32 samples" in words
+    assert "with activation checkpointing, it may fit (12.0 to 22.0 GiB)" in words
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begin"),
+    [
+        (Fit.NO, Fit.NO, "Nothing that was asked for fits"),
+        (Fit.YES, Fit.NO, "NVIDIA T4: step"),
+        (Fit.PERHAPS, Fit.NO, "NVIDIA T4, if it fits: step"),
+        (Fit.YES, Fit.PERHAPS, "Fastest, if it fits: NVIDIA H100 SXM5"),
+    ],
+)
+def test_the_headline_names_no_change_that_does_not_fit(first: Fit, second: Fit, begin: str) -> None:
+    answer = _answer()
+    program = replace(answer.programs[0], cheapest=None)
+    memory = MemoryFit(Range(1, 2, 3), 2, Fit.YES)
+    fits = zip(program.rows, (first, second), strict=True)
+    rows = tuple(replace(row, memory=replace(memory, fit=fit)) for row, fit in fits)
+    assert whatif_document(replace(answer, programs=(replace(program, rows=rows),))).headline.startswith(begin)
 
 
 def test_names_of_recordings_cannot_become_markup() -> None:
@@ -119,6 +145,12 @@ def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], message: st
     code, output = _run(str(SAMPLE), *words)
     assert code == 2
     assert message in " ".join(output.split())
+
+
+@pytest.mark.parametrize("batch", [math.inf, math.nan, 32.5, "inf", None])
+def test_a_batch_that_is_no_whole_number_is_refused(batch: Any) -> None:
+    with pytest.raises(UsageError, match=f"{batch!r} is no batch. Expected a whole number from 1 on"):
+        traceadvisor.whatif(SAMPLE, batches=[batch])
 
 
 def test_an_unreadable_recording_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ torch's own Python code runs on it: profilers that wait for the device, ``torch.
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -85,15 +86,21 @@ class FakeCuda:
         for owner in (torch.autograd, torch.autograd.profiler):
             set_attribute(owner, "_supported_activities", lambda: {ProfilerActivity.CPU, ProfilerActivity.CUDA})
         set_attribute(torch._C, "_host_emptyCache", lambda: None)
+        if torch.version.cuda:
+            _without_driver(set_attribute)
         set_attribute(profiler, "_first", [])  # as in a new process
-        for name, function in {
+        for name, member in {
             "__new__": _new,
             "__init__": _init,
             "capture_begin": capture_begin,
             "capture_end": lambda graph: self._capture_ends(),
+            "capture_end_pre": lambda graph: self._capture_ends(),  # since torch 2.15, in place of capture_end
+            "capture_end_post": lambda graph: None,
+            "instantiate": lambda graph: None,
+            "_has_graph_exec": True,
             "replay": lambda graph: self._replayed(),
         }.items():
-            set_attribute(torch._C._CUDAGraph, name, function)
+            set_attribute(torch._C._CUDAGraph, name, member)
 
     def _capture_begins(self) -> None:
         self.capturing = True
@@ -108,6 +115,19 @@ class FakeCuda:
     def _replayed(self) -> None:
         self.check()
         self.replays += 1
+
+
+def _without_driver(set_attribute: Set) -> None:
+    """Make torch's graphs anew above a class in Python, as a build for CPUs has them: those of a build for CUDA need a
+    driver."""
+    set_attribute(torch._C, "_CUDAGraph", type("_CUDAGraph", (), {}))
+    spec = torch.cuda.graphs.__spec__
+    assert spec.loader
+    anew = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(anew)
+    for name in ("CUDAGraph", "graph"):
+        set_attribute(torch.cuda, name, getattr(anew, name))
+    set_attribute(torch.cuda, "_lazy_call", lambda call, **_: None)  # such as to record allocations of the device
 
 
 def _new(kind: Any, keep_graph: bool = False) -> Any:  # noqa: FBT001, FBT002  # torch's signature

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import run
 from tests.recording.running import capture, manifest, noticed, settings, traces
 
 SCHEDULE = ("--skip-first", "2", "--wait", "2", "--warmup", "2")
@@ -157,9 +158,12 @@ def test_steps_whose_python_code_is_watched_are_counted(name: str, tmp_path: Pat
     script, tool, share = WATCHED[name]
     (tmp_path / "script.py").write_text(TRAIN + script)
     (tmp_path / "library.py").write_text(LIBRARY)
-    assert capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
+    done = capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path)
+    assert done.returncode == 0
     found = settings(tmp_path / "bundle")
     assert found.python_profiler == tool
+    has_times_of_all_threads = tool == "cProfile" and sys.version_info >= (3, 12)
+    assert ("takes the calls of all threads" in done.stderr) == has_times_of_all_threads
     # What begins while several steps are noted together is seen after them.
     assert found.python_profiler_share == pytest.approx(share, abs=0.1)
     assert bool(found.python_profiler_recorded) == (tool is not None)
@@ -175,3 +179,34 @@ def test_a_script_finds_the_ids_of_tools_free_while_stacks_are_recorded(tmp_path
     assert (done.returncode, done.stdout) == (0, "{None}\n")
     (trace,) = traces(tmp_path / "bundle")
     assert b'"python_function"' in gzip.decompress(trace.read_bytes())
+
+
+LIGHTNING = """
+import lightning, torch
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        return self.layer(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, profiler="advanced", **off)
+trainer.fit(Module(), torch.utils.data.DataLoader(torch.ones(160, 4), batch_size=4))
+print("steps", trainer.global_step)
+"""
+
+
+@pytest.mark.nightly("traceadvisor/recording/loop")
+@pytest.mark.usefixtures("lightning")
+def test_the_advanced_profiler_of_lightning_profiles_what_it_does_without_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(LIGHTNING)
+    alone = run(sys.executable, "script.py", cwd=tmp_path)
+    done = capture(*SCHEDULE, "-o", "bundle", "script.py", cwd=tmp_path)
+    assert (alone.returncode, done.returncode) == (0, 0), done.stderr
+    assert "steps 40" in done.stdout
+    assert traces(tmp_path / "bundle")
+    both = [(one.stdout + one.stderr).splitlines() for one in (alone, done)]
+    profiled = [sorted(line for line in lines if "Profile stats for" in line) for lines in both]
+    assert profiled[0] == profiled[1] != []

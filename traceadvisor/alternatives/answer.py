@@ -16,6 +16,7 @@ from traceadvisor.alternatives.edits import (
     OtherRanks,
     WorkersAtPace,
     ratio_of_links,
+    speed_by_cores,
 )
 from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.kernels import Factors, factors
@@ -163,8 +164,8 @@ class _Rows:
         edits: list[Edit] = []
         times, grounds = Range(1.0, 1.0, 1.0), [Ground(Basis.MEASURED)]
         factor = self._batch_factor(change)
-        if change.workers is not None or change.cpu_cores is not None:
-            edits.append(self._loader(change, factor))
+        if workers := self._workers(change):
+            edits.append(self._loader(change, workers, factor))
             grounds.append(Ground(Basis.BATCHES_BY_CLOCK))
         else:
             edits.append(WorkersAtPace(self._workers_pace_ns()))
@@ -183,7 +184,12 @@ class _Rows:
             grounds.append(Ground(Basis.PEER_LINK))
         if speed := self.asked.cpu_speed:
             edits.append(OtherCpu(Range(speed[0], (speed[0] * speed[1]) ** 0.5, speed[1])))
-        grounds.append(Ground(Basis.CPU_STATED if speed else Basis.CPU_KEPT))
+            grounds.append(Ground(Basis.CPU_STATED))
+        if change.cpu_cores is not None and not (workers and subject.facts.observation.has_device):
+            edits.append(OtherCpu(self._speed_by_cores(change.cpu_cores)))
+            grounds.append(Ground(Basis.CPU_CORES))
+        elif not speed:
+            grounds.append(Ground(Basis.CPU_KEPT))
         held = subject.replay.gate
         if (lost := held.unsure_share + held.unexplained_share) > LEAST_LOST_SHARE:
             grounds.append(Ground(Basis.LOSSES, lost))
@@ -203,14 +209,27 @@ class _Rows:
             return None
         return curve.cost.mean_ns / count
 
-    def _loader(self, change: Change, factor: float) -> LoaderWorkers:
+    def _workers(self, change: Change) -> int:
+        """Return the loader workers to simulate; 0 to keep the loading as recorded."""
+        recorded = self.subject.facts.run.worker_count
+        if change.workers == 0 and recorded != 0:
+            raise _Stop(Unknown.IN_PROCESS)
+        if change.workers is None and (change.cpu_cores is None or self.subject.facts.worker_curve is None):
+            return 0
+        return (recorded or 0) if change.workers is None else change.workers
+
+    def _speed_by_cores(self, cores: int) -> Range:
+        run = self.subject.facts.run
+        if run.cores is None:
+            raise _Stop(Unknown.CORES)
+        used = run.telemetry.processes.mean_cpu_cores if run.telemetry else None
+        return speed_by_cores(run.cores, used and used / run.settings.ranks_on_host, cores)
+
+    def _loader(self, change: Change, count: int, factor: float) -> LoaderWorkers:
         facts = self.subject.facts
         curve = facts.worker_curve
-        count = facts.run.worker_count if change.workers is None else change.workers
-        if curve is None or count is None:
-            raise _Stop(Unknown.BATCH_COST if change.workers is not None else Unknown.CORES)
-        if not count or (not facts.observation.has_device and change.cpu_cores is not None):
-            raise _Stop(Unknown.CORES)
+        if curve is None:
+            raise _Stop(Unknown.BATCH_COST)
         cost, loop = curve.cost, curve.loop
         cores = loop.cores if change.cpu_cores is None else float(change.cpu_cores)
         even = curve.even().at(count).wait_ns

@@ -89,6 +89,26 @@ class OtherCpu(Edit):
         return replace(graph, host=slowed(graph.host, factor), workers=faster_workers(graph.workers, factor))
 
 
+FULL_SHARE = 0.9
+"""Share of the recorded cores in use, from which the training likely uses more cores if it gets them."""
+
+
+def speed_by_cores(recorded: float, used: float | None, cores: int) -> Range:
+    """Return how many times as fast a CPU is with other cores: at one end as recorded, at the other in proportion.
+
+    Args:
+        recorded: cores that the training could use.
+        used: those that it kept busy on average; None if unknown.
+        cores: those that it has instead.
+    """
+    ratio = cores / recorded
+    if ratio < 1:
+        likely = sqrt(ratio) if used is None else min(1.0, cores / max(used, cores / recorded))
+        return Range(ratio, max(ratio, likely), 1.0)
+    is_full = used is None or used >= FULL_SHARE * recorded
+    return Range(1.0, sqrt(ratio) if is_full else 1.0, ratio)
+
+
 def faster_workers(workers: Workers | None, factor: float) -> Workers | None:
     """Return workers whose batches take some times as long; None for none."""
     if workers is None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.device_memory import DeviceMemory
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+import numpy as np
+
+from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.device_memory import DeviceMemory, freed_by_half_the_activations, state_in_8_bits
 from traceadvisor.analysis.memory.scaling import GrowthLaw, guessed_law
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.frozen import frozen
 from traceadvisor.model.memory_figures import MemoryClass
-from traceadvisor.model.whatif import Fit, MemoryFit, Range
+from traceadvisor.model.whatif import Fit, MemoryFit, Range, Relief, Remedy
 
 GIB = 1 << 30
 
@@ -19,6 +25,29 @@ CONTEXT_BYTES = (GIB // 4, GIB // 2, GIB)
 
 MOST_TIMES = 16
 """Batches that are more times as large are not searched: a guess from one recording says nothing of them."""
+
+
+WIDE_STATE = 1.5
+"""State relative to the parameters, from which it is that of Adam in their type; less may be in 8 bits."""
+
+
+@frozen
+class Freed:
+    """Bytes that a remedy frees of the recorded batch."""
+
+    least: float
+    """Below 0 for what it takes in addition."""
+
+    likely: float
+    most: float
+    grows: bool = False
+    """Whether that grows with the batch."""
+
+    def at(self, times: float) -> tuple[float, float, float]:
+        """Return the least, likely and most bytes at so many times the batch."""
+        if not self.grows:
+            return self.least, self.likely, self.most
+        return self.least * min(times, 1.0), self.likely * times, self.most * max(times, 1.0)
 
 
 @frozen(eq=False)
@@ -36,6 +65,8 @@ class NeededMemory:
 
     state_bytes: float = 0.0
     """Bytes that surely do not grow with the batch: parameters, their gradients and the optimizer's state."""
+
+    freed: Mapping[Remedy, Freed] = field(default_factory=dict)
 
     def at(self, times: float) -> Range:
         """Return the bytes at so many times the recorded batch.
@@ -56,10 +87,17 @@ class NeededMemory:
 
     def fit(self, times: float, memory_gb: int) -> Fit:
         """Return whether so many times the batch fit into a GPU."""
+        return _fit(self.at(times), memory_gb)
+
+    def _reliefs(self, times: float, memory_gb: int) -> Iterator[Relief]:
+        """Yield what may make so many times the batch fit, if it does not surely fit as it is."""
         needed = self.at(times)
-        if needed.high <= VISIBLE_SHARE * memory_gb * GIB:
-            return Fit.YES
-        return Fit.NO if needed.low > memory_gb * GIB else Fit.PERHAPS
+        for remedy, freed in self.freed.items():
+            low, likely, high = freed.at(times)
+            left = Range(max(needed.low - high, 0.0), max(needed.expected - likely, 0.0), needed.high - low)
+            fit = _fit(left, memory_gb)
+            if high > 0 and fit is not Fit.NO and self.fit(times, memory_gb) is not Fit.YES:
+                yield Relief(remedy, left, fit)
 
     def largest(self, batch: int, memory_gb: int) -> int:
         """Return the largest batch that surely fits; 0 if none does."""
@@ -76,7 +114,29 @@ class NeededMemory:
     def figures(self, batch: int | None, times: float, memory_gb: int) -> MemoryFit:
         """Return the figures of a row."""
         largest = self.largest(batch, memory_gb) if batch and self.law else None
-        return MemoryFit(self.at(times), memory_gb * GIB, self.fit(times, memory_gb), largest)
+        reliefs = tuple(self._reliefs(times, memory_gb))
+        return MemoryFit(self.at(times), memory_gb * GIB, self.fit(times, memory_gb), largest, reliefs)
+
+
+def _fit(needed: Range, memory_gb: int) -> Fit:
+    if needed.high <= VISIBLE_SHARE * memory_gb * GIB:
+        return Fit.YES
+    return Fit.NO if needed.low > memory_gb * GIB else Fit.PERHAPS
+
+
+def _freed(recorded: SnapshotFacts) -> dict[Remedy, Freed]:
+    """Return what remedies free of the recorded peak. Sizes do not tell types: what is narrow already gains nothing."""
+    saved, half = np.flatnonzero(recorded.is_saved), freed_by_half_the_activations(recorded)
+    weights = recorded.bytes_of(recorded.is_of(MemoryClass.PARAMETERS))
+    state = recorded.bytes_of(recorded.at_peak(recorded.is_of(MemoryClass.OPTIMIZER_STATE)))
+    wide, narrow = (recorded.saved(state_in_8_bits(recorded, one)) for one in (4, 2))
+    found = {
+        Remedy.CHECKPOINTING: Freed(0, half, recorded.saved(MemoryChange(saved)), grows=True),
+        Remedy.OPTIMIZER_STATE: Freed(narrow if state >= WIDE_STATE * weights else 0, wide, wide),
+    }
+    if not recorded.is_autocast.any():  # which keeps copies of the weights
+        found[Remedy.MIXED_PRECISION] = Freed(-weights // 2, half // 2, half, grows=True)
+    return found
 
 
 def needed_memory(memory: DeviceMemory | None, recorded: SnapshotFacts | None) -> NeededMemory | None:
@@ -92,10 +152,10 @@ def needed_memory(memory: DeviceMemory | None, recorded: SnapshotFacts | None) -
     at_peak = recorded.peak_rows
     kept = recorded.is_of(MemoryClass.PARAMETERS, MemoryClass.GRADIENTS, MemoryClass.OPTIMIZER_STATE)[at_peak]
     state = float(recorded.rows.size_bytes[at_peak][kept].sum())
-    peak = recorded.history.peak_bytes
+    peak, freed = recorded.history.peak_bytes, _freed(recorded)
     reserved = max(int(recorded.history.reserved_bytes[recorded.history.peak]), peak)
     if memory is not None and memory.own_bytes >= peak:  # else memory ran out after the recorded steps
-        return NeededMemory(memory.own_bytes, law=law, state_bytes=state)
+        return NeededMemory(memory.own_bytes, law=law, state_bytes=state, freed=freed)
     least, about, most = CONTEXT_BYTES
     held = float(reserved + about)
-    return NeededMemory(held, ((peak + least) / held, 1.0, 1.05 * (reserved + most) / held), law, state)
+    return NeededMemory(held, ((peak + least) / held, 1.0, 1.05 * (reserved + most) / held), law, state, freed)

@@ -69,9 +69,10 @@ def question(  # noqa: PLR0913  # one parameter per option
 def _count(what: str, value: int | str, least: int = 1) -> int:
     try:
         number = int(value)
-    except ValueError:
+    except (OverflowError, TypeError, ValueError):
         number = -1
-    if not least <= number <= MOST:
+    is_whole = isinstance(value, str) or number == value
+    if not is_whole or not least <= number <= MOST:
         raise UsageError(f"{value!r} is no {what}. Expected a whole number from {least} on.")
     return number
 

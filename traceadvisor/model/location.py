@@ -24,7 +24,7 @@ class PlaceKind(Enum):
 
     FUNCTION_START = "function_start"
     """Only the function is known. Recordings tell where it begins, or where it stood when recording began; since torch
-    2.15 also where it calls others. Code outside of functions begins in line 1."""
+    2.14 also where it calls others. Code outside of functions begins in line 1."""
 
     ONLY_CALL = "only_call"
     """The only line of the function, or of its loops, that makes the call: from its compiled code."""

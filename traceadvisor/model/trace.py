@@ -98,7 +98,7 @@ class PythonCalls:
 
     call_from: Int32
     """Row of :attr:`Trace.texts`: file and line of the call, in the frame around it (``train.py:12``). NONE where not
-    recorded: torch writes it since 2.15."""
+    recorded: torch writes it since 2.14."""
 
     def __post_init__(self) -> None:
         read_only(self.start_ns, self.end_ns, self.name_id, self.thread, self.call_from)

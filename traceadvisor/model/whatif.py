@@ -67,6 +67,28 @@ class Fit(Enum):
     """The memory of the GPU lies inside the interval."""
 
 
+class Remedy(Enum):
+    """Changes that lower the memory of a training."""
+
+    CHECKPOINTING = "checkpointing"
+    """Activations are computed again in the backward pass."""
+
+    MIXED_PRECISION = "mixed_precision"
+    """Activations in 16 bits."""
+
+    OPTIMIZER_STATE = "optimizer_state"
+    """The optimizer's state in 8 bits."""
+
+
+@frozen
+class Relief:
+    """A training with one change that lowers its memory."""
+
+    remedy: Remedy
+    needed_bytes: Range
+    fit: Fit
+
+
 @frozen
 class MemoryFit:
     """Memory that a training needs beside the memory of a GPU."""
@@ -76,6 +98,9 @@ class MemoryFit:
     fit: Fit
     largest_batch: int | None = None
     """The largest batch that surely fits; 0 if none does, None if the recorded batch or its growth is unknown."""
+
+    reliefs: tuple[Relief, ...] = ()
+    """Changes that may make it fit, by the recorded allocations; empty where it fits."""
 
 
 class Basis(Enum):
@@ -101,6 +126,9 @@ class Basis(Enum):
 
     CPU_STATED = "cpu_stated"
     """The CPU is as much faster or slower as the user says."""
+
+    CPU_CORES = "cpu_cores"
+    """The CPU takes between as long as in the recording and in proportion to its cores."""
 
     HOST_LINK = "host_link"
     """Copies scaled by published links to the CPU."""
@@ -165,7 +193,10 @@ class Unknown(Enum):
     """The exchange between several recorded ranks."""
 
     CORES = "cores"
-    """How operators on the CPU scale with cores."""
+    """The number of cores that were recorded."""
+
+    IN_PROCESS = "in_process"
+    """Loading in the training process, recorded with workers."""
 
 
 @frozen

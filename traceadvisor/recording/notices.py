@@ -18,7 +18,15 @@ from traceadvisor.recording.children.rendezvous import TrainedChildren
 PREFIX = "traceadvisor: "
 STOPPED = "The run was stopped after its recording, as requested."
 
-_ALWAYS_QUOTED = ("out-of-memory", "own-profiler", "not-stopped", "steps-uncertain", "capture-failed", "window-bounded")
+_ALWAYS_QUOTED = (
+    "out-of-memory",
+    "own-profiler",
+    "profile-counts-threads",
+    "not-stopped",
+    "steps-uncertain",
+    "capture-failed",
+    "window-bounded",
+)
 """Codes of notes that the last line quotes even if steps were recorded."""
 
 _STANDARD_ERROR = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -84,6 +85,11 @@ class SettingsSeen:
         has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
         is_over = self.padding.is_over and self.gradients.is_over
         return is_over and not has_new_devices and not self._has_own_profiler() and not self._watched.is_on
+
+    @property
+    def is_profile_of_all_threads(self) -> bool:
+        """Whether a profiler of the script took the calls of this tool's threads for those of the script."""
+        return self._watched.name == "cProfile" and sys.version_info >= (3, 12)
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer stepped; the first is described. Of others, it is enough to count the steps once settled."""

@@ -119,6 +119,19 @@ def freed_by_half_the_activations(memory: SnapshotFacts) -> int:
     return memory.saved(MemoryChange(np.flatnonzero(memory.is_saved), HALF))
 
 
+BLOCK_VALUES = 256
+"""Values that share a scale in bitsandbytes."""
+
+SMALLEST_STATE_BYTES = 4 * 4096
+"""Tensors with fewer than 4,096 values stay in 32 bits there."""
+
+
+def state_in_8_bits(memory: SnapshotFacts, bytes_per_value: int = 4) -> MemoryChange:
+    """Return the change of the optimizer's state to 8 bits, from so many bytes per value."""
+    large = memory.is_of(MemoryClass.OPTIMIZER_STATE) & (memory.rows.size_bytes >= SMALLEST_STATE_BYTES)
+    return MemoryChange(np.flatnonzero(large), (1 + 4 / BLOCK_VALUES) / bytes_per_value)
+
+
 def freed_by_half_the_batch(memory: SnapshotFacts) -> int:
     """Return by how much the peak falls with half of all that grows with the batch."""
     return memory.saved(MemoryChange(grows_with_batch(memory), HALF))

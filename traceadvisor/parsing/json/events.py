@@ -60,7 +60,7 @@ class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):
     occupancy_percent: float = msgspec.field(default=NAN, name="est. achieved occupancy %")
     call_stack: str = msgspec.field(default="", name="Call stack")
     call_from: str = msgspec.field(default="", name="CallFrom")
-    """File and line of the call, in the frame around a Python call: ``train.py:12``. Torch writes it since 2.15."""
+    """File and line of the call, in the frame around a Python call: ``train.py:12``. Torch writes it since 2.14."""
 
     concrete_inputs: msgspec.Raw = msgspec.field(default=MISSING, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")

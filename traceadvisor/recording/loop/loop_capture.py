@@ -69,6 +69,13 @@ _IS_PROFILED = Note(
     degrades=False,
 )
 
+_COUNTS_THREADS = Note(
+    "profile-counts-threads",
+    "The script used cProfile. Since Python 3.12 it takes the calls of all threads for those of one, also the threads "
+    "of a capture, so its times per function are wrong. Profile the script without a capture.",
+    degrades=False,
+)
+
 
 class LoopCapture:
     """Follows and records the training loop of one thread until it is closed."""
@@ -163,7 +170,8 @@ class LoopCapture:
     def notes(self) -> list[Note]:
         """Remarks for the report."""
         stopper = self._stopper.notes if self._stopper else []
-        return [*map(self._with_own_trace, self.window.notes), *self.tracker.notes, *self._notes, *stopper]
+        profile = [_COUNTS_THREADS] if self.seen.is_profile_of_all_threads else []
+        return [*map(self._with_own_trace, self.window.notes), *self.tracker.notes, *self._notes, *stopper, *profile]
 
     @property
     def stopped(self) -> bool:

@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
-
-from traceadvisor.analysis.memory.changes import MemoryChange
+from traceadvisor.analysis.memory.device_memory import state_in_8_bits
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, RuleMeta, Skipped, Unit
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rules.base import MemoryFinding, SnapshotRule, frozen
-
-BLOCK_VALUES = 256
-"""Values that share a scale in bitsandbytes."""
-
-SMALLEST_BYTES = 4 * 4096
-"""Tensors with fewer than 4,096 values stay in 32 bits there."""
 
 
 @frozen
@@ -41,8 +33,7 @@ class OptimizerState(SnapshotRule):
         is_state = memory.is_of(MemoryClass.OPTIMIZER_STATE)
         if not is_state.any():
             return Skipped("No optimizer's state was found: record a step of an optimizer that keeps one.")
-        large = is_state & (memory.rows.size_bytes >= SMALLEST_BYTES)
-        change = MemoryChange(np.flatnonzero(large), (1 + 4 / BLOCK_VALUES) / 4)
+        change = state_in_8_bits(memory)
         share = memory.saved_share(change)
         if share < self.min_share:
             return Clear("saving by a state of 8 bits", share, self.min_share, Unit.SHARE)

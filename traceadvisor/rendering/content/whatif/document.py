@@ -83,23 +83,31 @@ def _headline(program: Program, currency: str) -> str:
     rows = program.rows
     if program.cheapest is not None and (cost := rows[program.cheapest].cost_per_million):
         price = f"{money(cost.expected, currency)} per million samples ({money_range(cost, currency)})"
-        memory = rows[program.cheapest].memory
-        unsure = ", if it fits" if memory and memory.fit is not Fit.YES else ""
-        return f"Cheapest{unsure}: {change_words(rows[program.cheapest].change)}, {price}"
-    timed = [row for row in rows if row.step_ns]
+        return f"Cheapest{_if_it_fits(rows[program.cheapest])}: {change_words(rows[program.cheapest].change)}, {price}"
+    timed = [row for row in rows if row.step_ns and not (row.memory and row.memory.fit is Fit.NO)]
     if _says_of_gpus_alone(program) and (sentence := _pace_sentence(program)):
         return sentence
-    if len(timed) == 1 and timed[0].step_ns:
-        step = timed[0].step_ns
-        return f"{change_words(timed[0].change)}: step {duration(step.expected)} ({time_range(step)})"
-    fastest = _fastest(timed)
-    if fastest and fastest.samples_per_s:
-        rate = f"{count(fastest.samples_per_s.expected)} samples/s ({count_range(fastest.samples_per_s)})"
-        return f"Fastest: {change_words(fastest.change)}, {rate}"
-    if fastest and fastest.step_ns:
-        step = fastest.step_ns
-        return f"Fastest: {change_words(fastest.change)}, step {duration(step.expected)} ({time_range(step)})"
+    if fastest := _fastest(timed):
+        change, unsure = change_words(fastest.change), _if_it_fits(fastest)
+        return (
+            f"{change}{unsure}: {_step(fastest)}" if len(timed) == 1 else f"Fastest{unsure}: {change}, {_pace(fastest)}"
+        )
+    if any(row.step_ns for row in rows) and not timed:
+        return "Nothing that was asked for fits into the memory of the GPU"
     return "No change has figures" if rows else _pace_sentence(program) or "The steps cannot be simulated"
+
+
+def _step(row: Row) -> str:
+    return f"step {duration(row.step_ns.expected)} ({time_range(row.step_ns)})" if row.step_ns else ""
+
+
+def _pace(row: Row) -> str:
+    rate = row.samples_per_s
+    return f"{count(rate.expected)} samples/s ({count_range(rate)})" if rate else _step(row)
+
+
+def _if_it_fits(row: Row) -> str:
+    return ", if it fits" if row.memory and row.memory.fit is not Fit.YES else ""
 
 
 def _fastest(rows: Sequence[Row]) -> Row | None:
@@ -174,11 +182,14 @@ def _program(program: Program, answer: Answer, place: int, *, several: bool) -> 
 
 
 def _remedies(program: Program) -> Iterator[str]:
-    """Batches that make the training fit, once for each GPU."""
-    known = {row.change.gpu or program.device: row.memory for row in program.rows if row.memory}
-    for gpu, memory in known.items():
-        if words := remedy_words(memory):
-            yield f"{gpu}: {words}."
+    """Yield how the training fits, for the first change of each GPU that does not surely fit."""
+    named = set()
+    for row in program.rows:
+        gpu = row.change.gpu or program.device
+        batch = row.change.batch or program.batch
+        if gpu not in named and row.memory and (words := remedy_words(row.memory, batch)):
+            named.add(gpu)
+            yield f"{change_words(row.change, str(gpu))}: {words}."
 
 
 _COLUMNS = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.whatif import Basis, Change, Fit, Ground, MemoryFit, Range, Row, StepLimit, Unknown
+from math import ceil
+
+from traceadvisor.model.whatif import Basis, Change, Fit, Ground, MemoryFit, Range, Remedy, Row, StepLimit, Unknown
 from traceadvisor.rendering.units import count, duration, money, number_of, percent, size, whole_percent
 from traceadvisor.text.ranges import between, spread
 
@@ -26,12 +28,19 @@ BASIS = {
     Basis.UNKNOWN_KERNELS: "kernels of unknown work, by any ratio of published rates",
     Basis.CPU_KEPT: "CPU time as recorded: your machine, with other cores it differs",
     Basis.CPU_STATED: "CPU speed as you state it",
+    Basis.CPU_CORES: "CPU time with other cores: between as recorded and in proportion to their number",
     Basis.HOST_LINK: "copies by published links to the CPU",
     Basis.PEER_LINK: "collectives by published links between GPUs",
     Basis.BATCH_ASSUMED: "growth with the batch: an assumption, because one batch size was recorded",
     Basis.BATCH_MEASURED: "growth with the batch: a line through recorded batch sizes",
     Basis.BATCHES_BY_CLOCK: "time of loader workers for a batch, as measured",
     Basis.LOSSES: "time in which the recording does not show what the GPU did",
+}
+
+REMEDY = {
+    Remedy.CHECKPOINTING: "with activation checkpointing, it",
+    Remedy.MIXED_PRECISION: "with activations in 16 bits, if they have 32 now, it",
+    Remedy.OPTIMIZER_STATE: "with an optimizer state of 8 bits, if it has more now, it",
 }
 
 BRIEF = {
@@ -53,7 +62,8 @@ UNKNOWN = {
     Unknown.BATCH_COST: "No figures: the time of a batch in the loader is unknown. Record with traceadvisor capture.",
     Unknown.GRADIENTS: "No figures: the size of gradients is unknown. Capture with --memory-history.",
     Unknown.COLLECTIVES: "No figures: the recording is of several GPUs, and does not show what they exchange.",
-    Unknown.CORES: "No figures: nothing recorded shows how the CPU's work depends on cores.",
+    Unknown.CORES: "No figures: the number of recorded cores is unknown. Record with traceadvisor capture.",
+    Unknown.IN_PROCESS: "No figures: loading without workers was not recorded. Record it with num_workers=0.",
 }
 
 
@@ -106,18 +116,28 @@ def times(ratio: Range) -> str:
 
 def memory_words(memory: MemoryFit) -> tuple[str, str]:
     """Return whether a training fits, and what it needs of what there is."""
-    needed = memory.needed_bytes
-    ends = spread(f"{needed.low / GIB:.1f}", f"{needed.high / GIB:.1f}") or f"{needed.expected / GIB:.1f}"
-    return FIT[memory.fit], f"{ends} of {size(memory.capacity_bytes)}"
+    return FIT[memory.fit], f"{_gib(memory.needed_bytes)} of {size(memory.capacity_bytes)}"
 
 
-def remedy_words(memory: MemoryFit) -> str | None:
-    """Say what would make a training fit; None if it fits, or if nothing shows it."""
+def _gib(needed: Range) -> str:
+    return spread(f"{needed.low / GIB:.1f}", f"{needed.high / GIB:.1f}") or f"{needed.expected / GIB:.1f}"
+
+
+def remedy_words(memory: MemoryFit, batch: int | None) -> str | None:
+    """Say what would make a batch fit; None if it fits, or if nothing shows it."""
     if memory.fit is Fit.YES or memory.largest_batch is None:
         return None
-    if memory.largest_batch:
-        return f"batch {memory.largest_batch:,} surely fits"
-    return "no batch surely fits; `traceadvisor report` lists what lowers the peak of memory"
+    parts = ["no batch surely fits"]
+    if largest := memory.largest_batch:
+        parts = [f"batch {largest:,} surely fits"]
+        if batch and (count := ceil(batch / largest)) > 1:
+            parts.append(f"accumulate {count} of them for at least {batch:,} samples in each optimizer step")
+    for one in memory.reliefs:
+        fits = "surely fits" if one.fit is Fit.YES else "may fit"
+        parts.append(f"{REMEDY[one.remedy]} {fits} ({_gib(one.needed_bytes)} GiB)")
+    if memory.reliefs or not memory.largest_batch:
+        parts.append("`traceadvisor report` lists what fills the memory")
+    return "; ".join(parts)
 
 
 def ground_words(ground: Ground) -> str:
