@@ -8,10 +8,11 @@ from statistics import median
 
 import numpy as np
 
+from traceadvisor.analysis.sampled.paths import place_of
 from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, placed
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
-from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
+from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, line_of_saving, slow_steps
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.run import Run, StepState
@@ -46,7 +47,8 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     left_out |= {part for part in (RunPart.PAUSED, RunPart.SLOW) if not parts[part]}
     kept = {part: ns for part, ns in parts.items() if part not in left_out}
     first_end_ns = int(rows.end_ns[0])
-    causes = (*_start_causes(first_end_ns, parts[RunPart.START_UP], sampled), *_slow_causes(pieces, slow))
+    start_causes = _start_causes(first_end_ns, parts[RunPart.START_UP], sampled)
+    causes = (*start_causes, *_slow_causes(pieces, slow), *_saving(kept.get(RunPart.CHECKPOINTS, 0), sampled))
     stretches = tuple(_stretches(pieces, rows, run))
     return RunTime(sum(kept.values()), kept, int(rows.is_training.sum()), is_whole, causes, stretches)
 
@@ -201,6 +203,12 @@ def _slow_causes(pieces: Sequence[Pieces], slow: SlowSteps) -> Iterator[CauseTim
             changed = slow.changed.reason if slow.changed and one.cause is RunCause.COMPILATION else None
             count, line = int((one.ns > 0).sum()), slow.lines.get(one.cause)
             yield CauseTime(RunPart.SLOW, one.cause, one.total_ns, count, line, changed)
+
+
+def _saving(total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
+    """The line that saves most of the checkpoints, where samples show one."""
+    if total_ns and sampled is not None and (line := line_of_saving(sampled)):
+        yield CauseTime(RunPart.CHECKPOINTS, RunCause.SAVING, total_ns, line=place_of(line))
 
 
 def _stretches(pieces: Sequence[Pieces], rows: StepRows, run: Run) -> Iterator[RunStretch]:
