@@ -138,7 +138,7 @@ KINDS = {
         slow_by(RunCause.COMPILATION),
     ),
     "growing list": Kind(
-        loop("losses.extend([loss] * 8)\nmean = sum(float(one) for one in losses)  # HERE", "losses = []\n"),
+        loop("losses.extend([loss] * 24)\nmean = sum(float(one) for one in losses)  # HERE", "losses = []\n"),
         grows,
     ),
     "growing metric": Kind(

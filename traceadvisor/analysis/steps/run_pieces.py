@@ -54,7 +54,7 @@ class StepRows:
 
     @property
     def end_ns(self) -> Int64:
-        """Where they end."""
+        """The end of each."""
         return self.start_ns + self.length_ns
 
     def has(self, *states: StepState) -> Mask:
@@ -76,7 +76,7 @@ def numbers(values: Iterable[int | None]) -> Int64:
     return np.array([value or 0 for value in values], dtype=np.int64)
 
 
-def placed(run: Run) -> StepRows:
+def step_rows(run: Run) -> StepRows:
     """Return the steps of a run, in order, each after the end of the one before."""
     steps = sorted(run.steps, key=attrgetter("index"))
     by_clock = all(step.clock_ns is not None for step in steps)

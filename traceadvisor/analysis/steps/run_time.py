@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
-from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, placed
+from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, step_rows
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, line_of_saving, slow_steps
@@ -30,7 +30,7 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     """
     if not run.steps or sum(step.duration_ns for step in run.steps) > LONGEST_RUN_NS:
         return None
-    rows = placed(run)
+    rows = step_rows(run)
     slow, usual = slow or slow_steps(run, sampled), _Usual.of(run)
     is_whole = run.started is not None and run.ended is not None and rows.by_clock
     pieces = [

@@ -143,7 +143,7 @@ ONLY_RECORDED = (
 
 
 def unknown_blocks(recordings: Sequence[Recording]) -> Iterator[Block]:
-    """What the recordings cannot show of the whole run."""
+    """Sentences on the parts of the run that the recordings do not show."""
     if any(one.captured and one.captured.was_stopped for one in recordings):
         yield Prose(STOPPED, Tone.QUIET, Detail.SUMMARY)
     if recordings and not any(one.captured for one in recordings):
