@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import random
 import threading
 import time
+import tracemalloc
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from traceadvisor.bundle.steps import StepLog, read_steps
+from traceadvisor.bundle.steps import BLOCK_STEPS, StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 
 STEPS = tuple(
@@ -80,6 +82,46 @@ def test_columns_that_no_capture_writes_cost_no_time_in_each_row(tmp_path: Path)
         return min(times)
 
     assert cost_s(3000) < 6 * cost_s(0)  # 3,000 columns in each row take 20 times as long
+
+
+def uneven_steps(count: int) -> list[TimedStep]:
+    """Steps of about 2 ms with noise, a slow one, validation, epoch starts and checkpoints."""
+    chosen, clock_ns, steps = random.Random(3), 10**15, []
+    for number in range(count):
+        length_ns = round(2e6 * chosen.lognormvariate(0, 0.1)) * (5000 if number == 700 else 1)
+        start_ns = clock_ns + 17 * 10**17 + chosen.randrange(300)
+        state = StepState.OTHER if number % 100 == 99 else StepState.PLAIN
+        saved_ns, begun_ns = (10**6 * (number % every == 0) for every in (300, 100))
+        loader_ns = chosen.randrange(20_000, 40_000)
+        steps.append(TimedStep(number, start_ns, length_ns, loader_ns, 1, state, begun_ns, clock_ns, saved_ns))
+        clock_ns += length_ns + chosen.randrange(3_000, 9_000)
+    return steps
+
+
+def test_a_million_steps_take_less_than_20_mb() -> None:
+    steps = uneven_steps(20_000)
+    tracemalloc.start()
+    log = StepLog()
+    for step in steps:
+        log.add(step)
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held_bytes / len(log) < 20
+
+
+def test_steps_of_several_blocks_are_found_again_and_changed() -> None:
+    steps = uneven_steps(2 * BLOCK_STEPS + 50)
+    log = StepLog()
+    for step in steps:
+        log.add(step)
+    assert list(log) == steps
+    assert log.encoded(500, 1030) == b"".join(log.encoded(place, place + 1) for place in range(500, 1030))
+    chosen = [0, BLOCK_STEPS - 1, BLOCK_STEPS, 2 * BLOCK_STEPS + 49]
+    assert [log.clock_ns(place) for place in chosen] == [steps[place].clock_ns for place in chosen]
+    log.reject(BLOCK_STEPS - 2)
+    assert [log.state(BLOCK_STEPS - place) for place in (3, 2, 0)] == [StepState.PLAIN, *[StepState.OTHER] * 2]
+    assert list(log)[BLOCK_STEPS - 2 :] == [replace(step, state=StepState.OTHER) for step in steps[BLOCK_STEPS - 2 :]]
+    assert log.count(StepState.PLAIN) == sum(step.state is StepState.PLAIN for step in steps[: BLOCK_STEPS - 2])
 
 
 def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:

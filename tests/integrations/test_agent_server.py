@@ -27,8 +27,19 @@ from traceadvisor import load
 from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
 from traceadvisor.integrations.agents import answers
-from traceadvisor.integrations.agents.answers import MOST_BYTES, CaptureAnswer, EndedRun, Tool, Whole, bounded, quoted
+from traceadvisor.integrations.agents.answers import (
+    MOST_BYTES,
+    CaptureAnswer,
+    EndedRun,
+    Refusal,
+    RefusedError,
+    Tool,
+    Whole,
+    bounded,
+    quoted,
+)
 from traceadvisor.integrations.agents.digest import UNKNOWN, VERDICTS, explain_answer, report_answer
+from traceadvisor.integrations.agents.server import AgentServer
 from traceadvisor.integrations.agents.work import Job
 from traceadvisor.judging.catalogue import read_catalogue, rule_text
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Severity, Unit
@@ -359,6 +370,26 @@ def test_what_a_script_printed_counts_to_the_size_of_an_answer(monkeypatch: pyte
     assert captured.ended == ended
     assert captured.report
     assert captured.report.findings
+
+
+def test_a_run_that_cannot_be_read_names_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").touch()
+
+    async def run(self: AgentServer, *given: Any) -> EndedRun:
+        given[-1].mkdir()
+        return EndedRun(exit_code=0, last_output=quoted("", 10))
+
+    async def read(self: AgentServer, *given: Any, **more: Any) -> bytes:
+        raise RefusedError(Refusal.UNEXPECTED, "The process that reads has ended.")
+
+    monkeypatch.setattr(AgentServer, "_run", run)
+    monkeypatch.setattr(AgentServer, "_read", read)
+
+    async def talk(client: Client) -> None:
+        captured = await called(client, "capture", script="train.py", output="run")
+        assert (captured["report"], captured["refused"]["error"]) == (None, "unexpected")
+
+    in_process(talk, "--root", tmp_path, "--allow-run", "--allow-write")
 
 
 @pytest.mark.slow

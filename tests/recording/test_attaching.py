@@ -16,7 +16,8 @@ from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 from traceadvisor.errors import UsageError
 from traceadvisor.recording import attaching
-from traceadvisor.recording.attaching import attach
+from traceadvisor.recording.asking import Running
+from traceadvisor.recording.attaching import attach, ranks_beside
 from traceadvisor.recording.children.attached import begin
 from traceadvisor.recording.children.plan import new_plan
 from traceadvisor.recording.options import CaptureOptions
@@ -73,6 +74,22 @@ def test_a_process_that_is_not_python_is_refused() -> None:
         wait_until(lambda: "sleep" in Path(f"/proc/{child.pid}/exe").readlink().name)
         with pytest.raises(UsageError, match="which is not Python"):
             attach(child.pid)
+
+
+@pytest.mark.parametrize(("ranks", "others"), [("4", 3), ("1", 0), ("", 0), ("-2", 0), ("many", 0)])
+def test_a_process_of_a_job_has_ranks_beside_it(ranks: str, others: int) -> None:
+    with waiting(WORLD_SIZE=ranks) as child:
+        wait_until(lambda: b"WORLD_SIZE" in Path(f"/proc/{child.pid}/environ").read_bytes())
+        assert ranks_beside(child.pid) == others
+
+
+@pytest.mark.usefixtures("_remote_exec")
+def test_the_script_that_attached_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attaching, "_attached", lambda _, folder, meeting: Running(folder, (meeting.place,)))
+    with waiting() as child:
+        wait_until(lambda: "python" in Path(f"/proc/{child.pid}/exe").readlink().name)
+        running = attach(child.pid)
+    assert "attach.py" not in [path.name for path in running.places[0].iterdir()]
 
 
 @pytest.mark.usefixtures("_remote_exec")

@@ -224,6 +224,24 @@ def test_a_run_that_has_ended_cannot_be_asked(tmp_path: Path) -> None:
         Running(tmp_path, (tmp_path / "gone",)).ask()
 
 
+def test_names_that_are_no_number_are_no_request(place: Path) -> None:
+    for name in ("asked.x", "asked.", "asked.9" + 200 * "9"):
+        (place / name).touch()
+    assert Running(place.parent, (place,)).ask() == 1
+    assert is_asked(place, 1)
+
+
+def test_a_recording_that_is_in_progress_is_not_asked_for_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_alive", lambda _: iter([os.getpid()]))
+    running, requests = Running(place.parent, (place,)), Requests(place, Launch.of_this_process())
+    assert running.ask() == 1
+    with pytest.raises(UsageError, match="in progress"):
+        running.ask()
+    assert requests.is_due(3)
+    requests.answer()
+    assert running.ask() == 2
+
+
 def test_the_folder_is_held_open_where_it_is_there(place: Path) -> None:
     assert hold(place)
     assert place in asking._held_by(os.getpid())

@@ -13,7 +13,9 @@ from tests.rendering.formatted import summary
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
+from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
+from traceadvisor.rendering.content.report.run import unknown_blocks
 from traceadvisor.rendering.content.report.run_time import (
     distortion_remark,
     distortion_table,
@@ -23,6 +25,7 @@ from traceadvisor.rendering.content.report.run_time import (
     run_time_sentence,
     run_time_table,
 )
+from traceadvisor.rendering.document.blocks import Prose
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results.report_json import read
 
@@ -194,3 +197,18 @@ def test_recorded_steps_stand_beside_undisturbed_ones() -> None:
 def test_the_remark_says_which_parts_grew(found: Distortion, words: str) -> None:
     assert words in distortion_remark(found)
     assert "With 95% confidence, the ratio is" in distortion_remark(found)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (None, "Only the recorded steps are known"),
+        (Run(("train.py",), "", (), RunSettings(), None, was_stopped=True), "capture without --stop-after-window"),
+        (Run(("train.py",), "", (), RunSettings(), None), None),
+    ],
+)
+def test_a_report_says_what_its_recordings_cannot_show(run: Run | None, words: str | None) -> None:
+    recording = replace(one_recording().recordings[0], captured=run)
+    said = [str(one.words) for one in unknown_blocks([recording]) if isinstance(one, Prose)]
+    assert [words in one for one in said if words] == ([True] if words else [])
+    assert bool(said) == bool(words)

@@ -6,17 +6,17 @@ The columns are the fields of :class:`~traceadvisor.model.run.TimedStep`, in the
 from __future__ import annotations
 
 import csv
-from array import array
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from io import StringIO
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, groupby, islice
+from operator import add, attrgetter, sub
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 import msgspec
 
+from traceadvisor.bundle.packed_columns import packed, unpacked
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState, TimedStep
 
@@ -37,7 +37,11 @@ MOST = 1 << 62
 """For counts and for nanoseconds since the epoch (the year 2116): the sum of two still fits 64 bits."""
 
 _FIELDS = tuple(field.name for field in fields(TimedStep))
+_WIDTH = len(_FIELDS)
 _values = attrgetter(*_FIELDS)
+_CLOCK, _WALL, _DURATION, _STATE = map(_FIELDS.index, ("clock_ns", "start_ns", "duration_ns", "state"))
+_STATES = tuple(StepState)
+_STATE_NUMBERS = {state: number for number, state in enumerate(_STATES)}
 _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
 
 
@@ -48,9 +52,12 @@ sample takes the training thread 0.1 to 0.2 ms of CPU time."""
 RECENT_STEPS = 50
 """Steps whose mean counts."""
 
+BLOCK_STEPS = 512
+"""Steps that are packed at once."""
+
 
 class StepLog:
-    """Collects the steps of a run in 72 bytes each: a run may take millions.
+    """Collects the steps of a run in about 16 bytes each: a run may take millions.
 
     One thread may add steps while another encodes earlier ones.
     """
@@ -59,10 +66,13 @@ class StepLog:
     """First line of the file."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, MutableSequence[Any]] = {
-            name: [] if name == "state" else array("q") for name in _FIELDS
-        }
-        self._appends = [column.append for column in self._columns.values()]
+        self._count = 0
+        self._packed: list[bytes] = []
+        """Blocks of :data:`BLOCK_STEPS` steps."""
+        self._latest: list[Any] = []
+        """The values of the steps after these, one after another."""
+        self._known: tuple[int, int, Columns] | None = None
+        """Number of the block that was packed or read last, and its columns as they are after so many changes."""
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
         self.changes = 0
@@ -70,24 +80,28 @@ class StepLog:
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
-        for append, value in zip(self._appends, _values(step), strict=True):
-            append(value)
+        self._latest.extend(_values(step))
+        self._count += 1
+        if len(self._latest) == BLOCK_STEPS * _WIDTH:
+            self._known = len(self._packed), self.changes, _columns(self._latest)
+            self._packed.append(_pack(self._known[2]))
+            self._latest = []
 
     def __len__(self) -> int:
-        return len(self._columns[_FIELDS[-1]])  # the last to get a new step
+        return self._count
 
     def __iter__(self) -> Iterator[TimedStep]:
-        for row in zip(*self._columns.values(), strict=True):
-            yield TimedStep(*row)
+        for columns in self._parts(0, len(self)):
+            yield from map(TimedStep, *columns)
 
     def clock_ns(self, place: int) -> int:
         """Steady clock at the start of a step."""
-        clock_ns: int = self._columns["clock_ns"][place]
+        clock_ns: int = self._value(place, _CLOCK)
         return clock_ns
 
     def end_clock_ns(self, place: int) -> int:
         """Steady clock at the end of a step."""
-        end_ns: int = self.clock_ns(place) + self._columns["duration_ns"][place]
+        end_ns: int = self._value(place, _CLOCK) + self._value(place, _DURATION)
         return end_ns
 
     @property
@@ -99,18 +113,21 @@ class StepLog:
 
     def state(self, place: int) -> StepState:
         """The state of a step."""
-        state: StepState = self._columns["state"][place]
+        state: StepState = self._value(place, _STATE)
         return state
 
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""
-        return self._columns["state"].count(state)
+        return sum(columns[_STATE].count(state) for columns in self._parts(0, len(self)))
 
     def undisturbed_ns(self) -> dict[int, int]:
         """Undisturbed steps without their time in the loader, by their number among the training steps."""
-        columns = (self._columns[name] for name in ("state", "duration_ns", "loader_ns", "loader_start_ns"))
-        trained = enumerate(row for row in zip(*columns, strict=True) if row[0] is not StepState.OTHER)
-        return {number: row[1] - row[2] - row[3] for number, row in trained if row[0] is StepState.PLAIN}
+        trained = (step for step in self if step.state is not StepState.OTHER)
+        return {
+            number: step.duration_ns - step.loader_ns - (step.loader_start_ns or 0)
+            for number, step in enumerate(trained)
+            if step.state is StepState.PLAIN
+        }
 
     def reject(self, first: int) -> None:
         """The steps from a place on proved to be no training steps."""
@@ -121,19 +138,68 @@ class StepLog:
         settling = (place for place in reversed(range(len(self))) if self.state(place) is StepState.SETTLING)
         self._change(tuple(islice(settling, count)), StepState.RECORDED)
 
+    def encoded(self, first: int, end: int) -> bytes:
+        """The lines of the steps from ``first`` up to, not including, ``end``."""
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        for columns in self._parts(first, end):
+            states = [state.value for state in columns[_STATE]]
+            writer.writerows(zip(*columns[:_STATE], states, *columns[_STATE + 1 :], strict=True))
+        return text.getvalue().encode("ascii")
+
     def _change(self, places: Sequence[int], state: StepState) -> None:
-        for place in places:
-            self._columns["state"][place] = state
+        by_block = groupby(sorted(places), lambda place: place // BLOCK_STEPS)
+        for number, own in by_block:
+            columns = [list(column) for column in self._block(number)]
+            for place in own:
+                columns[_STATE][place % BLOCK_STEPS] = state
+            if number < len(self._packed):
+                self._packed[number] = _pack(columns)
+            else:
+                self._latest = list(chain.from_iterable(zip(*columns, strict=True)))
         self.is_replacing |= bool(places)
         self.changes += bool(places)
 
-    def encoded(self, first: int, end: int) -> bytes:
-        """The lines of the steps from ``first`` up to, not including, ``end``."""
-        columns = {name: column[first:end] for name, column in self._columns.items()}
-        states = [state.value for state in columns["state"]]
-        text = StringIO()
-        csv.writer(text, lineterminator="\n").writerows(zip(*(columns | {"state": states}).values(), strict=True))
-        return text.getvalue().encode("ascii")
+    def _parts(self, first: int, end: int) -> Iterator[Columns]:
+        """The columns of the steps from ``first`` up to, not including, ``end``, in blocks."""
+        for number in range(first // BLOCK_STEPS, -(-end // BLOCK_STEPS)):
+            begin = number * BLOCK_STEPS
+            yield [column[max(first - begin, 0) : end - begin] for column in self._block(number)]
+
+    def _block(self, number: int) -> Columns:
+        latest, changes = self._latest, self.changes  # before the look at what is packed: another thread may add steps
+        if number == len(self._packed):
+            return _columns(latest)
+        if (known := self._known) is None or known[:2] != (number, changes):
+            known = self._known = number, changes, _unpack(self._packed[number])
+        return known[2]
+
+    def _value(self, place: int, column: int) -> Any:
+        number, at = divmod(place, BLOCK_STEPS)
+        latest = self._latest
+        return latest[at * _WIDTH + column] if number == len(self._packed) else self._block(number)[column][at]
+
+
+Columns: TypeAlias = list[list[Any]]
+"""The values of some steps by field."""
+
+
+def _columns(values: list[Any]) -> Columns:
+    return [values[at : len(values) // _WIDTH * _WIDTH : _WIDTH] for at in range(_WIDTH)]
+
+
+def _pack(columns: Columns) -> bytes:
+    numbers = columns.copy()
+    numbers[_STATE] = [_STATE_NUMBERS[state] for state in columns[_STATE]]
+    numbers[_WALL] = list(map(sub, columns[_WALL], columns[_CLOCK]))  # both clocks run alike
+    return packed(numbers)
+
+
+def _unpack(content: bytes) -> Columns:
+    columns: Columns = [*unpacked(content, BLOCK_STEPS)]
+    columns[_STATE] = [_STATES[number] for number in columns[_STATE]]
+    columns[_WALL] = list(map(add, columns[_WALL], columns[_CLOCK]))
+    return columns
 
 
 def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...]]:

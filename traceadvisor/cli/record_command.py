@@ -71,14 +71,21 @@ def command(*, run: str | None, output: Path | None, minutes: float) -> None:
 
 def _found(run: str | None) -> Running:
     from traceadvisor.api import RUNS  # noqa: PLC0415  # as above
-    from traceadvisor.recording.asking import newest_running, running_as, running_in  # noqa: PLC0415
-    from traceadvisor.recording.attaching import attach  # noqa: PLC0415
+    from traceadvisor.recording.asking import HOW_TO_START, newest_running, running_as, running_in  # noqa: PLC0415
+    from traceadvisor.recording.attaching import attach, ranks_beside  # noqa: PLC0415
 
     if run is None:
         return newest_running(RUNS)
     if not _PID.fullmatch(run):
         return running_in(Path(run))
-    return running_as(int(run)) or attach(int(run))
+    if found := running_as(int(run)):
+        return found
+    if others := ranks_beside(int(run)):
+        tell(
+            f"process {run} is one of {others + 1} ranks, and was started without TraceAdvisor: it alone is recorded. "
+            f"To record all ranks in the same steps: {HOW_TO_START}"
+        )
+    return attach(int(run))
 
 
 def _nothing(running: Running, minutes: float, *, is_answered: bool) -> str:

@@ -98,8 +98,10 @@ def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report
     from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
     from traceadvisor.experiments.patching.edit import Edit  # noqa: PLC0415
     from traceadvisor.experiments.plan import Plan  # noqa: PLC0415
+    from traceadvisor.experiments.run import terminated_as_interrupted  # noqa: PLC0415
 
-    change = Edit(edit, Plan(script=asked.words, is_module=asked.runs_module))
+    with terminated_as_interrupted():
+        change = Edit(edit, Plan(script=asked.words, is_module=asked.runs_module))
     try:
         run(asked, change.plan(Plan()), around, report, change)
     finally:

@@ -68,7 +68,7 @@ def measure(plan: Plan, watch: Watch) -> Outcome:
     journal = Journal(plan.journal)
     problem: str | None = None
     number = 0
-    with _terminated_as_interrupted():
+    with terminated_as_interrupted():
         try:
             if plan.separate_processes:
                 interleaved = Interleaved(plan, lambda one, added: _one_process(one, watch, plan.journal, added))
@@ -199,7 +199,7 @@ def _blamed(last: Begin, code: int) -> Failed:
     return Failed(last.experiment, last.arm, reason, out_of_memory=killed)
 
 
-class _terminated_as_interrupted:  # noqa: N801  # reads as a function
+class terminated_as_interrupted:  # noqa: N801  # reads as a function
     """SIGTERM and SIGHUP end the measuring as Ctrl-C does: what was measured is written."""
 
     def __enter__(self) -> None:

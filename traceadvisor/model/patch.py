@@ -40,6 +40,9 @@ class Unpatched(Enum):
     CHANGES_TRAINING = "changes_training"
     """It trains another model, such as with another batch size."""
 
+    CONFLICT = "conflict"
+    """Another fix that was faster sets it to something else."""
+
     NOT_MEASURED = "not_measured"
     """It is a part of the fix that was measured without it."""
 

@@ -63,6 +63,12 @@ class RunCause(Enum):
     COLLECTION = "collection"
     """Python's garbage collections of 10 ms or longer."""
 
+    SYNCHRONISATION = "synchronisation"
+    """Waiting for a device, or for other ranks at a barrier, where the script asks for it."""
+
+    SAVING = "saving"
+    """Saving checkpoints."""
+
     LOGGING = "logging"
     EVALUATION = "evaluation"
     """Functions of the script without gradients."""

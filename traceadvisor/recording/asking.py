@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED, FileKind, Manifest
@@ -40,15 +41,25 @@ class Running:
         """Ask for a recording of the next steps; returns the number of the request.
 
         Raises:
-            UsageError: the run has ended.
+            UsageError: the run has ended, or somebody else has asked and waits.
         """
-        number = 1 + max((int(one.suffix[1:]) for place in self.places for one in place.glob("asked.*")), default=0)
+        number = next(one for one in count(1) if not self._has(one))
+        if number > 1 and not self.is_answered(number - 1):
+            raise self._is_asked_already()
         try:
             for place in self.places:
                 os.close(os.open(place / f"asked.{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError as error:
+            raise self._is_asked_already() from error
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be asked: {error.strerror}. The run may have ended.") from error
         return number
+
+    def _has(self, number: int) -> bool:
+        return any(os.path.lexists(place / f"asked.{number}") for place in self.places)
+
+    def _is_asked_already(self) -> UsageError:
+        return UsageError(f"A recording of {self.folder} is in progress, for another `record`. Ask again after it.")
 
     def is_answered(self, number: int) -> bool:
         """Whether each rank of this machine that still runs has answered a request."""

@@ -72,7 +72,9 @@ def attach(pid: int) -> Running:
     )
     try:
         remote_exec(pid, str(script))
-        return _attached(pid, output.path, meeting)
+        found = _attached(pid, output.path, meeting)
+        script.unlink()  # it has run
+        return found
     except BaseException as error:
         meeting.remove()
         output.remove_if_empty()
@@ -97,6 +99,13 @@ def _attached(pid: int, folder: Path, meeting: Rendezvous) -> Running:
         check_own(pid)
         time.sleep(_LOOK_S)
     raise UsageError(f"Process {pid} has made no training step within {_PATIENCE_S:.0f} seconds, or never runs Python.")
+
+
+def ranks_beside(pid: int) -> int:
+    """The number of other processes in the job of a process, as its launcher tells it."""
+    variables = dict(word.split("=", 1) for word in _words(f"/proc/{pid}/environ") if "=" in word)
+    ranks = variables.get("WORLD_SIZE", "")
+    return int(ranks) - 1 if re.fullmatch(r"[1-9][0-9]{0,6}", ranks) else 0
 
 
 def _refuse_unlike(pid: int) -> None:

@@ -25,7 +25,8 @@ def devices_in_use() -> tuple[str, ...]:
     import torch  # noqa: PLC0415  # the modules that import this one must not need torch
 
     names = ("cuda", "xpu", "mtia", "hpu", torch._C._get_privateuse1_backend_name())
-    return tuple(name for name in names if _is_in_use(getattr(torch, name, None)))
+    modules = vars(torch)  # torch is slow to say that it lacks one
+    return tuple(name for name in names if name in modules and _is_in_use(modules[name]))
 
 
 def _is_in_use(module: Any) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -181,6 +182,21 @@ def test_a_clock_that_jumps_changes_no_duration() -> None:
 
 def test_without_steps_nothing_is_known() -> None:
     assert run_time(Log().run()) is None
+
+
+def test_steps_of_more_than_a_lifetime_are_not_divided() -> None:
+    step = Log().add(1).steps[0]
+    steps = tuple(replace(step, index=number, duration_ns=10**15 - 1) for number in range(10_000))
+    assert run_time(Run(("a",), "", steps, RunSettings(), None)) is None
+
+
+def test_a_hundred_thousand_steps_are_divided_in_four_seconds_of_cpu_time() -> None:
+    log, once = Log(1000), Log().add(1).steps[0]
+    for number in range(100_000):
+        log.steps.append(replace(once, index=number, start_ns=WALL + number * MS, clock_ns=CLOCK + number * MS))
+    run, begin_s = log.run(), time.thread_time()
+    assert run_time(run)
+    assert time.thread_time() - begin_s < 4
 
 
 @pytest.mark.parametrize("seed", range(40))

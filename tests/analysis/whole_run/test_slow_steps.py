@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.analysis.whole_run.building import COMPILER, LOOP, MS, NO_GRAD, Runs, line
@@ -13,6 +15,9 @@ from traceadvisor.model.samples import SampledFrame
 USUAL = [(line(11), 6.0), (line(12), 4.0)]
 EVALUATE = line(14, NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True))
 LOG = line(15, SampledFrame("emit", "logging/__init__.py", 1100))
+BARRIER = line(16, SampledFrame("barrier", "torch/distributed/distributed_c10d.py", 4800))
+WAIT = line(17, SampledFrame("synchronize", "torch/cuda/__init__.py", 1100))
+SAVE = line(18, SampledFrame("save", "torch/serialization.py", 960))
 IMPORT = line(2, SampledFrame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
 
 
@@ -71,7 +76,16 @@ def test_a_collection_inside_a_compilation_counts_as_compilation() -> None:
     assert found.total_ns(RunCause.COLLECTION) == 0
 
 
-@pytest.mark.parametrize(("frames", "cause", "at"), [(EVALUATE, RunCause.EVALUATION, 14), (LOG, RunCause.LOGGING, 15)])
+@pytest.mark.parametrize(
+    ("frames", "cause", "at"),
+    [
+        (EVALUATE, RunCause.EVALUATION, 14),
+        (LOG, RunCause.LOGGING, 15),
+        ((*LOG, SampledFrame("emit", "train.py", 6, is_user=True)), RunCause.LOGGING, 15),
+        (BARRIER, RunCause.SYNCHRONISATION, 16),
+        (WAIT, RunCause.SYNCHRONISATION, 17),
+    ],
+)
 def test_samples_show_what_slow_steps_do(frames: tuple[SampledFrame, ...], cause: RunCause, at: int) -> None:
     runs = Runs()
     for step in range(60):
@@ -98,6 +112,18 @@ def test_steps_that_other_programs_delay_have_no_line() -> None:
     found = slow_of(runs.run())
     assert found.total_ns(RunCause.OTHER) == 10 * 40 * MS
     assert not found.lines
+
+
+def test_the_line_that_saves_checkpoints_is_named_and_makes_no_step_slow() -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step([*USUAL, (SAVE, 20.0)] if step % 10 == 9 else USUAL)
+    run = runs.run()
+    saved = [replace(one, checkpoint_ns=20 * MS * (one.index % 10 == 9)) for one in run.steps]
+    (cause,) = time_of(replace(run, steps=tuple(saved))).causes
+    assert (cause.part, cause.cause, cause.total_ns) == (RunPart.CHECKPOINTS, RunCause.SAVING, 6 * 20 * MS)
+    assert cause.line
+    assert cause.line.line == 18
 
 
 def test_a_growing_step_is_compared_with_its_neighbours() -> None:

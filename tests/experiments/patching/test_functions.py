@@ -74,11 +74,23 @@ def test_every_other_change_is_kept_apart_with_its_reason(old: str, new: str, re
 
 def test_the_code_of_each_of_two_functions_with_one_name_is_found() -> None:
     module = compile(BEFORE, "train.py", "exec")
-    getter, setter = (code_of(module, (("Net", 0), ("rate", place))) for place in (0, 1))
+    lines = [at for at, line in enumerate(BEFORE.splitlines(), start=1) if line.endswith(("@property", "@rate.setter"))]
+    getter, setter = (code_of(module, "rate", line) for line in lines)
     assert getter
     assert setter
     assert (getter.co_argcount, setter.co_argcount) == (1, 2)
-    assert code_of(module, (("Net", 0), ("rate", 2))) is None
+    assert code_of(module, "rate", 1) is None
+
+
+def test_a_function_in_a_block_before_it_with_the_same_name_is_another_one() -> None:
+    before = "if False:\n    def step():\n        return 1\n\ndef step():\n    return 2\n"
+    after = before.replace("return 2", "return 3")
+    (function,) = changed_functions(before.encode(), after.encode(), "train.py")
+    found = [
+        code_of(compile(source, "train.py", "exec"), function.name, line)
+        for source, line in zip((before, after), function.first_lines, strict=True)
+    ]
+    assert [code and code.co_consts[-1] for code in found] == [2, 3]
 
 
 def test_deeply_nested_code_is_kept_apart() -> None:

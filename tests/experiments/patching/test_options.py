@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.children import PIPE, added, started
 from tests.experiments.patching.test_winners import ratio, report_with, result_with, row
 from traceadvisor.cli import main
 from traceadvisor.model.experiment import MeasuredArm, Section
@@ -47,6 +50,32 @@ def test_a_wrong_request_is_refused_before_anything_runs(folder: Path, words: li
     assert message in " ".join(done.output.split())
     assert (folder / "train.py").read_text() == "x = 1\n"
     assert not (folder / "runs").exists()
+
+
+WAITING = """
+import sys, time
+from traceadvisor.cli import main
+from traceadvisor.experiments.patching import edit
+
+def wait(*_):
+    print("copied", flush=True)
+    time.sleep(60)
+
+edit.check_regular = wait
+main(["try", "report.json", "--edit", "my.patch", "--", "train.py"])
+"""
+
+
+def test_sigterm_while_an_edit_is_prepared_leaves_no_copies(folder: Path) -> None:
+    (folder / "my.patch").write_text("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x = 1\n+x = 3\n")
+    (folder / "tmp").mkdir()
+    with started(sys.executable, "-c", WAITING, stdout=PIPE, env=added(TMPDIR=str(folder / "tmp"))) as child:
+        assert child.stdout
+        assert child.stdout.readline().strip() == b"copied"
+        assert list((folder / "tmp").iterdir())
+        child.terminate()
+        assert child.wait() == -signal.SIGINT
+    assert not list((folder / "tmp").iterdir())
 
 
 def test_every_reason_has_words() -> None:

@@ -15,6 +15,7 @@ from traceadvisor.model.findings import Fix, LineEdit, Location
 from traceadvisor.model.patch import LeftOut, Unpatched
 from traceadvisor.model.report import Report
 from traceadvisor.model.setting_value import SettingValue
+from traceadvisor.rendering.content.code_change import left_out_words
 
 
 def ratio(verdict: str = "faster") -> MeasuredRatio:
@@ -83,6 +84,15 @@ def test_the_range_of_several_fixes_is_from_the_sum_of_savings_to_the_largest_on
     assert [round(one, 6) for one in predicted(rows[:1]) if one is not None] == [0.6, 0.8]
     assert predicted([rows[0], row("A3", {}, predicted_low=None, predicted_high=None)]) == (None, None)
     assert predicted([row("A4", {}, predicted_low=0.2), row("A5", {}, predicted_low=0.3)])[0] == 0.0
+
+
+def test_a_fix_that_sets_something_else_than_an_earlier_one_is_left_out_with_both_values(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("a = DataLoader(x)\n")
+    rows = [row("DATA002", {"num_workers": 2}), row("DATA003", {"num_workers": 4})]
+    found = written(rows, report_with({"num_workers": 2}), tmp_path / "train.py", None)
+    assert found.made == {"DATA002": {"num_workers": 2}}
+    (left,) = found.left_out
+    assert left_out_words(left) == "DATA003, num_workers=4: another fix sets it to something else: num_workers=2"
 
 
 def test_loader_settings_go_to_the_recorded_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

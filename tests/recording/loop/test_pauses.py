@@ -63,6 +63,11 @@ def test_each_compilation_counts_once_however_often_torch_is_asked(monkeypatch: 
     assert len(_seen(monkeypatch, [first], [first], [first, second])) == 2
 
 
+def test_a_compilation_that_begins_before_another_one_and_ends_after_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, outer = _metrics(10, 3), _metrics(5, 20)
+    assert {one.duration_ns for one in _seen(monkeypatch, [inner], [inner, outer])} == {3_000, 20_000}
+
+
 @pytest.mark.parametrize(
     ("reason", "change", "shown"),
     [

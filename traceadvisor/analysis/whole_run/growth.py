@@ -79,7 +79,7 @@ def run_growth(run: Run, sampled: SampledSteps | None, *, has_device: bool) -> R
             found = _found(run, series, _growing_line(sampled, sampled.cpu_ns, series), of_cpu=True)
     if found is None and by_clock and (has_device or sampled is not None):
         lengths = _lengths(run)
-        series = _Series(by_clock, [float(np.median(lengths[block])) for block in by_clock])
+        series = _Series(by_clock, [float(np.median(lengths[block])) for block in by_clock], _training_numbers(run))
         line = None if sampled is None else _growing_line(sampled, sampled.weight_ns, series)
         if has_device or (line and line.is_alone):
             found = _found(run, series, line, of_cpu=False)
@@ -94,10 +94,13 @@ class _Series:
     """Places of the steps of each."""
 
     values: Sequence[float]
+    numbers: Int64
+    """Number of each step of the run among the training steps."""
 
     @property
     def middles(self) -> list[float]:
-        return [float(np.median(block)) for block in self.blocks]
+        """Number of the middle step of each block."""
+        return [float(np.median(self.numbers[block])) for block in self.blocks]
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -191,6 +194,10 @@ def _plain(run: Run) -> Int64:
     return np.array(plain, dtype=np.int64)
 
 
+def _training_numbers(run: Run) -> Int64:
+    return np.cumsum([one.state is not StepState.OTHER for one in run.steps], dtype=np.int64)
+
+
 def _lengths(run: Run) -> Float64:
     return np.array([one.duration_ns - (one.checkpoint_ns or 0) for one in run.steps], dtype=np.float64)
 
@@ -218,7 +225,7 @@ def _cpu_per_step(run: Run, sampled: SampledSteps, blocks: Sequence[Int64]) -> _
         if whole_ns := int(passed_ns[here].sum()):
             step_ns = float(np.mean([run.steps[at].duration_ns for at in block.tolist()]))
             found.append((block, int(sampled.cpu_ns[here].sum()) / whole_ns * step_ns))
-    return _Series([block for block, _ in found], [ns for _, ns in found])
+    return _Series([block for block, _ in found], [ns for _, ns in found], _training_numbers(run))
 
 
 def _training(sampled: SampledSteps, places: Int64) -> Mask:

@@ -22,10 +22,23 @@ _COMPILES = ("torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", 
 _IMPORTS = "<frozen importlib"
 _NETWORK = ("urllib", "http/client.py", "requests/", "httpx/", "httpcore/", "ssl.py", "socket.py", "torch/hub.py")
 _LOGS = ("logging/", "torch/utils/tensorboard/", "tensorboardX/", "wandb/", "mlflow/", "tqdm/", "rich/")
+_HANDLERS = "logging/"
 _DEVICE = "torch/cuda/__init__.py"
 _DEVICE_STARTS = "_lazy_init"
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "decorate_context")
 _OPTIMIZERS = "torch/optim/"
+_SAVES = {
+    ("torch/serialization.py", "save"),
+    ("safetensors/torch.py", "save_file"),
+    ("torch/distributed/checkpoint/state_dict_saver.py", "save"),
+}
+_SYNCHRONISES = {
+    ("torch/cuda/__init__.py", "synchronize"),
+    ("torch/cuda/streams.py", "synchronize"),
+    ("torch/xpu/__init__.py", "synchronize"),
+    ("torch/distributed/distributed_c10d.py", "barrier"),
+}
+"""Functions by file: of those that save, the outermost one of each library."""
 
 
 @frozen(eq=False)
@@ -85,7 +98,7 @@ def _fetching(samples: StackSamples) -> list[bool]:
 def _cause(frames: Sequence[SampledFrame], is_fetching: bool) -> RunCause | None:  # noqa: FBT001  # mapped
     """Return what a stack does besides training; None if nothing tells."""
     files = [frame.file or "" for frame in frames]
-    inside = {(frame.file, frame.function) for frame in frames}
+    inside = set(_pairs(frames))
     last_user = max((place for place, frame in enumerate(frames) if frame.is_user), default=-1)
     called = files[last_user + 1 :]
     signs = (
@@ -95,14 +108,25 @@ def _cause(frames: Sequence[SampledFrame], is_fetching: bool) -> RunCause | None
         (RunCause.DEVICE_START, (_DEVICE, _DEVICE_STARTS) in inside),
         (RunCause.WORKER_START, starts_loop(frames)),
         (RunCause.LOADER, is_fetching),
-        (RunCause.LOGGING, any(file.startswith(_LOGS) for file in called) or _prints(frames)),
+        (RunCause.SAVING, not _SAVES.isdisjoint(inside)),
+        (RunCause.SYNCHRONISATION, any(pair in _SYNCHRONISES for pair in _pairs(frames[last_user + 1 :]))),
+        (RunCause.LOGGING, _logs(files, called) or _prints(frames)),
         (RunCause.EVALUATION, _evaluates(frames)),
     )
     return next((cause for cause, is_shown in signs if is_shown), None)
 
 
+def _pairs(frames: Sequence[SampledFrame]) -> list[tuple[str | None, str]]:
+    return [(frame.file, frame.function) for frame in frames]
+
+
 def _compiles(frame: SampledFrame) -> bool:
     return frame.function != MODULE and (frame.file or "").startswith(_COMPILES)
+
+
+def _logs(files: Sequence[str], called: Sequence[str]) -> bool:
+    """Return whether a stack logs; a handler of ``logging`` may be the user's own."""
+    return any(file.startswith(_LOGS) for file in called) or any(file.startswith(_HANDLERS) for file in files)
 
 
 def _prints(frames: Sequence[SampledFrame]) -> bool:

@@ -145,7 +145,7 @@ def _paused(run: Run, steps: Sequence[TimedStep], *kinds: PauseKind) -> Float64:
     return (spans.measure_until(ends) - spans.measure_until(starts)).astype(np.float64)
 
 
-_SAMPLED = (RunCause.COMPILATION, RunCause.LOGGING, RunCause.EVALUATION)
+_SAMPLED = (RunCause.COMPILATION, RunCause.SYNCHRONISATION, RunCause.LOGGING, RunCause.EVALUATION)
 """Causes of a slow step that samples in it show."""
 
 
@@ -153,7 +153,7 @@ def _sampled_causes(sampled: SampledSteps, places: Sequence[int]) -> Iterator[tu
     """Yield the share of the samples of each step, without those that get a batch, that do something else."""
     most = max(places) + 1
     inside = sampled.step >= 0
-    counts = inside & ~sampled.doing(RunCause.LOADER)
+    counts = inside & ~sampled.doing(RunCause.LOADER) & ~sampled.doing(RunCause.SAVING)
     whole = np.bincount(sampled.step[counts], sampled.weight_ns[counts], minlength=most)[places]
     for cause in _SAMPLED:
         here = counts & sampled.doing(cause)
@@ -172,7 +172,7 @@ def _lines(
     sampled: SampledSteps, places: Int64, found: Mapping[RunCause, Float64], is_slow: Mask
 ) -> Iterator[tuple[RunCause, Location]]:
     """Yield the line of each cause that most samples in its steps show, beyond what usual steps have of them."""
-    for cause in (RunCause.COMPILATION, RunCause.LOGGING, RunCause.EVALUATION, RunCause.OTHER):
+    for cause in (*_SAMPLED, RunCause.OTHER):
         has_it = found.get(cause, np.zeros(places.size)) > 0
         inside = np.isin(sampled.step, places[has_it])
         if cause is RunCause.OTHER:
@@ -182,6 +182,11 @@ def _lines(
             line = _most(sampled, inside & sampled.doing(cause))
         if line:
             yield cause, place_of(line)
+
+
+def line_of_saving(sampled: SampledSteps) -> SampledFrame | None:
+    """Return the line that most samples show while checkpoints are saved; None without such a line."""
+    return _most(sampled, sampled.doing(RunCause.SAVING))
 
 
 def _most(sampled: SampledSteps, which: Mask) -> SampledFrame | None:

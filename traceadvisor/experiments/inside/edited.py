@@ -109,7 +109,9 @@ def _functions(file: str, new: str) -> Iterator[_Function]:
         _tell(watched, one, place)
     versions = [compile(source, file, "exec", dont_inherit=True) for source in (before, after, watched)]
     for one in changed:
-        old, then, telling = (code_of(version, one.path) for version in versions)
+        name, (first, later) = one.path[-1][0], one.first_lines
+        lines = zip(versions, (first, later, later), strict=True)
+        old, then, telling = (code_of(version, name, line) for version, line in lines)
         if old is None or then is None or telling is None:
             raise KeptApart(Apart.NOT_LOADED, one.name)
         if old.co_freevars != then.co_freevars:

@@ -29,6 +29,8 @@ class ChangedFunction:
     """A function with another body."""
 
     path: Path
+    first_lines: tuple[int, int]
+    """In both versions: of its first decorator, if it has one."""
 
     @property
     def name(self) -> str:
@@ -68,7 +70,7 @@ def _changed(
                 raise KeptApart(Apart.CLASS_BODY, name)
             yield from _changed(one.body, other.body, inside, Apart.CLASS_BODY, name)
         elif isinstance(one, _FUNCTIONS) and isinstance(other, _FUNCTIONS):
-            yield from _function(one, other, ChangedFunction(inside))
+            yield from _function(one, other, ChangedFunction(inside, (_first_line(one), _first_line(other))))
         elif ast.dump(one) != ast.dump(other):
             raise KeptApart(reason, at)
 
@@ -82,6 +84,10 @@ def _function(
     bodies = [[ast.dump(one) for one in _without_docstring(body)] for body in (old.body, new.body)]
     if bodies[0] != bodies[1]:
         yield found
+
+
+def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min(one.lineno for one in (function, *function.decorator_list))
 
 
 def _without_docstring(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
@@ -101,10 +107,9 @@ def _dumped(node: ast.AST, *names: str) -> list[str]:
     return [ast.dump(each) for one in values for each in (one if isinstance(one, list) else [one]) if each is not None]
 
 
-def code_of(module: CodeType, path: Path) -> CodeType | None:
-    """The code of a function in that of its module; None if it is not found."""
-    found: CodeType | None = module
-    for name, place in path:
-        inner = [one for one in found.co_consts if isinstance(one, CodeType) and one.co_name == name] if found else []
-        found = inner[place] if place < len(inner) else None
-    return found
+def code_of(module: CodeType, name: str, first_line: int) -> CodeType | None:
+    """The code of a function in that of its module; None if it is not found. Others may have its name."""
+    if (module.co_name, module.co_firstlineno) == (name, first_line):
+        return module
+    inner = (code_of(one, name, first_line) for one in module.co_consts if isinstance(one, CodeType))
+    return next(filter(None, inner), None)

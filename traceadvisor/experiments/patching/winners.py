@@ -97,7 +97,9 @@ def written(rows: Sequence[LedgerRow], report: Report, script: Path, optimizer: 
     refused: dict[str, tuple[Unpatched, str | None] | None] = {}
     for row in rows:
         for name, value in row.settings.items():
-            if taken.setdefault(name, value) != value:  # the first finding wins, as where all were measured together
+            if (first := taken.setdefault(name, value)) != value:  # it wins, as where all were measured together
+                detail = f"{name}={first}"
+                left.append(LeftOut(fix=row.fix, setting=name, value=value, reason=Unpatched.CONFLICT, detail=detail))
                 continue
             if name not in refused:  # a setting of several fixes is made once
                 refused[name] = _refusal(places, name, value)

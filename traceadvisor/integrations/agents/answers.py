@@ -198,7 +198,8 @@ class CaptureAnswer:
 
     ended: EndedRun
     report: ReportAnswer | None
-    """None if nothing was recorded."""
+    refused: Refused | None = None
+    """Why there is no report; None without a folder, where :attr:`ended` says why."""
 
 
 @frozen

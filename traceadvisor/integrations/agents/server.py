@@ -171,10 +171,13 @@ class AgentServer:
             options = ("--stop-after-window",) if stop_after_window else ()
             command = ("capture", "-o", str(run), *options, "--", *(launcher if ranks > 1 else ()), *words)
             ended = await self._run(context, command, folder, minutes, run)
+            refused = None
             if run.is_dir():
-                with suppress(RefusedError):  # nothing was recorded: the end says why
+                try:
                     return await self._read(context, Tool.CAPTURE, (str(run),), ended=ended)
-            return msgspec.json.encode(CaptureAnswer(run=str(run), ended=ended, report=None))
+                except RefusedError as error:
+                    refused = error.answer
+            return msgspec.json.encode(CaptureAnswer(run=str(run), ended=ended, report=None, refused=refused))
 
         return await self._answered(answer)
 

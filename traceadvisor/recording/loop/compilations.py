@@ -25,8 +25,9 @@ class Compilations:
     def __init__(self, since_us: int | None = None) -> None:
         """Leave out those of an earlier run in the process: that began before a wall clock time, by default now."""
         self.pauses = LongestPauses()
-        self._latest_us = clocks.time_ns() // 1000 if since_us is None else since_us
-        """Start of the latest one that was read."""
+        self._since_us = clocks.time_ns() // 1000 if since_us is None else since_us
+        self._known: set[tuple[int, int]] = set()
+        """Start and length of those of the last look. One may begin before others and end after them."""
 
     def total_ns(self) -> int:
         """Time of all that were kept."""
@@ -40,13 +41,14 @@ class Compilations:
             return
         with suppress(Exception):
             ahead_ns = clocks.time_ns() - clocks.perf_counter_ns()
-            latest = self._latest_us
-            for one in module.get_compilation_metrics():
-                start_us, took_us = one.start_time_us, one.duration_us
-                if start_us and took_us and start_us > self._latest_us:
-                    latest = max(latest, start_us)
+            remembered = {
+                (one.start_time_us or 0, one.duration_us or 0): one for one in module.get_compilation_metrics()
+            }
+            for start_us, took_us in remembered.keys() - self._known:
+                if took_us and start_us > self._since_us:
+                    one = remembered[start_us, took_us]
                     self.pauses.add(_pause(one, start_us * 1000 - ahead_ns, took_us * 1000))
-            self._latest_us = latest
+            self._known = set(remembered)
 
 
 def _pause(one: Any, clock_ns: int, duration_ns: int) -> Pause:

@@ -29,6 +29,7 @@ UNPATCHED = {
     Unpatched.ALREADY_SET: "the line sets it already",
     Unpatched.NEW_BLOCK: "it takes a block around the forward pass. Write it, and measure it with `--edit`",
     Unpatched.CHANGES_TRAINING: "it changes the training, not only its speed",
+    Unpatched.CONFLICT: "another fix sets it to something else{detail}",
     Unpatched.NOT_MEASURED: "this part of the fix was not measured",
     Unpatched.NO_FORM: "no line of a script sets it",
     Unpatched.UNREADABLE: "the file is too large or too deeply nested to change{detail}",

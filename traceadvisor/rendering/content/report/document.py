@@ -25,7 +25,7 @@ from traceadvisor.rendering.content.report.outcomes import (
     partly_judged_sentence,
 )
 from traceadvisor.rendering.content.report.recordings import environment_facts, recording_blocks, recording_fold
-from traceadvisor.rendering.content.report.run import by_machine, by_run, run_blocks
+from traceadvisor.rendering.content.report.run import by_machine, by_run, run_blocks, unknown_blocks
 from traceadvisor.rendering.content.report.run_lines import line_sentence
 from traceadvisor.rendering.content.report.run_time import first_run_sentences
 from traceadvisor.rendering.content.report.settings import settings_facts, settings_group
@@ -162,6 +162,7 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield Figures(figures, SUMMARY)
     yield from (fold for fold in (caution, secrets_fold(report)) if fold)
     yield from (Prose(sentence, Tone.SCOPE, SUMMARY) for sentence in first_run_sentences(report.recordings))
+    yield from unknown_blocks(report.recordings)
     if chart := top_chart(report):
         yield replace(chart, detail=SUMMARY)
 

@@ -111,8 +111,6 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
-    if run.was_stopped:
-        yield Prose(STOPPED, Tone.NOTICE)
     if first.run_time and (chart := run_chart(first.run_time, f"{anchor}-time")):
         yield replace(chart, detail=Detail.COMMENT)
     if first.run_growth:
@@ -138,6 +136,18 @@ STOPPED = (
     "The run was stopped after its recording. Whether later steps are slower, or grow, and how long a whole run takes, "
     "is unknown: capture without --stop-after-window to see it."
 )
+ONLY_RECORDED = (
+    "Only the recorded steps are known. Whether other steps are slower, or grow, and how long the start takes, is "
+    "unknown: `traceadvisor capture` times every step of a run."
+)
+
+
+def unknown_blocks(recordings: Sequence[Recording]) -> Iterator[Block]:
+    """Sentences on the parts of the run that the recordings do not show."""
+    if any(one.captured and one.captured.was_stopped for one in recordings):
+        yield Prose(STOPPED, Tone.QUIET, Detail.SUMMARY)
+    if recordings and not any(one.captured for one in recordings):
+        yield Prose(ONLY_RECORDED, Tone.QUIET)
 
 
 def _remark(settings: RunSettings) -> str | None:

@@ -51,6 +51,8 @@ RUN_CAUSE = {
     RunCause.LOADER: "waiting for a batch",
     RunCause.COMPILATION: "torch.compile",
     RunCause.COLLECTION: "garbage collection",
+    RunCause.SYNCHRONISATION: "synchronisation",
+    RunCause.SAVING: "saving",
     RunCause.LOGGING: "logging",
     RunCause.EVALUATION: "code without gradients",
     RunCause.OTHER: "other code, or other programs",
