@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method
 from traceadvisor.model.location import PlaceKind
-from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
+from traceadvisor.model.report import FoldedBecause, RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.content.experiment.words import measured_words
 from traceadvisor.rendering.content.report.trace import trace_link
@@ -49,7 +49,16 @@ from traceadvisor.rendering.savings import (
     worth_words,
 )
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
-from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY, reason_words
+from traceadvisor.rendering.words import (
+    CERTAINTY,
+    CONFIDENCE,
+    EFFORT,
+    FOLDED,
+    LOAD_DECIDES,
+    METHOD,
+    SEVERITY,
+    reason_words,
+)
 from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around
 
@@ -131,7 +140,7 @@ def _card(ranked: RankedFinding, shown: Shown, traced: Sequence[Recording]) -> C
         effect=saving.sentence,
         certainty=saving.certainty,
         side=(*saving.bar(), *_measured(ranked, shown), *saving.more()),
-        main=tuple(_remedy(finding, shown)),
+        main=(*_remedy(finding, shown), *_other_fixes(ranked)),
         blocks=(*((link,) if link else ()), _why(ranked, shown)),
         about=_where(ranked.recording_ids) if len(shown.report.recordings) > 1 else None,
         badge=Badge(f"Impact: {SEVERITY[ranked.severity].lower()}", ranked.severity.value),
@@ -233,6 +242,14 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
             yield Code(clipped(code, LONGEST_PLACE), SUMMARY)
     if phrase := origin_phrase(finding.origins, is_placed=bool(finding.locations)):
         yield Prose((Span("Origin", Mark.LEAD), phrase), Tone.PLACE, SUMMARY)
+
+
+def _other_fixes(ranked: RankedFinding) -> Iterator[Prose]:
+    """The fixes of the same time that save more or less than this one as the load of the machine decides."""
+    for one in ranked.folded:
+        if one.because is FoldedBecause.LOAD_DECIDES:
+            saving = f"alone {row_words(one.saving, ranked)}"
+            yield Prose((Span("Or", Mark.LEAD), f"{fix_words(one.fix)} ({saving}). {LOAD_DECIDES}"), Tone.FIX, SUMMARY)
 
 
 def _edit(edit: LineEdit) -> Iterator[Block]:
