@@ -214,8 +214,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer p
             return LoadingLimit(Limit.WORKERS, proposal)
         if not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
-    if is_beside_others(facts) and (proposal := _without_others(facts, loading, curve)):
-        return LoadingLimit(Limit.WORKERS, proposal)
+    if is_beside_others(facts) and (crowded := _without_others(facts, loading, curve)):
+        return LoadingLimit(Limit.WORKERS, crowded)
     if curve.cost.has_threads:
         return _threads_limit(facts, loading, curve)
     unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
