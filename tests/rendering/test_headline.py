@@ -190,6 +190,13 @@ def test_a_loss_that_the_fixes_cannot_reach_is_named_below_the_verdict(high_ms: 
     assert (said == told) is is_told
 
 
+def test_fixes_that_reach_nothing_of_a_loss_are_not_said_to_reach_a_part() -> None:
+    report = one_recording()
+    free = replace(report.findings[2], further_saving=Estimate.nothing())
+    said = scope(replace(report, findings=(free,))) or ""
+    assert said.endswith("The fixes below reach none of this time.")
+
+
 @pytest.mark.parametrize("name", ["html", "md"])
 def test_headline_and_first_finding_agree_in_every_format(name: str) -> None:
     for report in (one_recording(), three_recordings(), on_the_cpu()):

@@ -64,7 +64,7 @@ START_UP = (
     "Record later steps, after a warm-up."
 )
 
-TOO_LITTLE = "The recording holds too little work to judge: {whole} has {count}. Record real training steps."
+TOO_LITTLE = "The recording holds too little work to judge: {whole} has {count}. Record the real workload."
 
 START_UP_SHARE = 0.25
 """From this share of one or two recorded steps on, they do not show what later steps do."""
@@ -268,7 +268,8 @@ def _other_loss(report: Report, recording: Recording) -> str | None:
     )
     if lost < max(WORTH_NAMING_SHARE, 2 * reached):
         return None
-    return f"{_loss(recording, mean, largest)} The fixes below reach less than half of this time."
+    reach = "less than half" if reached else "none"
+    return f"{_loss(recording, mean, largest)} The fixes below reach {reach} of this time."
 
 
 def first_of(report: Report, recording_id: str) -> RecordedFinding | None:

@@ -116,7 +116,7 @@ PURPOSE = {
 SEVERITY = {one: one.value.capitalize() for one in Severity}
 CONFIDENCE = {one: one.value for one in Confidence}
 
-EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "refactor code"}
+EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "a larger change"}
 
 CERTAINTY = {
     Certainty.SIMULATED: "simulated",
