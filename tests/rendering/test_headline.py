@@ -99,8 +99,12 @@ def test_unknown_time_is_never_named_as_the_loss() -> None:
     assert said(shares) == "The GPU waits 10% of each step for other CPU work, such as Python code."
     shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.7}
     assert said(shares) == (
-        "The GPU computes for 30% to 100% of each step. "
-        "For 70% of it, the recording does not show whether the GPU worked. Idle time is 0%."
+        "For 70% of each step, the recording does not show whether the GPU worked. Kernels take at least 30%."
+    )
+    shares = {Category.KERNEL: 0.52, Category.IDLE_UNKNOWN: 0.48}
+    assert said(shares) == (
+        "The GPU computes for 52% to 100% of each step. "
+        "For 48% of it, the recording does not show whether the GPU worked. Idle time is 0%."
     )
 
 

@@ -72,6 +72,9 @@ START_UP_SHARE = 0.25
 WELL_USED_SHARE = 0.9
 """From this share of the step on, only faster kernels can save much time."""
 
+MOSTLY_UNKNOWN_SHARE = 0.5
+"""From this share of the step on, a range of the GPU's work says nothing."""
+
 WORTH_NAMING_SHARE = 0.05
 """A smaller loss is not named as the bottleneck."""
 
@@ -311,6 +314,11 @@ def _device_verdict(recording: Recording, mean: MeanBreakdown, whole: str) -> st
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
         return _loss(recording, mean, largest)
+    if unknown >= MOSTLY_UNKNOWN_SHARE:
+        return (
+            f"For {whole_percent(unknown)} of {whole}, the recording does not show whether the GPU worked. "
+            f"Kernels take at least {whole_percent(kernel)}."
+        )
     idle = whole_percent(sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES))
     if unknown >= WORTH_NAMING_SHARE:
         part = whole_percent(unknown)
