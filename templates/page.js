@@ -305,7 +305,7 @@
     pre.append(button);
   };
 
-  document.querySelectorAll("pre").forEach(copyable);
+  document.querySelectorAll("pre:not(.quote)").forEach(copyable);
   document.querySelectorAll(".table.sortable").forEach(enhance);
   document.querySelectorAll(".trace[data-trace]").forEach(drawTrace);
   document.querySelectorAll("a[data-from]").forEach((link) => link.addEventListener("click", () => {

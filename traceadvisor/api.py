@@ -30,7 +30,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.run import CaptureOfScript
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import captures_in, captures_of, find_recordings, newest_of_workers
-from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, Written, write_file, write_formats
+from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, FULL_FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
 from traceadvisor.system.remote import limit_time, location
@@ -237,17 +237,18 @@ def load(  # noqa: PLR0913  # what is read, and how
     return with_experiments(result, places, within)
 
 
-def report(
+def report(  # noqa: PLR0913  # one parameter per choice
     *paths: Path | str,
     out: Path | str = "traceadvisor-report",
     formats: Iterable[str] = ("html",),
     settings: Settings = DEFAULTS,
+    full: bool = False,
     processes: int | str | None = None,
     limits: Limits | None = None,
 ) -> tuple[Report, dict[str, Path]]:
     """Read recordings and write a report; returns the report and the path of each written format.
 
-    The other arguments are those of :func:`load`.
+    The other arguments are those of :func:`write` and :func:`load`.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
@@ -256,11 +257,13 @@ def report(
         TraceAdvisorError: a format could not be written, see :func:`write`; the other formats are written.
     """
     result = load(*paths, settings=settings, processes=processes, limits=limits)
-    return result, write(result, out, formats)
+    return result, write(result, out, formats, full=full)
 
 
-def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[str, Path]:
+def write(result: Report, folder: Path | str, formats: Iterable[str], *, full: bool = False) -> dict[str, Path]:
     """Write a report to a folder in the named formats; returns the path of each format.
+
+    A PDF has two pages with the findings and the step; with ``full`` it has all details.
 
     Each format is written independently of the others; errors are raised after the last one.
 
@@ -274,7 +277,7 @@ def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[st
     unknown = [name for name in names if name not in FORMATS]
     if unknown:
         raise UsageError(f"Unknown format {unknown[0]!r}. Known formats: {', '.join(FORMATS)}.")
-    written = write_formats(result, Path(folder), names)
+    written = write_formats(result, Path(folder), names, FULL_FORMATS if full else FORMATS)
     raise_failure(written)
     return written.paths
 

@@ -73,6 +73,13 @@ def test_missing_first_kernels_are_reported_and_their_step_is_left_out(tmp_path:
     assert notes(facts) == {"kernels-missing": True, "step-left-out": False}  # what is unknown lies in that step
 
 
+def test_launches_of_which_none_has_a_kernel_are_not_called_lost_kernels(tmp_path: Path) -> None:
+    builder = steps([10, 10, 10, 10])
+    builder.kernel(350, 380)
+    said = message(facts_of(builder, tmp_path), "kernels-missing")
+    assert said.startswith("None of the 40 launches in the steps has the correlation id of a kernel.")
+
+
 def test_damage_explains_missing_kernels_before_the_profiler_does(tmp_path: Path) -> None:
     trace = steps([4, 0, 0, 0]).trace(tmp_path)
     whole = Facts(trace, 0, "a")

@@ -158,6 +158,12 @@ def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+def test_full_is_refused_without_a_pdf(recording: Path, tmp_path: Path) -> None:
+    result = _run(recording, "-o", tmp_path / "out", "--full")
+    assert result.exit_code == 2
+    assert "--full is for a PDF. Add `--format pdf`" in result.output
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize(
     ("crash", "said"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 
 from tests.build_report import one_recording
 from tests.rendering.reading import Page
 from tests.shared import CHECKOUT
 from traceadvisor import load
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.report import FoldedBecause, FoldedFinding
+from traceadvisor.model.saving import Estimate, of_the_fix
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.top import identity
 from traceadvisor.rendering.document.blocks import Fold, RangeBar
@@ -67,3 +71,39 @@ def test_the_title_of_the_chart_alone_says_that_recording_changed_the_steps() ->
     assert "of the time of the rest" not in first
     text = page(document)
     assert "Typical step by category: recorded, 52.4 ms; an undisturbed one takes 117.0 ms" in text
+
+
+def test_the_line_to_change_and_the_best_evidence_are_in_the_open_without_a_button_to_copy() -> None:
+    shown = page(report_document(load(SAMPLES / "loader-bound")))
+    top, _, rest = shown.partition('<section id="findings"')
+    assert '<pre class="quote"><code>num_workers=options.workers,</code></pre>' in top
+    evidence = "data wait 76.0 ms per step; share of the step spent waiting 41.1%"
+    assert f'<span class="lead">Evidence</span> {evidence}' in rest
+    assert rest.index('<span class="lead">Evidence</span>') < rest.index("Evidence, origin and caveats")
+
+
+def test_a_fix_whose_rank_the_load_decides_is_named_below_the_first_one() -> None:
+    report = one_recording()
+    first, other, _ = report.findings
+    folded = FoldedFinding(other.finding.rule, FoldedBecause.LOAD_DECIDES, other.finding.fix, other.finding.saving)
+    words = page(report_document(replace(report, findings=(replace(first, folded=(folded,)),))))
+    assert f'<span class="lead">Or</span> {escape(other.finding.fix.summary)}' in words
+    assert "How busy the machine is decides which fix saves more" in words
+    same = replace(folded, because=FoldedBecause.SAME_TIME)
+    assert '<span class="lead">Or</span>' not in page(
+        report_document(replace(report, findings=(replace(first, folded=(same,)),)))
+    )
+
+
+def test_a_step_with_some_of_the_fixes_is_not_called_one_with_all() -> None:
+    report = one_recording()
+    limits = tuple(
+        replace(row, finding=replace(row.finding, saving=limit), further_saving=limit)
+        for row in report.findings[1:]
+        for limit in [Estimate.bound(10_000_000, of_the_fix("nobody asked"))]
+    )
+    figures = ReplayFigures(4, 177.6e6, 0.0, -0.1, 0.0, None, None, joint_step_ns=100e6)
+    recording = replace(report.recordings[0], replay=figures)
+    some = replace(report, recordings=(recording,), findings=(report.findings[0], *limits))
+    assert "Step with the simulated fix" in page(report_document(some))
+    assert "Step with all fixes" not in page(report_document(some))

@@ -99,8 +99,12 @@ def test_unknown_time_is_never_named_as_the_loss() -> None:
     assert said(shares) == "The GPU waits 10% of each step for other CPU work, such as Python code."
     shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.7}
     assert said(shares) == (
-        "The GPU computes for 30% to 100% of each step. "
-        "For 70% of it, the recording does not show whether the GPU worked. Idle time is 0%."
+        "For 70% of each step, the recording does not show whether the GPU worked. Kernels take at least 30%."
+    )
+    shares = {Category.KERNEL: 0.52, Category.IDLE_UNKNOWN: 0.48}
+    assert said(shares) == (
+        "The GPU computes for 52% to 100% of each step. "
+        "For 48% of it, the recording does not show whether the GPU worked. Idle time is 0%."
     )
 
 
@@ -188,6 +192,13 @@ def test_a_loss_that_the_fixes_cannot_reach_is_named_below_the_verdict(high_ms: 
     said = scope(replace(report, findings=(small,))) or ""
     told = "The GPU waits 33% of each step for the data loader. The fixes below reach less than half of this time."
     assert (said == told) is is_told
+
+
+def test_fixes_that_reach_nothing_of_a_loss_are_not_said_to_reach_a_part() -> None:
+    report = one_recording()
+    free = replace(report.findings[2], further_saving=Estimate.nothing())
+    said = scope(replace(report, findings=(free,))) or ""
+    assert said.endswith("The fixes below reach none of this time.")
 
 
 @pytest.mark.parametrize("name", ["html", "md"])

@@ -155,6 +155,6 @@ def test_without_a_claim_there_is_no_origin() -> None:
 
 def test_outside_of_functions_no_line_is_named_that_is_not_known() -> None:
     place = Location.of_function("train.py", 28, "<module>")
-    assert location_words(place) == "train.py (line not known: train longer)"
+    assert location_words(place) == "train.py (line not known)"
     assert location_words(replace(place, samples=9)) == "train.py (several lines)"
     assert location_words(Location.of_function("train.py", 28, "main")) == "train.py:28 (function main)"

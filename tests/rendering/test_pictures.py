@@ -60,7 +60,7 @@ def draw(name: str, report: Report, folder: Path) -> None:
     if name.endswith("-pdf.png"):
         (folder / "report.pdf").write_bytes(FORMATS["pdf"].render(report))
         target = str((IMAGES / name).with_suffix(""))
-        run(pdftoppm, "-png", "-r", "55", "-f", "2", "-singlefile", str(folder / "report.pdf"), target, check=True)
+        run(pdftoppm, "-png", "-r", "55", "-f", "1", "-singlefile", str(folder / "report.pdf"), target, check=True)
         return
     path = folder / "report.html"
     path.write_bytes(FORMATS["html"].render(report))

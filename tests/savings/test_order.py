@@ -381,3 +381,19 @@ def test_without_findings_there_is_no_step_with_all_fixes() -> None:
 def test_without_a_step_time_findings_keep_their_savings() -> None:
     placement = in_order([_limit("a", 10, (0, 9)), _limit("b", 30, (20, 29))], {}, None, None)
     assert [row.further_saving.high_ns for row in placement.rows] == [300, 100]
+
+
+@pytest.mark.parametrize(("alone_ns", "first"), [(300, "workers"), (150, "line")])
+@pytest.mark.parametrize("now_ns", [50, 200, 400])
+def test_what_other_programs_take_of_a_saving_does_not_change_the_order(now_ns: int, alone_ns: int, first: str) -> None:
+    line = _found("line", Estimate(200, 320, 350, Method.MODEL), (0, 100))
+    workers = _found("workers", Estimate(0, now_ns, 400, Method.MODEL), (0, 100), effort=Effort.SETTING)
+    placed = _order(line, replace(workers, alone_ns=alone_ns))
+    assert _names(placed) == [first]
+    assert [one.because for one in placed.rows[0].folded] == [FoldedBecause.LOAD_DECIDES]
+
+
+def test_more_work_does_not_come_first_for_a_saving_that_other_programs_change() -> None:
+    line = _found("line", Estimate(200, 320, 350, Method.MODEL), (0, 100))
+    rewrite = _found("rewrite", Estimate(0, 300, 400, Method.MODEL), (0, 100), effort=Effort.REFACTOR)
+    assert _names(_order(line, replace(rewrite, alone_ns=400))) == ["line"]

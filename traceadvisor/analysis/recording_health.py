@@ -53,6 +53,9 @@ LONGEST_CATEGORY = 60
 FEWEST_SAMPLES = 4
 """Samples of the machine. Fewer may all fall on one burst of another program."""
 
+UNMATCHED = "The recorded kernels have no launch, so what the GPU waits for is not judged by launches."
+"""Behind launches of which none has a kernel."""
+
 FULL_SHARE = 0.9
 """Share of all cores in use from which threads wait for cores."""
 
@@ -257,11 +260,11 @@ def _lost_records(observation: Observation, table: StepTable) -> Iterator[Health
         cause = "Profilers lose the first kernels after a pause; use more warmup steps."
         if unread := trace.health.events_dropped:
             cause = f"The file is damaged: {unread:,} of its events could not be read, and these may be among them."
-        yield HealthNote(
-            "kernels-missing",
-            f"{lost.missing.sum()} of {lost.launched.sum()} kernels launched in the steps are missing from "
-            f"the recording: the GPU was busier than shown. {cause}",
-        )
+        missing, launched = int(lost.missing.sum()), int(lost.launched.sum())
+        what = f"{missing} of {launched} kernels launched in the steps are missing: the GPU was busier than shown."
+        if missing == launched and not trace.health.events_dropped:
+            what, cause = f"None of the {launched} launches in the steps has the correlation id of a kernel.", UNMATCHED
+        yield HealthNote("kernels-missing", f"{what} {cause}")
 
 
 def _unknown_time(table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:

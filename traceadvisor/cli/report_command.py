@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack, assert_never
 
@@ -34,7 +35,15 @@ from traceadvisor.cli.terminal_summary import print_report, print_summary, write
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import BESIDE_PLUGIN_FORMATS, FORMATS, INDEX_FORMATS, write_formats
+from traceadvisor.rendering.formats import (
+    BESIDE_PLUGIN_FORMATS,
+    FORMATS,
+    FULL_FORMATS,
+    INDEX_FORMATS,
+    PDF,
+    Format,
+    write_formats,
+)
 from traceadvisor.text.cleaning import clean, one_line
 
 GITHUB = "github"
@@ -64,6 +73,9 @@ GITHUB = "github"
     metavar="PATH",
     help="Also compare with this capture, trace, log directory or JSON report, as `compare` does; give it several "
     "times for several captures. --fail-on then takes 'regression', 'regression=5%' and 'new:high', too.",
+)
+@click.option(
+    "--full", is_flag=True, help="A PDF with all details, instead of two pages with the findings and the step."
 )
 @workers_options
 @click.option(
@@ -102,6 +114,7 @@ def command(
     span: str | None,
     fail_on: tuple[str, ...],
     base: tuple[Path, ...],
+    full: bool,
     processes: int | None,
     dask: str | None,
     save_steps: bool,
@@ -127,12 +140,15 @@ def command(
         settings, catalogue = chosen_settings((*paths, *base), options)
         conditions = parse_conditions(fail_on, settings, catalogue, compares=bool(base))
         names = chosen_formats(formats, FORMATS, output)
+        if full and PDF not in names:
+            raise UsageError("--full is for a PDF. Add `--format pdf`; the other formats have all details.")
         if output == STANDARD_OUTPUT:
             _refuse_files(with_base=bool(base), save_steps=save_steps)
         selection, workers = api.Selection(run, worker, span), chosen_workers(processes, dask)
         only = {
             **{f"format {name}": name not in INDEX_FORMATS for name in names},
             "--base": base,
+            "--full": full,
             "--save-steps": save_steps,
             "--beside-plugin": beside_plugin,
             "--explain-silence": explain_silence,
@@ -153,7 +169,7 @@ def command(
             return
         with reading_progress() as progress:
             result = api.load(*paths, selection=selection, settings=settings, progress=progress, processes=workers)
-        _write(result, output, names, explain_silence=explain_silence)
+        _write(result, output, names, FULL_FORMATS if full else FORMATS, explain_silence=explain_silence)
         folder = place_of(output, names, FORMATS)[0]
         if save_steps:
             _save_steps(result, folder, settings.limits)
@@ -217,12 +233,14 @@ def _newest() -> Path:
     return path
 
 
-def _write(result: Report, output: str, names: list[str], *, explain_silence: bool) -> None:
+def _write(
+    result: Report, output: str, names: list[str], formats: Mapping[str, Format], *, explain_silence: bool
+) -> None:
     """Write all formats, then print the summary; raise the error of a format that was not written."""
     if output == STANDARD_OUTPUT:
-        print_report(FORMATS[names[0]], result)
+        print_report(formats[names[0]], result)
     else:
-        folder, named = place_of(output, names, FORMATS)
+        folder, named = place_of(output, names, formats)
         written = write_formats(result, folder, [name for name in names if not FORMATS[name].is_printed], named)
         print_summary(result, list(written.paths.values()), explain_silence=explain_silence)
         for name in names:

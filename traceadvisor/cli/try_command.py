@@ -15,6 +15,9 @@ from traceadvisor.errors import UsageError
 SETTINGS_SHARE = 0.5
 """Share of the time in which the fixes are measured, if a patch of them is measured, too."""
 
+CHANGE_IT = "Make the change, and measure it with --edit, or record again and compare"
+"""What to do where every fix is a change of code."""
+
 if TYPE_CHECKING:
     from traceadvisor.experiments.result import Surroundings
     from traceadvisor.model.report import Report
@@ -89,7 +92,8 @@ def command(*, report: Path, fixes: tuple[str, ...], patch: Path | None, edit: P
         found, others = proposals(read, fixes)
         if not found:
             listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
-            raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
+            why = f"{listed}. {CHANGE_IT}." if listed else "It has no findings."
+            raise UsageError(f"The report proposes no setting that can be tried. {why}")
         around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
         run(asked, Plan(changes=changes(found)), around, read, follow_up, SETTINGS_SHARE if patch else 1.0)
 

@@ -309,6 +309,9 @@ class Finding:
     also_shortens: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
     """Other time that the fix makes shorter. An upper limit includes all of it."""
 
+    alone_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
+    """Saving without other programs on the machine, in the time of the recorded step; None if they do not change it."""
+
     most_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
     """Upper limit of the saving per typical step, from which the saving is still to be found; None once it is known."""
 

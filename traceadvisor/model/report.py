@@ -430,6 +430,9 @@ class FoldedBecause(Enum):
     SAME_TIME = "same_time"
     """Both explain the same time."""
 
+    LOAD_DECIDES = "load_decides"
+    """Both explain the same time. Which one saves more depends on how busy the machine is."""
+
     ALTERNATIVE = "alternative"
     """Only one of both fixes can be made, or the second one adds nothing by its nature."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,8 @@ from traceadvisor.system.executor import Died, Tell, Watch, side_by_side
 from traceadvisor.text.cleaning import clean, clipped_inside
 
 Item = TypeVar("Item")
+
+PDF = "pdf"
 
 
 @frozen
@@ -49,7 +52,7 @@ class Format:
 
     def pieces(self, item: object) -> Iterable[bytes]:
         """The same in pieces: the JSON of thousands of recordings is not held as a whole."""
-        if self.writer == "pdf":
+        if self.name == PDF:
             return (rendered_apart(partial(_rendered, self.function, self.writer), item),)
         made = _rendered(self.function, self.writer, item)
         return (made,) if isinstance(made, bytes) else made
@@ -103,7 +106,7 @@ def _ignore(*_progress: int) -> None:
     """Ignore progress."""
 
 
-_WRITERS = {"html": "html", "pdf": "pdf", "md": "markdown"}
+_WRITERS = {"html": "html", PDF: "pdf", "md": "markdown"}
 """The module that writes a document in each format of it."""
 
 
@@ -116,14 +119,22 @@ def _by_name(*formats: Format) -> dict[str, Format]:
     return {one.name: one for one in formats}
 
 
+(WHOLE_PDF,) = _pages("report", "report.document:report_document", PDF)
+"""The PDF of a report with all details."""
+
 FORMATS = _by_name(
-    *_pages("report", "report.document:report_document", "html", "pdf", "md"),
+    *_pages("report", "report.document:report_document", "html"),
+    replace(WHOLE_PDF, writer="brief"),
+    *_pages("report", "report.document:report_document", "md"),
     Format("json", "report.json", "results.report_json:pieces"),
     Format("sarif", "report.sarif", "rendering.alerts.sarif:render"),
     Format("github", "annotations.txt", "rendering.alerts.github:render", is_printed=True),
     Format("gitlab", "gl-code-quality-report.json", "rendering.alerts.gitlab:render"),
 )
-"""All formats by name, in the order of the help text."""
+"""All formats by name, in the order of the help text. The PDF has two pages."""
+
+FULL_FORMATS = FORMATS | {PDF: WHOLE_PDF}
+"""The same with the whole PDF."""
 
 COMPARISON_FORMATS = _by_name(
     *_pages("comparison", "comparison.document:comparison_document", "html", "pdf", "md"),

@@ -64,13 +64,16 @@ START_UP = (
     "Record later steps, after a warm-up."
 )
 
-TOO_LITTLE = "The recording holds too little work to judge: {whole} has {count}. Record real training steps."
+TOO_LITTLE = "The recording holds too little work to judge: {whole} has {count}. Record the real workload."
 
 START_UP_SHARE = 0.25
 """From this share of one or two recorded steps on, they do not show what later steps do."""
 
 WELL_USED_SHARE = 0.9
 """From this share of the step on, only faster kernels can save much time."""
+
+MOSTLY_UNKNOWN_SHARE = 0.5
+"""From this share of the step on, a range of the GPU's work says nothing."""
 
 WORTH_NAMING_SHARE = 0.05
 """A smaller loss is not named as the bottleneck."""
@@ -268,7 +271,8 @@ def _other_loss(report: Report, recording: Recording) -> str | None:
     )
     if lost < max(WORTH_NAMING_SHARE, 2 * reached):
         return None
-    return f"{_loss(recording, mean, largest)} The fixes below reach less than half of this time."
+    reach = "less than half" if reached else "none"
+    return f"{_loss(recording, mean, largest)} The fixes below reach {reach} of this time."
 
 
 def first_of(report: Report, recording_id: str) -> RecordedFinding | None:
@@ -310,6 +314,11 @@ def _device_verdict(recording: Recording, mean: MeanBreakdown, whole: str) -> st
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
         return _loss(recording, mean, largest)
+    if unknown >= MOSTLY_UNKNOWN_SHARE:
+        return (
+            f"For {whole_percent(unknown)} of {whole}, the recording does not show whether the GPU worked. "
+            f"Kernels take at least {whole_percent(kernel)}."
+        )
     idle = whole_percent(sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES))
     if unknown >= WORTH_NAMING_SHARE:
         part = whole_percent(unknown)

@@ -36,7 +36,7 @@ def location_words(location: Location) -> str:
     """``train.py:41``; ``train.py:41 (function train)`` if only the function is known; ``train.py`` outside of one."""
     where = f"{location.file}:{location.line}"
     if not location.is_line and location.function == MODULE:
-        where = f"{location.file} ({'line not known: train longer' if location.samples is None else 'several lines'})"
+        where = f"{location.file} ({'line not known' if location.samples is None else 'several lines'})"
     elif not location.is_line and location.function is not None:
         where = f"{where} (function {location.function})"
     return f"backward of {where}" if location.is_backward else where

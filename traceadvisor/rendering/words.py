@@ -116,7 +116,7 @@ PURPOSE = {
 SEVERITY = {one: one.value.capitalize() for one in Severity}
 CONFIDENCE = {one: one.value for one in Confidence}
 
-EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "refactor code"}
+EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "a larger change"}
 
 CERTAINTY = {
     Certainty.SIMULATED: "simulated",
@@ -128,10 +128,14 @@ CERTAINTY = {
 
 FOLDED = {
     FoldedBecause.SAME_TIME: "same cause",
+    FoldedBecause.LOAD_DECIDES: "same cause; how busy the machine is decides which fix saves more",
     FoldedBecause.ALTERNATIVE: "an alternative to this fix",
     FoldedBecause.WITHIN_LIMIT: "within the upper limit of this fix",
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
+
+LOAD_DECIDES = "How busy the machine is decides which fix saves more: worker processes need free CPU cores."
+"""Behind the second of two fixes, of which only one needs free cores."""
 
 VERDICT_CERTAINTY = {one: one.value.replace("_", " ") for one in VerdictCertainty}
 

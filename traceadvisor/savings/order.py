@@ -149,11 +149,12 @@ def _one_per_time(rows: list[_Row]) -> list[_Row]:
     kept: list[_Row] = []
     for row in sorted(rows, key=lambda row: (-row.further.expected_ns, *doubt_and_effort(row.finding))):
         better = next((one for one in kept if _same_time(one.finding, row.finding)), None)
+        because = FoldedBecause.LOAD_DECIDES if better and _load_decides(row, better) else FoldedBecause.SAME_TIME
         if better and _is_preferred(row, better):
-            row.fold(better, FoldedBecause.SAME_TIME)
+            row.fold(better, because)
             kept[kept.index(better)] = row
         elif better and row.finding.saving.high_ns:
-            better.fold(row, FoldedBecause.SAME_TIME)
+            better.fold(row, because)
         else:
             kept.append(row)
     return kept
@@ -161,12 +162,30 @@ def _one_per_time(rows: list[_Row]) -> list[_Row]:
 
 def _is_preferred(row: _Row, larger: _Row) -> bool:
     """Whether a finding is better than one about the same time with a larger expected saving."""
+    if _load_decides(row, larger):
+        return (row.finding.alone_ns is not None) == _is_better_alone(row, larger)
     if larger.is_limit and not row.is_limit:
         return row.further.high_ns >= larger.further.high_ns
     savings = (larger.finding.saving, *(one.saving for one in larger.folded))
     largest_ns = max(saving.expected_ns for saving in savings)
     is_near = row.further.expected_ns >= (1 - NEARLY_EQUAL_SHARE) * largest_ns
     return is_near and doubt_and_effort(row.finding) < doubt_and_effort(larger.finding)
+
+
+def _load_decides(one: _Row, other: _Row) -> bool:
+    """Whether other programs change the saving of one of two findings, so that the load decides which is larger."""
+    return (one.finding.alone_ns is None) != (other.finding.alone_ns is None)
+
+
+def _is_better_alone(one: _Row, other: _Row) -> bool:
+    """Whether the fix whose saving the load changes is the better one without load: that order holds for any load.
+
+    It is if it saves no less than the low end of the other one, and is no more work.
+    """
+    loaded, free = (one.finding, other.finding) if other.finding.alone_ns is None else (other.finding, one.finding)
+    efforts = list(Effort)
+    is_easier = efforts.index(loaded.effort) <= efforts.index(free.effort)
+    return is_easier and (loaded.alone_ns or 0.0) >= free.saving.low_ns
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

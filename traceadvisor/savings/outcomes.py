@@ -37,6 +37,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     most_ns: float | None = None,
     most_share: float | None = None,
     whole_ns: float | None = None,
+    alone_ns: float | None = None,
     saving: Estimate | None = None,
     confidence: Confidence | None = None,
     locations: tuple[Location, ...] = (),
@@ -54,6 +55,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         most_ns: upper limit of the saving per typical step; by default all of this time per step.
         most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
         whole_ns: the training time per step that this is a share of; by default the step.
+        alone_ns: the saving without other programs, where they change it.
         saving: the saving, if the rule computes it.
         confidence: the confidence in the cause, if the rule determines it; by default from the recording.
         locations: places in the user's code.
@@ -83,6 +85,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         caveats=(*fix.caveats, *caveats, *_few_steps(facts)),
         of_run=most_share is not None,
         whole_ns=whole_ns,
+        alone_ns=alone_ns,
         also_shortens=also_shortens,
         most_ns=None if saving else most_ns,
     )

@@ -90,6 +90,15 @@ def test_other_programs_leave_fewer_cores(tmp_path: Path) -> None:
     assert alone.caveats[0].startswith("With few CPU cores")
 
 
+@pytest.mark.parametrize("others", [0.0, 1.0, 1.9])
+def test_the_order_rests_on_a_saving_that_other_programs_do_not_change(others: float, tmp_path: Path) -> None:
+    """A batch of 41 us and 59 us of other work: on two cores, workers hide all of the loading."""
+    captured = Captured(_step(41, SINGLE), tmp_path).loader(workers=0).made(41, workers=[None])
+    captured = captured.with_settings(cpu_count=2).sampled(cpu=(min(1.0, 2 - others) + others) / 2)
+    found = captured.with_processes(mean_cpu_cores=min(1.0, 2 - others)).finding(SynchronousLoader())
+    assert found.alone_ns == pytest.approx(41_000, rel=0.25)
+
+
 @pytest.mark.parametrize("others", [0.0, 0.5, 1.0, 1.3, 1.6])
 def test_a_busy_machine_does_not_hide_that_workers_are_missing(others: float, tmp_path: Path) -> None:
     """The demo has this shape: a batch of compute takes two fifths of the step, on two cores that others use, too."""

@@ -149,7 +149,7 @@ class Facts:
 
 @frozen
 class Code:
-    """Lines of code to copy."""
+    """Lines of code."""
 
     text: str
     detail: Detail = Detail.PAGE
@@ -158,6 +158,9 @@ class Code:
 
     was: str | None = None
     """The lines that these replace, if any: both are shown as a difference."""
+
+    is_quote: bool = False
+    """Whether it is code of the user as it is: there is nothing to copy."""
 
     @property
     def difference(self) -> tuple[str, ...]:

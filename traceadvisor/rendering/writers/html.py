@@ -275,7 +275,7 @@ class _Page:
 
 def _code(block: Code) -> Markup:
     if block.was is None:
-        return element("pre", element("code", block.text))
+        return element("pre", element("code", block.text), class_="quote" if block.is_quote else None)
     kinds = {"-": "del", "+": "ins", " ": "span"}
     lines = (element(kinds[line[0]], line) for line in block.difference)
     return element("pre", element("code", joined(lines, "\n")), class_="change", data_copy=block.text)

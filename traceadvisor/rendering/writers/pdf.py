@@ -55,6 +55,11 @@ VARIANT = "pdf/ua-1"
 
 def from_html(html: str, marker: str) -> bytes:
     """Convert a report page to tagged PDF that ends with a marker; raises the same errors as :func:`write`."""
+    return b"".join(pieces_of(html, marker, most_pages=None))
+
+
+def pieces_of(html: str, marker: str, *, most_pages: int | None) -> tuple[bytes, ...]:
+    """The same in pieces; none if it has more pages than that, which is known before most of the work is done."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
@@ -72,11 +77,13 @@ def from_html(html: str, marker: str) -> bytes:
         tighter = weasyprint.CSS(string=f":root, body {{ font-size: {font_px:.2f}px !important }}")
         again = read.render(stylesheets=[tighter], pdf_variant=VARIANT)
         laid_out = again if len(again.pages) < len(laid_out.pages) else laid_out
+    if most_pages is not None and len(laid_out.pages) > most_pages:
+        return ()
     document: bytes = laid_out.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
-    return document + f"%{marker}\n".encode()
+    return document, f"%{marker}\n".encode()
 
 
 FONT_PX = 12.0

@@ -61,6 +61,7 @@ class SynchronousLoader(Rule):
             claims=wait,
             fix=limit.proposal.fix,
             saving=limit.proposal.saving,
+            alone_ns=limit.proposal.alone_ns,
             effort=Effort.SETTING,
             evidence=(
                 Evidence("data loader type", ", ".join(loader.kinds), Unit.TEXT),

@@ -163,6 +163,9 @@ class Proposal:
     point: Point
     fix: Fix
     saving: Estimate
+    alone_ns: float | None = None
+    """Saving of workers that compute if no other program used cores, in the time of the recorded step. None if unknown:
+    workers load already, or other programs do not matter."""
 
 
 @frozen(eq=False)
@@ -211,6 +214,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer p
             return LoadingLimit(Limit.WORKERS, proposal)
         if not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
+    if is_beside_others(facts) and (crowded := _without_others(facts, loading, curve)):
+        return LoadingLimit(Limit.WORKERS, crowded)
     if curve.cost.has_threads:
         return _threads_limit(facts, loading, curve)
     unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
@@ -399,6 +404,30 @@ def one_thread(facts: Facts) -> str:
     return "\n".join(("import os  # in the first lines of the script", "", *lines))
 
 
+def _alone(loading: Loading, curve: WorkerCurve) -> tuple[Point, float] | None:
+    """Return the best setting without other programs, and its saving in the time of the recorded step.
+
+    Loading takes longer beside other programs, and so does the rest. CPU time tells the share of the loading that is
+    saved; the rest is at most as long as recorded, which hides no more than all of it.
+    """
+    if loading.workers != 0 or not curve.cost.is_split or curve.cost.is_waiting or curve.cost.has_threads:
+        return None
+    free = replace(curve, loop=replace(curve.loop, cores=loading.cores(beside_others=False)))
+    now, then = free.at(0), free.best()
+    share = max(now.step_ns - then.step_ns, 0.0) / max(now.wait_ns, 1.0)
+    return then, min(share, 1.0) * loading.loader_ns
+
+
+def _without_others(facts: Facts, loading: Loading, curve: WorkerCurve) -> Proposal | None:
+    """Return the workers that save time only while other programs leave them a core: an upper limit."""
+    if (alone := _alone(loading, curve)) is None or alone[1] < NO_GAIN_SHARE * loading.step_ns:
+        return None
+    point, alone_ns = alone
+    waits_ns = facts.per_step_ns(facts.claim(Category.DATA_WAIT))
+    saving = Estimate.bound(min(alone_ns, waits_ns), of_the_fix(NO_FREE_CORE))
+    return Proposal(point, _workers_fix(facts, loading, curve, point), saving, alone_ns)
+
+
 def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Proposal:
     """Return the fix that sets these workers, and its saving: simulated, else by the worker curve."""
     even = curve.even()
@@ -418,7 +447,8 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         saving = _by_curve(curve, point, loading.step_ns, 1.0)
     if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
         saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), of_the_fix(NO_FREE_CORE))
-    return Proposal(point, fix, saving)
+    alone = _alone(loading, curve)
+    return Proposal(point, fix, saving, alone[1] if alone else None)
 
 
 def loader_fix(

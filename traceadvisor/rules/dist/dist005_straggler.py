@@ -131,7 +131,7 @@ def _not_recorded(waiting_ns: float) -> Finding:
         claims=SpanSet.empty(),
         saving=Estimate.bound(waiting_ns, of_the_fix(NOT_REPLAYED)),
         confidence=Confidence.MEDIUM,
-        effort=Effort.REFACTOR,
+        effort=Effort.SETTING,
         evidence=(Evidence("wait inside collectives, in which nothing is transferred", waiting_ns, Unit.NS_PER_STEP),),
         fix=Fix(
             "Record all ranks, and compare them: the late rank is not among these recordings",

@@ -368,7 +368,7 @@ def changed_sentence(run: ComparedRun) -> str | None:
         if one.base and one.base.part_of is None
     ]
     if not listed_ and not signs:
-        return "Nothing that was recorded of the program was changed."
+        return "No change of the program shows in what was recorded: an edit may be in lines that no sample hit."
     more = len(named) - MOST_NAMED
     others = f" and {number_of(more, 'more difference')}" if more > 0 else ""
     changed = [f"Changed: {', '.join(listed_)}{others}."] if listed_ else []

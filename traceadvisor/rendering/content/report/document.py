@@ -14,7 +14,7 @@ from traceadvisor.rendering.content.memory.document import memory_document, memo
 from traceadvisor.rendering.content.report.compared import comparison_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold, explained_rules, rules_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
-from traceadvisor.rendering.content.report.findings import finding_cards, first_action
+from traceadvisor.rendering.content.report.findings import finding_cards, first_action, first_line
 from traceadvisor.rendering.content.report.health import health_fold, remarks_fold, secrets_fold, without_step_notes
 from traceadvisor.rendering.content.report.job import job_blocks, job_folds
 from traceadvisor.rendering.content.report.machine import machine_blocks
@@ -156,6 +156,8 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield Prose(scope, Tone.SCOPE, SUMMARY)
     if report.findings:
         yield first_action(report)
+        if quoted := first_line(report):
+            yield quoted
     elif report.recordings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
     if figures := top_figures(report):

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method
+from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method, Unit
 from traceadvisor.model.location import PlaceKind
-from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
+from traceadvisor.model.report import FoldedBecause, RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.content.experiment.words import measured_words
 from traceadvisor.rendering.content.report.trace import trace_link
@@ -49,7 +49,16 @@ from traceadvisor.rendering.savings import (
     worth_words,
 )
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
-from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY, reason_words
+from traceadvisor.rendering.words import (
+    CERTAINTY,
+    CONFIDENCE,
+    EFFORT,
+    FOLDED,
+    LOAD_DECIDES,
+    METHOD,
+    SEVERITY,
+    reason_words,
+)
 from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around
 
@@ -99,6 +108,16 @@ def first_action(report: Report) -> Prose:
     return Prose((Span("Fix first", Mark.LEAD), fix, *at), Tone.ACTION)
 
 
+def first_line(report: Report) -> Code | None:
+    """The line of code that the first finding says to change, or that costs the time; None if it is not at hand."""
+    finding = report.findings[0].finding
+    edit, code = finding.fix.edit, next((one.code for one in finding.places[:1]), None)
+    if edit and edit.after is not None:
+        changed = Code(edit.after, was=edit.before).changed_lines
+        code = next((line[1:] for line in changed if line.startswith("-")), code)
+    return Code(clipped(code, LONGEST_PLACE), is_quote=True) if code else None
+
+
 def _measured_at(report: Report, ranked: RankedFinding) -> int | None:
     """The number of the experiment that measured the fix."""
     for number, result in enumerate(reversed(report.experiments), start=1):
@@ -131,7 +150,7 @@ def _card(ranked: RankedFinding, shown: Shown, traced: Sequence[Recording]) -> C
         effect=saving.sentence,
         certainty=saving.certainty,
         side=(*saving.bar(), *_measured(ranked, shown), *saving.more()),
-        main=tuple(_remedy(finding, shown)),
+        main=(*_remedy(finding, shown), *_best_evidence(ranked), *_other_fixes(ranked)),
         blocks=(*((link,) if link else ()), _why(ranked, shown)),
         about=_where(ranked.recording_ids) if len(shown.report.recordings) > 1 else None,
         badge=Badge(f"Impact: {SEVERITY[ranked.severity].lower()}", ranked.severity.value),
@@ -230,9 +249,29 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
         lead = Span("Costs time at" if edit else "At", Mark.LEAD)
         yield Prose((lead, *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
         if code := finding.locations[0].code:
-            yield Code(clipped(code, LONGEST_PLACE), SUMMARY)
+            yield Code(clipped(code, LONGEST_PLACE), SUMMARY, is_quote=True)
     if phrase := origin_phrase(finding.origins, is_placed=bool(finding.locations)):
         yield Prose((Span("Origin", Mark.LEAD), phrase), Tone.PLACE, SUMMARY)
+
+
+BEST = (Unit.NS_PER_STEP, Unit.SHARE)
+"""The units of the figures that stand beside the fix: one of each."""
+
+
+def _best_evidence(ranked: RankedFinding) -> Iterator[Prose]:
+    """The first time per step and the first share; all figures are folded."""
+    found = (next((one for one in ranked.finding.evidence if one.unit is unit), None) for unit in BEST)
+    words = [f"{one.label} {evidence_value(one, of_window=ranked.of_window)}" for one in found if one]
+    if words:
+        yield Prose((Span("Evidence", Mark.LEAD), "; ".join(words)), Tone.PLACE)
+
+
+def _other_fixes(ranked: RankedFinding) -> Iterator[Prose]:
+    """The fixes of the same time that save more or less than this one as the load of the machine decides."""
+    for one in ranked.folded:
+        if one.because is FoldedBecause.LOAD_DECIDES:
+            saving = f"alone {row_words(one.saving, ranked)}"
+            yield Prose((Span("Or", Mark.LEAD), f"{fix_words(one.fix)} ({saving}). {LOAD_DECIDES}"), Tone.FIX, SUMMARY)
 
 
 def _edit(edit: LineEdit) -> Iterator[Block]:

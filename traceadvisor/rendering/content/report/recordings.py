@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Method
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource, not_shown
 from traceadvisor.rendering.charts.icicle import icicle
@@ -50,7 +51,7 @@ from traceadvisor.rendering.headline import (
     step_time,
     step_word,
 )
-from traceadvisor.rendering.savings import is_too_wide
+from traceadvisor.rendering.savings import further, is_too_wide
 from traceadvisor.rendering.units import (
     arithmetic_rate,
     count,
@@ -268,8 +269,18 @@ def main_figures(report: Report, recording: Recording) -> Iterator[Figure]:
     yield from busy_figure(report, recording)
     joint_ns = recording.replay.joint_step_ns if recording.replay else None
     if joint_ns is not None and report.findings and not is_too_wide(report.findings):
-        yield Figure("Step with all fixes", duration(joint_ns), "simulated together")
+        yield Figure(_joint_label(report, recording), duration(joint_ns), "simulated together")
     yield from money_and_energy(recording)
+
+
+def _joint_label(report: Report, recording: Recording) -> str:
+    """What the step with the simulated fixes is called: not all fixes that save time are simulated."""
+    cases = (case for row in report.findings for case in (row.by_recording or (row,)))
+    own = [further(case) for case in cases if recording.id in case.recording_ids and case.finding.saving.high_ns]
+    count = sum(one.method is Method.REPLAY for one in own)
+    if count == len(own):
+        return "Step with all fixes"
+    return "Step with the simulated fix" if count == 1 else f"Step with the {count} simulated fixes"
 
 
 def further_figures(recording: Recording) -> Iterator[Figure]:
