@@ -123,6 +123,7 @@ def test_a_part_is_stopped_when_its_time_is_over_and_writes_what_it_has(
     assert read["error"].startswith("stopped after")
 
 
+@pytest.mark.nightly("benchmarks/gpu")
 def test_an_experiment_in_which_the_time_ends_is_written_with_its_whole_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_the_judges_see_harm(cmark: None) -> None:
         assert harm(by_markdown_it(text)), text
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=14).map("".join)))
 def test_any_text_in_a_report_may_be_posted(text: str) -> None:
     cleaned = clean(text)

@@ -122,6 +122,7 @@ def test_a_report_with_a_base_also_writes_the_comparison(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_a_report_still_fails_on_its_own_conditions(tmp_path: Path) -> None:
     result = _run("report", SLOW, "--base", FAST, "-o", tmp_path, "--format", "md", "--fail-on", "regression,DATA002")
     assert (result.exit_code, "DATA002 found a problem" in result.output) == (1, True)

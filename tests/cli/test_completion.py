@@ -23,6 +23,7 @@ echo "${COMPREPLY[@]}"
 """
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize(
     ("words", "proposed"),
     [

@@ -167,6 +167,7 @@ WITHOUT_TORCH = (
 )
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/demo")
 def test_the_recorded_demo_needs_no_torch_and_imports_nothing_that_a_page_does_not_need(tmp_path: Path) -> None:
     ended = run(sys.executable, "-c", WITHOUT_TORCH, cwd=tmp_path, check=True)
     folder = tmp_path / "traceadvisor-demo"

@@ -57,6 +57,7 @@ def test_each_subject_has_one_line_and_a_state() -> None:
     assert states["report"] == "ok"
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_reports_work_without_the_capture_packages() -> None:
     result = _doctor_without("torch", "psutil", "pynvml", "isal")
     assert result.returncode == 0, result.stderr
@@ -67,6 +68,7 @@ def test_reports_work_without_the_capture_packages() -> None:
     assert "pip install 'traceadvisor[capture]'" in result.stdout
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_without_the_report_packages_the_exit_code_is_1() -> None:
     result = _doctor_without("markupsafe", "torch")
     assert result.returncode == 1, result.stderr

@@ -29,6 +29,7 @@ def _run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["report", *map(str, arguments)])
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_a_file_over_a_limit_is_read_with_the_suggested_option(recording: Path, tmp_path: Path) -> None:
     refused = _run(recording, "-o", tmp_path / "out")
     assert refused.exit_code == 3
@@ -42,6 +43,7 @@ def _settings(folder: Path, limit: str) -> Path:
     return path
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_a_file_over_a_limit_is_read_with_the_suggested_setting(recording: Path, tmp_path: Path) -> None:
     settings = _settings(tmp_path, "inflation_ratio = 5000")
     assert _run(recording, "-o", tmp_path / "out", "--config", settings).exit_code == 0
@@ -77,6 +79,7 @@ def test_limits_can_be_set_from_python(recording: Path) -> None:
     assert load(recording, limits=Limits(inflation_ratio=5000)).health.events_read == 2
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_a_setting_and_trust_read_more_ranks_of_a_capture(tmp_path: Path) -> None:
     folder = capture(tmp_path / "run", ranks=3)
     settings = _settings(tmp_path, "ranks = 2")

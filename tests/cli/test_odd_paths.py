@@ -70,6 +70,7 @@ def test_a_capture_runs_the_script_and_its_recording_is_reported(
     assert warm(*TOOL, "scrub", words[1], "-o", f"{ODD} copy", cwd=cwd).returncode == 0
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize(
     "words",
     [

@@ -33,6 +33,7 @@ def test_a_report_without_a_terminal_does_not_import_rich() -> None:
     assert output.strip() == "False"
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize(
     "module",
     ["comparing.inputs", "model.comparison", "results.json_encoding", "scrubbing.scrub", "judging.saved_steps"],

@@ -33,6 +33,7 @@ def _report(recording: Path, *arguments: str) -> tuple[str | Path, ...]:
     return ("report", recording, "--no-config", *(arguments or ("-o", str(recording.parents[1] / "out"))))
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("redirected", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("arguments", [(), ("-o", "-", "--format", "json"), ("-o", "-")])
 def test_standard_output_that_cannot_be_written_is_an_error(
@@ -45,6 +46,7 @@ def test_standard_output_that_cannot_be_written_is_an_error(
     assert (recording.parents[1] / "out" / "report.html").is_file() == (not arguments)
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
 def test_without_standard_error_the_exit_code_is_the_same(redirected: str, recording: Path) -> None:
     assert _shell(redirected, *_report(recording)).returncode == 0
@@ -87,6 +89,7 @@ def test_json_on_standard_output_has_the_same_content_as_in_a_file(recording: Pa
     assert json.loads(printed) == json.loads((out / "report.json").read_text())
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize(("encoding", "colour"), [("utf-8", ""), ("ascii", ""), ("ascii", "1")])
 def test_a_summary_holds_no_command_either(
     encoding: str, colour: str, recording: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def test_all_parts_sum_to_the_difference_of_the_step(base: list[list[Recording]]
     assert_sums(found)
 
 
+@pytest.mark.nightly("traceadvisor/comparing")
 @pytest.mark.parametrize(("base", "head"), list(pairwise(SAMPLES[:3])), ids=lambda path: path.name)
 def test_the_parts_of_captures_sum_to_the_difference_of_their_steps(base: Path, head: Path) -> None:
     sides = [list(load(path, processes=1).recordings) for path in (base, head)]

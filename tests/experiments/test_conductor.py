@@ -66,6 +66,7 @@ def test_every_block_holds_whole_steps_of_the_optimizer(tmp_path: Path) -> None:
     assert all(row.steps % 3 == 0 for row in rounds_of(rows, "settings"))
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_workers_of_one_arm_are_gone_before_the_next_and_at_the_end(tmp_path: Path) -> None:
     training = Training()
     rows = measured(plan_in(tmp_path, axes=(Axis("num_workers", (0, 1)),), most_rounds=5), training.epoch)
@@ -88,6 +89,7 @@ def test_a_setting_without_effect_is_void(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_autocast_has_evidence_and_the_loss_is_compared(tmp_path: Path) -> None:
     training = Training()
     plan = plan_in(tmp_path, switches=(Axis("amp", ("bfloat16",)), Axis("fused", (True,)), Axis("foreach", (True,))))
@@ -102,6 +104,7 @@ def test_autocast_has_evidence_and_the_loss_is_compared(tmp_path: Path) -> None:
     assert losses.losses["A'"] != base
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_the_script_has_its_own_settings_again_at_the_end(tmp_path: Path) -> None:
     training = Training()
     measured(plan_in(tmp_path, switches=(Axis("amp", ("bfloat16",)), Axis("fused", (True,)))), training.epoch)
@@ -254,6 +257,7 @@ def test_with_little_time_the_slowest_settings_are_left_out_and_the_others_measu
     assert not rounds_of(rows, "settings")  # no time is left for these
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_script_that_runs_again_goes_on_after_a_finished_experiment(tmp_path: Path) -> None:
     sizes, switches = Axis("batch_size", (8, 16)), (Axis("fused", (True,)),)
     plan = plan_in(tmp_path, axes=(sizes,), switches=switches, by_importance=True)

@@ -127,6 +127,7 @@ class _Slow(Dataset[Any]):
         return torch.full((4,), self.rows.read()), torch.ones(1)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_code_of_a_dataset_alternates_in_loader_workers_too(tmp_path: Path, module: ModuleType, workers: int) -> None:
     training = Training()
@@ -136,6 +137,7 @@ def test_code_of_a_dataset_alternates_in_loader_workers_too(tmp_path: Path, modu
     assert losses_of(rows)["loss"] is LossMatch.IDENTICAL
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_data_that_differ_are_seen_in_the_loss(tmp_path: Path, module: ModuleType) -> None:
     training = Training()
     training.loader = DataLoader(_Slow(module), batch_size=8, num_workers=1)

@@ -44,6 +44,7 @@ class _ScaledTraining(Training):
         self.optimizer.zero_grad()
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("own", [False, True])
 def test_fused_kernels_of_an_optimizer_with_a_scaler_are_switched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Value
@@ -70,6 +71,7 @@ def test_fused_kernels_of_an_optimizer_with_a_scaler_are_switched(
     assert getattr(training.optimizer, "_step_supports_amp_scaling", False) is own
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("own", [True, False])
 def test_clipping_gradients_is_no_evidence_of_foreach_kernels_of_the_optimizer(tmp_path: Path, own: Any) -> None:
     training = Training()
@@ -143,6 +145,7 @@ def test_a_fix_counts_if_one_of_its_settings_changes_something(tmp_path: Path) -
     assert not _left_out(measured(plan_in(tmp_path, changes=(fix,)), training.epoch))
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_float16_without_a_scaler_trains_no_step(tmp_path: Path) -> None:
     training, dtypes = Training(), set()
     training.model[0].register_forward_hook(lambda _, __, result: dtypes.add(result.dtype))
@@ -159,6 +162,7 @@ def test_float16_without_a_scaler_trains_no_step(tmp_path: Path) -> None:
     assert dtypes == {torch.float32, torch.bfloat16}
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("with_closure", [False, True])
 def test_float16_is_measured_with_a_scaler_where_the_script_has_none(
@@ -209,6 +213,7 @@ def test_weights_that_an_arm_makes_nan_are_restored_for_the_others(tmp_path: Pat
 FACTOR = 1.0
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_arms_after_one_with_other_kernels_train_from_the_same_state(tmp_path: Path) -> None:
     training = Training()
     conv = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 1), nn.Flatten(), nn.Linear(16, 1))
@@ -221,6 +226,7 @@ def test_arms_after_one_with_other_kernels_train_from_the_same_state(tmp_path: P
         assert losses.losses[arm] == pytest.approx(losses.losses["A"], rel=1e-5)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # torch's compiler uses functions of its own
 def test_a_script_that_compiles_its_model_runs_it_compiled_in_all_blocks(tmp_path: Path) -> None:
     training, calls, graphs = Training(), [0], [0]

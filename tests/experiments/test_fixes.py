@@ -81,6 +81,7 @@ def test_settings_on_public_recordings_are_those_of_the_code(label: Label, share
     _compare_with_code(label)
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/experiments")
 @pytest.mark.parametrize("label", of_origin(Origin.PLANTED, Origin.GENERATED), ids=lambda label: label.path)
 def test_settings_on_planted_recordings_are_those_of_the_code(label: Label) -> None:
     _compare_with_code(label)

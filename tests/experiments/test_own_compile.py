@@ -138,6 +138,7 @@ def test_each_setting_has_its_own_graphs_of_code_that_the_script_compiles(tmp_pa
     assert training.runs > MOST * len(training.sizes)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("part", ["function", "step"])
 def test_losses_are_compared_although_the_calls_of_the_model_are_compiled(tmp_path: Path, part: str) -> None:
     training = _Compiled(part)

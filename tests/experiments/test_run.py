@@ -278,6 +278,7 @@ def test_a_sweep_finds_what_is_faster_and_leaves_no_file(tmp_path: Path) -> None
     assert result.changed_files == ()
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_folder_with_files_in_the_place_of_the_results_is_refused(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN)
     for name in ("journal.jsonl", "experiment.json", "output.log"):

@@ -126,6 +126,7 @@ def _assert_all_stays(folder: Path, source: str) -> None:
     assert not {name for name in changed if name in before}
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_however_a_script_saves_no_file_of_before_changes_and_it_reads_back_what_it_wrote(tmp_path: Path) -> None:
     _assert_all_stays(tmp_path, TEN_WAYS)
 

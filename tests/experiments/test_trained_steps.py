@@ -55,6 +55,7 @@ def test_a_batch_size_that_runs_out_of_memory_unseen_ends_the_axis(
     assert "ran out of memory, and the script went on" in failed[0].reason
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_an_arm_that_skips_some_batches_later_has_failed(tmp_path: Path) -> None:
     training = Training()
     seen = 0
@@ -88,6 +89,7 @@ def test_an_odd_block_of_a_script_that_steps_with_every_second_batch_has_half_a_
     assert (trained.lost() is not None) is is_lost
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_script_that_skips_steps_itself_is_compared_with_itself(tmp_path: Path) -> None:
     training = Training()
 

@@ -243,6 +243,7 @@ def _many(count: int, *, newest_ns: float = 1e8) -> Index:
     return Index((Path("experiments"),), runs, "1")
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_the_page_on_5000_runs_is_below_2_mb_and_says_what_it_leaves_out() -> None:
     content = write(index_document(_many(5000)))
     assert len(content) < 2_000_000

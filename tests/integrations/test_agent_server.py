@@ -96,6 +96,7 @@ def test_an_agent_reads_a_report_an_explanation_and_a_comparison(root: Path) -> 
     in_session(talk, "--root", root)
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_an_agent_simulates_another_gpu(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "gpu-known-work", tmp_path / "run")
 
@@ -121,6 +122,7 @@ def test_an_agent_simulates_another_gpu(tmp_path: Path) -> None:
     in_session(talk, "--root", tmp_path)
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_call_shows_its_progress_while_it_reads(root: Path) -> None:
     told: list[tuple[float, float | None]] = []
 
@@ -358,6 +360,7 @@ def test_an_answer_has_as_many_rows_as_fit() -> None:
         bounded(lambda most: "x" * 30_000)
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_what_a_script_printed_counts_to_the_size_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = EndedRun(exit_code=0, last_output=quoted("\N{SNOWMAN}" * 1_500, 1_500))
     paths = (str(SAMPLES / "loader-bound"),)

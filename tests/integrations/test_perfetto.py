@@ -93,6 +93,7 @@ def test_a_busy_port_and_a_missing_file_are_named(step: Path) -> None:
         Offer(step.with_name("missing"), FREE).__enter__()
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_the_command_ends_when_a_saved_step_was_read(tmp_path: Path) -> None:
     (path,) = (path for _, path in api.save_steps(api.load(SAMPLES[0]), tmp_path))
     assert path

@@ -107,6 +107,7 @@ def test_a_step_is_only_tested_in_a_test() -> None:
         traceadvisor.assert_no_regression(str, baseline="step.json")
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_machine_without_a_baseline_skips_the_test(tmp_path: Path) -> None:
     _project(tmp_path, _SLEEPS)
     done = _run(tmp_path)
@@ -120,6 +121,7 @@ def test_a_step_that_is_not_slower_passes_without_new_processes(tmp_path: Path) 
     assert "1 passed" in _run(tmp_path).stdout
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_damaged_baseline_is_an_error(tmp_path: Path) -> None:
     _project(tmp_path, _SLEEPS, 1e9).write_text('{"schema": "other/1"}')
     done = _run(tmp_path)

@@ -142,6 +142,7 @@ def test_every_rule_of_the_package_can_be_imported() -> None:
     assert not [rule for rule in all_rules() if isinstance(rule, UnloadableRule)]
 
 
+@pytest.mark.nightly("traceadvisor/judging")
 @pytest.mark.parametrize(
     ("source", "error"),
     [

@@ -75,6 +75,7 @@ def _too_much(facts: Facts) -> Iterator[str]:
             yield f"the savings down to {row.finding.rule.id} leave less than what remains of the step"
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("label", of_origin(Origin.REAL), ids=lambda label: label.path)
 def test_laws_hold_on_real_recordings(label: Label, shared_traces: Path) -> None:
     assert shared_traces.is_dir()

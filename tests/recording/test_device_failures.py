@@ -97,6 +97,7 @@ def test_a_signal_ends_a_script_while_a_kernel_never_ends(tmp_path: Path, wait: 
     assert len(steps(tmp_path / "bundle")) >= 10
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("device", ["", "cuda = FakeCuda(); "], ids=["cpu", "device"])
 def test_a_recording_that_is_open_when_the_interpreter_ends_is_kept(tmp_path: Path, device: str) -> None:
     """The capture of a command ends with its interpreter. From Python 3.12 on, no thread starts then."""

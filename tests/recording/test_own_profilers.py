@@ -121,6 +121,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_profile_of_the_script_is_whole(name: str, tmp_path: Path) -> None:
     script, output = SCRIPTS[name]
@@ -153,6 +154,7 @@ WATCHED = {
 }
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("name", WATCHED)
 def test_steps_whose_python_code_is_watched_are_counted(name: str, tmp_path: Path) -> None:
     script, tool, share = WATCHED[name]

@@ -151,6 +151,7 @@ def stopped(folder: Path, done: Done) -> int:
     return steps
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     "script",
     [CLEANING, RETRYING, pytest.param(WITHOUT_LOADER, marks=NIGHTLY)],
@@ -184,6 +185,7 @@ def test_no_loader_worker_is_left(tmp_path: Path) -> None:
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_catches_the_exit_goes_on_and_the_bundle_says_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CATCHING)
     done = capture(*STOP, "train.py", cwd=tmp_path)

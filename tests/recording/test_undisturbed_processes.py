@@ -82,6 +82,7 @@ def test_loader_workers_hold_no_profiler_no_file_of_the_capture_and_no_thread_bu
     assert own <= {"traceadvisor-stacks"}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_forked_process_keeps_the_thread_local_values_of_the_thread_that_forks(tmp_path: Path) -> None:
     """torch holds process groups of DTensor so. Where they end in a worker, it ends by a segmentation fault."""
     (tmp_path / "train.py").write_text(
@@ -111,6 +112,7 @@ for step in range(40):
     assert len(traces(tmp_path / "bundle")) == 1
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_an_error_of_a_fork_reaches_the_script(tmp_path: Path) -> None:
     """Processes are forked in another thread during the recording."""
     (tmp_path / "train.py").write_text(

@@ -14,6 +14,7 @@ from traceadvisor.recording.script.launch import Launch
 BAD = "import builtins, os, pathlib, sys, threading\ndef bad(*_):\n    raise ValueError('bad')\n"
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     "end",
     [

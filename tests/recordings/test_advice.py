@@ -67,6 +67,7 @@ def test_labels_name_rules_by_ids_that_exist() -> None:
     assert {name for name in named if name.isupper() or name[-3:].isdigit()} <= ids
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_every_first_finding_has_a_label(shared_traces: Path) -> None:
     assert shared_traces.is_dir()
     given = [(one.label.path, rule, verdict) for one in scores() for rule, verdict in one.given]

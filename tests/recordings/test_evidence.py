@@ -48,6 +48,7 @@ def findings() -> Iterator[tuple[Recording, Finding]]:
                 yield recordings[id_], replace(case.finding, rule=one.rule, saving=one.saving, evidence=figures)
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.usefixtures("shared_traces")
 def test_no_saving_exceeds_every_time_in_its_evidence() -> None:
     shown = list(findings())

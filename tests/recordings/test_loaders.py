@@ -95,6 +95,7 @@ def test_all_cases_were_recorded_several_times() -> None:
     assert min(counts.values()) == max(counts.values()) >= 2
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_measured_setting_is_the_one_that_reports_propose() -> None:
     """If a change of the rules changes the proposal, the loaders have to be recorded again."""
     for run in index()["runs"]:
@@ -117,6 +118,7 @@ def test_recordings_are_small_and_anonymous() -> None:
             assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_page_has_the_loaders(golden: Callable[[Path, str], None]) -> None:
     made = index()
     others = max(run["others_share"] for run in made["runs"])

@@ -56,6 +56,7 @@ KNOWN_MISSES = {"workers"}
 """Simulated pairs with a larger saving than predicted: the step is shorter than the range."""
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_measured_steps_are_in_the_predicted_range_except_known_misses() -> None:
     conclusive = [pair for pair in captured_pairs() if pair.is_conclusive]
     misses = [pair for pair in conclusive if not pair.is_within_range]

@@ -39,11 +39,13 @@ def facts_of(path: Path) -> Facts:
     return Facts(trace, devices[0] if devices else None, "recording")
 
 
+@pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis")
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_production_gives_the_figures_of_the_table(name: str, shared_traces: Path) -> None:
     assert of_production(facts_of(shared_traces / name)) == table()[name]
 
 
+@pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis")
 @pytest.mark.parametrize("name", [_marked(name) for name in RECORDINGS])
 def test_a_second_derivation_gives_the_figures_of_the_table(name: str, shared_traces: Path) -> None:
     assert of_plain_reading(plain_reading_of(shared_traces / name)) == table()[name]

@@ -27,6 +27,7 @@ def test_a_report_replaces_an_earlier_one_of_any_format(name: str, tmp_path: Pat
     _replace(name, tmp_path)
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.usefixtures("pango")
 def test_a_pdf_replaces_an_earlier_one(tmp_path: Path) -> None:
     _replace("pdf", tmp_path)

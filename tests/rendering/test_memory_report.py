@@ -187,6 +187,7 @@ def test_each_device_of_a_snapshot_has_its_own_part(tmp_path: Path) -> None:
     assert [row[0].text for row in table.rows] == ["snapshot.pickle, GPU 0", "snapshot.pickle, GPU 1"]
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_a_comment_on_many_snapshots_stays_short(shared_traces: Path) -> None:
     report = traceadvisor.load(shared_traces / "memory-snapshots")
     assert len(comment(report)) <= 12_000

@@ -59,6 +59,7 @@ def _on_paper(report: Report) -> str:
     return " ".join(one.extract_text() for one in pypdf.PdfReader(io.BytesIO(paper(report))).pages)
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.parametrize("shown", [_in_html, _in_markdown, _on_a_terminal])
 @pytest.mark.parametrize("name", [*BUILT, *SAMPLES])
 def test_saving_certainty_and_fix_of_a_finding_read_alike(name: str, shown: Callable[[Report], str]) -> None:

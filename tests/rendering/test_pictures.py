@@ -89,6 +89,7 @@ def test_a_picture_shows_the_page_of_today(name: str, request: pytest.FixtureReq
     check(name, request, tmp_path)
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.usefixtures("golden", "shared_traces")
 @pytest.mark.parametrize("name", [name for name, (source, *_) in PICTURES.items() if source == PUBLIC])
 def test_a_picture_of_a_public_recording_shows_the_page_of_today(

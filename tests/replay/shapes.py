@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.replay.programs import Shape
+
+EXAMPLES = 8 if settings.get_current_profile_name() == "traceadvisor" else settings().max_examples
+"""Programs that a property of the replay is tried on: each is written, read and simulated."""
 
 _SHAPES = st.builds(
     Shape,

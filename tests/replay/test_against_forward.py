@@ -33,7 +33,7 @@ from tests.replay.edits import (
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, faster, replayed, settled
-from tests.replay.shapes import ALONE, SHAPES
+from tests.replay.shapes import ALONE, EXAMPLES, SHAPES
 from tests.replay.written import BYTES_PER_NS
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.model.events import Kind
@@ -71,13 +71,13 @@ DEEP = Shape(steps=14, layers=20, kernels=20, operator_ns=5_000, forward_ns=60_0
 # -- the unchanged replay ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(SHAPES)
 def test_what_was_is_replayed_as_it_was(shape: Shape) -> None:
     assert abs(replayed(program(shape)).error_share) < EXACT
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, SEEDS)
 def test_variation_is_replayed(shape: Shape, seed: int) -> None:
     assert abs(replayed(varied(program(shape), 0.05, seed)).error_share) < VARIED
@@ -94,7 +94,7 @@ def test_of_many_steps_those_near_the_median_are_replayed(shape: Shape, seed: in
     assert max(map(abs, errors)) < 5 * VARIED
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(SHAPES.filter(lambda shape: shape.loader_ns > 0).map(lambda shape: replace(shape, workers=1)), SEEDS)
 def test_variation_of_workers_is_replayed_by_their_mean(shape: Shape, seed: int) -> None:
     """Where host and workers are about as fast, a constant pace misses by as much as they vary, and the gate tells."""
@@ -112,7 +112,7 @@ def test_a_device_that_lags_until_its_queue_is_full_is_replayed(seed: int | None
     assert before.predicted(faster(before, 20)) == pytest.approx(before.true(mended), abs=tolerance(seed))
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0))
 def test_copies_on_a_stream_of_their_own_are_replayed(shape: Shape) -> None:
     """Where copies take about as long as kernels, the streams drift against one another, and the replay begins anew."""
@@ -120,7 +120,7 @@ def test_copies_on_a_stream_of_their_own_are_replayed(shape: Shape) -> None:
     assert abs(gate.baseline_ns - gate.measured_ns) < 10_000
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE)
 def test_a_host_that_waits_for_the_step_before_is_replayed(shape: Shape) -> None:
     """Which event is waited for is not recorded; what ends within 5 us of the call's return may be taken for it."""
@@ -142,7 +142,7 @@ WITHOUT_GAIN = (Scenario.LOW, Scenario.EXPECTED)
 """The highest saving has a gain of caches in it, which no program here shows."""
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from(WITHOUT_GAIN), st.none() | SEEDS)
 def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | None) -> None:
     before = made(shape, seed)
@@ -151,7 +151,7 @@ def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | No
 
 
 @pytest.mark.nightly("traceadvisor/replay")
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1, 2, 3]))
 def test_workers_instead_of_the_training_thread(shape: Shape, workers: int) -> None:
     """As fast as they are in the long run: a recording of the mended loop begins with what was made in advance."""
@@ -161,21 +161,21 @@ def test_workers_instead_of_the_training_thread(shape: Shape, workers: int) -> N
     agree(replayed(before), LoaderWorkers(workers), after, None, Scenario.EXPECTED)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.none() | SEEDS)
 def test_batches_made_in_less_time(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
     agree(replayed(before), FasterLoader(3.0), with_faster_loader(before, 3.0), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.none() | SEEDS)
 def test_a_faster_host(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
     agree(replayed(before), FasterHost(2.0), with_faster_loader(with_slower_host(before, 0.5), 2.0), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.sampled_from(Scenario), st.none() | SEEDS)
 def test_python_that_is_not_run_in_the_step(shape: Shape, scenario: Scenario, seed: int | None) -> None:
     before = made(shape, seed)
@@ -185,7 +185,7 @@ def test_python_that_is_not_run_in_the_step(shape: Shape, scenario: Scenario, se
     agree(was, WithoutHostWork(logging), with_less_in(before, LOGGING, REMOVED_SHARE[scenario]), seed, scenario)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0 and not shape.pinned), st.none() | SEEDS)
 def test_copies_from_pinned_memory(shape: Shape, seed: int | None) -> None:
     """As fast as before at the least, and over an unknown link; what a link of 20 GB/s leaves, as expected."""
@@ -198,14 +198,14 @@ def test_copies_from_pinned_memory(shape: Shape, seed: int | None) -> None:
     agree(was, known, with_pinned_uploads(before, 20 / BYTES_PER_NS), seed, Scenario.HIGH)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0), st.none() | SEEDS)
 def test_copies_a_step_ahead(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
     agree(replayed(before), OverlappedCopies(), with_copies_a_step_ahead(before), seed, Scenario.HIGH)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.sampled_from([1.5, 3.0, 30.0]), st.none() | SEEDS)
 def test_faster_kernels(shape: Shape, speedup: float, seed: int | None) -> None:
     before = made(shape, seed)
@@ -213,7 +213,7 @@ def test_faster_kernels(shape: Shape, speedup: float, seed: int | None) -> None:
     agree(was, faster(was, speedup), with_faster_kernels(before, speedup), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.map(lambda shape: replace(shape, device_sync=True)), st.none() | SEEDS)
 def test_a_synchronise_that_is_not_called(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
@@ -221,7 +221,7 @@ def test_a_synchronise_that_is_not_called(shape: Shape, seed: int | None) -> Non
     agree(was, WithoutWaits(was.calls("cudaDeviceSynchronize")), without_synchronising(before), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.map(lambda shape: replace(shape, item=True, upload_ns=0)), st.none() | SEEDS)
 def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
@@ -230,14 +230,14 @@ def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> Non
     agree(was, DeferredReads(waits), with_items_deferred(before), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.map(lambda shape: replace(shape, item=True, pinned_item=True, upload_ns=0)))
 def test_a_number_that_is_needed_is_waited_for_without_the_synchronise(shape: Shape) -> None:
     was = replayed(program(shape))
     assert was.predicted(WithoutWaits(was.calls("cudaStreamSynchronize"))) == pytest.approx(0, abs=EXACT)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.buckets > 0), st.none() | SEEDS)
 def test_messages_of_half_the_size(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
@@ -246,7 +246,7 @@ def test_messages_of_half_the_size(shape: Shape, seed: int | None) -> None:
     agree(was, HalvedMessages(rows, duration_ns), with_shorter_communication(before, 2), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.buckets > 0), st.none() | SEEDS)
 def test_communication_beside_other_compute(shape: Shape, seed: int | None) -> None:
     """Half of the room is used, which is half of the communication here."""
@@ -256,7 +256,7 @@ def test_communication_beside_other_compute(shape: Shape, seed: int | None) -> N
     agree(was, OverlappedExchange(rows, duration_ns), with_shorter_communication(before, 2), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.none() | SEEDS)
 def test_a_fused_optimizer(shape: Shape, seed: int | None) -> None:
     """What is left of the host's work may lie before the one launch or after it."""
@@ -267,7 +267,7 @@ def test_a_fused_optimizer(shape: Shape, seed: int | None) -> None:
     assert was.predicted(FusedOptimizer()) == pytest.approx(true, abs=host_share + tolerance(seed))
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.none() | SEEDS)
 def test_launches_made_cheap(shape: Shape, seed: int | None) -> None:
     """The script's own Python and the hand-over to the autograd thread stay."""
@@ -277,7 +277,7 @@ def test_launches_made_cheap(shape: Shape, seed: int | None) -> None:
     agree(was, AmortisedLaunches(operators), with_cheap_launches(before, LAUNCH_FACTOR[Scenario.EXPECTED]), seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(
     ALONE.filter(lambda shape: shape.loader_ns > 0).map(lambda shape: replace(shape, device_sync=True)),
     st.none() | SEEDS,

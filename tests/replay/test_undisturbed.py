@@ -23,6 +23,7 @@ from tests.replay.forward import simulate
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, faster, replayed, replayed_undisturbed
+from tests.replay.shapes import EXAMPLES
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.events import Kind
@@ -53,7 +54,8 @@ SLOW_HOST = st.builds(
 # -- where recording events slows the host ----------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@pytest.mark.nightly("traceadvisor/replay")
+@settings(max_examples=EXAMPLES)
 @given(SLOW_HOST, st.sampled_from([1_000, 4_000]))
 def test_python_in_which_nothing_is_recorded_saves_all_that_it_takes(shape: Shape, event_ns: int) -> None:
     before = program(shape)
@@ -61,7 +63,8 @@ def test_python_in_which_nothing_is_recorded_saves_all_that_it_takes(shape: Shap
     agree(was, WithoutHostWork(_logging(was)), with_less_in(before, LOGGING, 1.0), Scenario.HIGH)
 
 
-@settings(max_examples=25)
+@pytest.mark.nightly("traceadvisor/replay")
+@settings(max_examples=EXAMPLES)
 @given(SLOW_HOST.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1_000, 4_000]))
 def test_loading_saves_what_it_takes_undisturbed(shape: Shape, event_ns: int) -> None:
     before = program(shape)
@@ -69,7 +72,8 @@ def test_loading_saves_what_it_takes_undisturbed(shape: Shape, event_ns: int) ->
     agree(replayed_undisturbed(before, event_ns), NoDataWait(), ready, Scenario.EXPECTED)
 
 
-@settings(max_examples=25)
+@pytest.mark.nightly("traceadvisor/replay")
+@settings(max_examples=EXAMPLES)
 @given(SLOW_HOST, st.sampled_from([1_000, 4_000]))
 def test_cheaper_launches_save_no_time_of_the_profilers(shape: Shape, event_ns: int) -> None:
     before = program(shape)
@@ -89,7 +93,7 @@ def test_without_undisturbed_steps_what_is_saved_is_a_share_of_the_recorded_one(
     assert share < true - 2 * CLOSE
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(st.integers(3, 6), st.sampled_from([2_000, 4_000]))
 def test_overhead_that_the_device_hides_is_known_from_steps_launched_ahead(layers: int, event_ns: int) -> None:
     before = program(

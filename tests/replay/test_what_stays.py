@@ -23,7 +23,7 @@ from tests.replay.program import (
 )
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import replayed
-from tests.replay.shapes import ALONE
+from tests.replay.shapes import ALONE, EXAMPLES
 from tests.replay.test_against_forward import agree, pageable
 from tests.replay.written import BYTES_PER_NS
 from traceadvisor.replay.fixes.copies import PinnedCopies
@@ -32,7 +32,7 @@ from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.what_if import Scenario
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(
     ALONE.filter(lambda shape: shape.loader_ns > 0),
     st.sampled_from([1, 4, 40]),
@@ -53,7 +53,7 @@ def test_a_loader_that_launches_kernels_costs_one_batch_to_take(
     agree(replayed(before), NoDataWait(), ready, None, scenario)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(ALONE, st.tuples(*(st.sampled_from([6_000, 60_000, 900_000]),) * 2), st.sampled_from([0, 1, 2]))
 def test_copies_from_pinned_memory_stay_as_they_are(shape: Shape, copies_ns: tuple[int, int], which: int) -> None:
     """A pinned batch, which nothing waits for or the host does, before a pageable one or after it; small or large."""
@@ -65,7 +65,7 @@ def test_copies_from_pinned_memory_stay_as_they_are(shape: Shape, copies_ns: tup
     agree(was, PinnedCopies(pageable(was), 15e9), with_pinned_uploads(before, 12 / BYTES_PER_NS), None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(
     ALONE,
     st.sampled_from([Wait.STREAM, Wait.DEVICE]),

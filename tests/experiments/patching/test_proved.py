@@ -261,6 +261,7 @@ def test_nothing_is_left_if_an_edit_is_interrupted_while_it_is_prepared(
     assert not [*folder.iterdir()]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [("# as ever", "# as always", "comments and layout only"), ("import", "import", "No valid patches")],

@@ -419,6 +419,7 @@ def test_a_comparison_replaces_an_earlier_one_and_no_other_file(tmp_path: Path) 
     assert (tmp_path / "comparison.md").read_text() == "my notes"
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_a_comparison_as_pdf_ends_with_its_marker(pango: None) -> None:
     content = COMPARISON_FORMATS["pdf"].render(_settled())
     assert content.startswith(b"%PDF")

@@ -189,6 +189,7 @@ def test_ten_recordings_may_take_twice_the_size_of_one() -> None:
     assert [most_bytes(count) for count in (0, 1, 4, 10, 2_000)] == [6_000, 6_000, 8_000, 12_000, 12_000]
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.usefixtures("shared_traces")
 @pytest.mark.parametrize("path", [SHARED_TRACES / "tensorboard-logs", *SAMPLES, CHECKOUT / "sample_traces"], ids=_name)
 def test_the_comment_on_a_recording_stays_within_its_size_and_names_the_first_finding(path: Path) -> None:
@@ -266,6 +267,7 @@ def test_two_thousand_recordings_fit() -> None:
     assert "- Late. (rank 0, rank 1, rank 2, rank 3 and 1,996 more)" in text
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_what_fits_in_no_size_has_a_last_form() -> None:
     content = markdown.write(replace(report_document(giant()), most_bytes=500))
 

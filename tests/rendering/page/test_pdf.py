@@ -52,6 +52,7 @@ def test_the_pages_are_a4_and_numbered(drawn: Draw) -> None:
     assert f"1 of {len(document.pages)}" in document.pages[0].extract_text()
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @makes_a_pdf
 def test_a_recording_without_a_device_is_drawn(drawn: Draw) -> None:
     assert "no GPU activity was recorded" in drawn(on_the_cpu).text
@@ -62,6 +63,7 @@ def test_an_unreadable_input_makes_a_document_too(drawn: Draw) -> None:
     assert "The file holds no events." in drawn(nothing_readable).text
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_a_document_whose_layout_would_take_long_is_cut_and_says_so() -> None:
     report = three_recordings()
     few, many = (replace(report, findings=(report.findings * 400)[:count]) for count in (4, 400))
@@ -111,6 +113,7 @@ def test_every_fetch_of_a_page_is_refused(markup: str, scheme: str, tmp_path: Pa
         pdf.from_html(markup.format(url=url), "")
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @makes_a_pdf
 @pytest.mark.parametrize("build", ALL)
 def test_weasyprint_logs_no_warning(build: Callable[[], Report], drawn: Draw) -> None:
@@ -186,6 +189,7 @@ def test_a_nearly_empty_last_page_is_laid_out_again_in_a_smaller_font(
     assert tighter == (None if font_px is None else pytest.approx(font_px))
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @makes_a_pdf
 @pytest.mark.parametrize(("is_again", "page_count"), [(False, 4), (True, 3)])
 def test_the_second_layout_saves_the_last_page(
