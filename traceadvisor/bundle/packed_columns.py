@@ -5,8 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
-from operator import sub
+from itertools import chain
 
 _FASTEST = 1
 _WINDOW, _MEMORY = 15, 8
@@ -15,30 +14,28 @@ _WINDOW, _MEMORY = 15, 8
 _BYTES = 8
 
 
-def packed(columns: Sequence[Sequence[int]]) -> bytes:
-    """The changes within each of some columns of one length, compressed."""
+Packed = tuple[tuple[int | None, ...], bytes]
+"""The value of each column that has only one, and None for the others; these, compressed."""
+
+
+def packed(columns: Sequence[Sequence[int]]) -> Packed:
+    """Pack some columns of one length, whose numbers have as few bytes in use as possible."""
     by_runs = zlib.compressobj(_FASTEST, zlib.DEFLATED, _WINDOW, _MEMORY, zlib.Z_RLE)  # high bytes are mostly zeros
-    parts = (part for column in columns for part in _by_place(_changes(column)))
-    return by_runs.compress(b"".join(parts)) + by_runs.flush()
+    only = tuple(column[0] if column.count(column[0]) == len(column) else None for column in columns)
+    parts = (_by_place(array("q", column)) for column, value in zip(columns, only, strict=True) if value is None)
+    return only, by_runs.compress(b"".join(chain.from_iterable(parts))) + by_runs.flush()
 
 
-def unpacked(content: bytes, count: int) -> list[list[int]]:
+def unpacked(content: Packed, count: int) -> list[list[int]]:
     """The columns, as they were; ``count``: their length."""
-    parts = memoryview(zlib.decompress(content))
-    size = count * _BYTES
-    return [list(accumulate(_joined(parts[at : at + size]))) for at in range(0, len(parts), size)]
+    only, parts, size = content[0], memoryview(zlib.decompress(content[1])), count * _BYTES
+    others = (_joined(parts[at : at + size]).tolist() for at in range(0, len(parts), size))
+    return [next(others) if value is None else [value] * count for value in only]
 
 
-def _changes(column: Sequence[int]) -> array[int]:
-    first = column[0]
-    if column.count(first) == len(column):
-        return array("q", [first, *[0] * (len(column) - 1)])
-    return array("q", [first, *map(sub, column[1:], column)])
-
-
-def _by_place(changes: array[int]) -> list[bytes]:
+def _by_place(numbers: array[int]) -> list[bytes]:
     """The first bytes of all numbers, then the second ones, and so on."""
-    content = changes.tobytes()
+    content = numbers.tobytes()
     return [content[place::_BYTES] for place in range(_BYTES)]
 
 

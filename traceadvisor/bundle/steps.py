@@ -9,14 +9,14 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from io import StringIO
-from itertools import chain, groupby, islice
+from itertools import accumulate, chain, groupby, islice
 from operator import add, attrgetter, sub
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias, TypeVar
 
 import msgspec
 
-from traceadvisor.bundle.packed_columns import packed, unpacked
+from traceadvisor.bundle.packed_columns import Packed, packed, unpacked
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState, TimedStep
 
@@ -40,6 +40,7 @@ _FIELDS = tuple(field.name for field in fields(TimedStep))
 _WIDTH = len(_FIELDS)
 _values = attrgetter(*_FIELDS)
 _CLOCK, _WALL, _DURATION, _STATE = map(_FIELDS.index, ("clock_ns", "start_ns", "duration_ns", "state"))
+_ASCENDING = _FIELDS.index("index"), _CLOCK
 _STATES = tuple(StepState)
 _STATE_NUMBERS = {state: number for number, state in enumerate(_STATES)}
 _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
@@ -55,9 +56,11 @@ RECENT_STEPS = 50
 BLOCK_STEPS = 512
 """Steps that are packed at once."""
 
+_BLOCK_VALUES = BLOCK_STEPS * _WIDTH
+
 
 class StepLog:
-    """Collects the steps of a run in about 16 bytes each: a run may take millions.
+    """Collects the steps of a run in 11 to 16 bytes each: a run may take millions.
 
     One thread may add steps while another encodes earlier ones.
     """
@@ -67,7 +70,7 @@ class StepLog:
 
     def __init__(self) -> None:
         self._count = 0
-        self._packed: list[bytes] = []
+        self._packed: list[Packed] = []
         """Blocks of :data:`BLOCK_STEPS` steps."""
         self._latest: list[Any] = []
         """The values of the steps after these, one after another."""
@@ -80,9 +83,10 @@ class StepLog:
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
-        self._latest.extend(_values(step))
+        latest = self._latest
+        latest.extend(_values(step))
         self._count += 1
-        if len(self._latest) == BLOCK_STEPS * _WIDTH:
+        if len(latest) == _BLOCK_VALUES:
             self._known = len(self._packed), self.changes, _columns(self._latest)
             self._packed.append(_pack(self._known[2]))
             self._latest = []
@@ -188,16 +192,20 @@ def _columns(values: list[Any]) -> Columns:
     return [values[at : len(values) // _WIDTH * _WIDTH : _WIDTH] for at in range(_WIDTH)]
 
 
-def _pack(columns: Columns) -> bytes:
+def _pack(columns: Columns) -> Packed:
     numbers = columns.copy()
-    numbers[_STATE] = [_STATE_NUMBERS[state] for state in columns[_STATE]]
+    numbers[_STATE] = list(map(_STATE_NUMBERS.get, columns[_STATE]))
     numbers[_WALL] = list(map(sub, columns[_WALL], columns[_CLOCK]))  # both clocks run alike
+    for column in _ASCENDING:
+        numbers[column] = [columns[column][0], *map(sub, columns[column][1:], columns[column])]
     return packed(numbers)
 
 
-def _unpack(content: bytes) -> Columns:
+def _unpack(content: Packed) -> Columns:
     columns: Columns = [*unpacked(content, BLOCK_STEPS)]
     columns[_STATE] = [_STATES[number] for number in columns[_STATE]]
+    for column in _ASCENDING:
+        columns[column] = list(accumulate(columns[column]))
     columns[_WALL] = list(map(add, columns[_WALL], columns[_CLOCK]))
     return columns
 
