@@ -53,7 +53,7 @@ LONGEST_CATEGORY = 60
 FEWEST_SAMPLES = 4
 """Samples of the machine. Fewer may all fall on one burst of another program."""
 
-UNMATCHED = "The recorded kernels have no launch, so what the GPU waits for is not judged by launches."
+UNMATCHED = "The recorded GPU operations have other ids, so what the GPU waits for is not judged by launches."
 """Behind launches of which none has a kernel."""
 
 FULL_SHARE = 0.9

@@ -16,7 +16,7 @@ SETTINGS_SHARE = 0.5
 """Share of the time in which the fixes are measured, if a patch of them is measured, too."""
 
 CHANGE_IT = "Make the change, and measure it with --edit, or record again and compare"
-"""What to do where every fix is a change of code."""
+"""The remedy where every fix is a change of code."""
 
 if TYPE_CHECKING:
     from traceadvisor.experiments.result import Surroundings

@@ -78,6 +78,13 @@ def test_sigterm_while_an_edit_is_prepared_leaves_no_copies(folder: Path) -> Non
     assert not list((folder / "tmp").iterdir())
 
 
+def test_a_report_that_only_changes_code_says_how_to_measure_the_change(folder: Path) -> None:
+    (folder / "report.json").write_bytes(b"".join(pieces(report_with({}))))
+    result = CliRunner().invoke(main, ["try", "report.json", "--", "train.py"])
+    assert result.exit_code == 2
+    assert "Make the change, and measure it with --edit, or record again and compare." in result.output
+
+
 def test_every_reason_has_words() -> None:
     assert {*UNPATCHED} == {*Unpatched}
     assert {*APART} == {*Apart}

@@ -149,7 +149,7 @@ class Facts:
 
 @frozen
 class Code:
-    """Lines of code."""
+    """Code in lines of its own."""
 
     text: str
     detail: Detail = Detail.PAGE

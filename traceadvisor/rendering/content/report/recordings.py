@@ -274,7 +274,7 @@ def main_figures(report: Report, recording: Recording) -> Iterator[Figure]:
 
 
 def _joint_label(report: Report, recording: Recording) -> str:
-    """What the step with the simulated fixes is called: not all fixes that save time are simulated."""
+    """The label of the step with the simulated fixes: not all fixes that save time are simulated."""
     cases = (case for row in report.findings for case in (row.by_recording or (row,)))
     own = [further(case) for case in cases if recording.id in case.recording_ids and case.finding.saving.high_ns]
     count = sum(one.method is Method.REPLAY for one in own)
