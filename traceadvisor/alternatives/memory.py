@@ -67,6 +67,7 @@ class NeededMemory:
     """Bytes that surely do not grow with the batch: parameters, their gradients and the optimizer's state."""
 
     freed: Mapping[Remedy, Freed] = field(default_factory=dict)
+    """Empty if only the recorded total is known."""
 
     def at(self, times: float) -> Range:
         """Return the bytes at so many times the recorded batch.
