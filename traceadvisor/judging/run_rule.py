@@ -155,7 +155,7 @@ LEAST_SEEN_SHARE = 0.001
 
 
 def _not_counted(rule: Rule, share: float, facts: Facts) -> tuple[NotCounted, ...]:
-    """What a share leaves out of its category; empty if it is no share of a category that the rule may claim."""
+    """Parts of its category that a share leaves out; empty if it is no share of a category that the rule may claim."""
     waits = facts.rank_waits or SpanSet.empty()
     left_out = {NotCounted.START_UP: facts.start_up, NotCounted.RANK_WAITS: waits}
     if not any(left_out.values()):

@@ -362,7 +362,7 @@ class Clear:
     """Whether the check passes from the limit on. By default it passes up to the limit."""
 
     not_counted: tuple[NotCounted, ...] = field(default=(), kw_only=True)
-    """What the figure leaves out of its category, filled in by the engine; empty if it is the whole category."""
+    """Parts of its category that the figure leaves out, filled in by the engine; empty if it is the whole category."""
 
     hidden_at: Location | None = field(default=None, kw_only=True)
     """The line that is as slow as in a finding, while loader workers hide it from the step; None without one."""

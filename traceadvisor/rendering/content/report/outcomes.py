@@ -124,7 +124,7 @@ def _clear(report: Report) -> Table | None:
 
 
 def _measured(clear: Clear) -> str:
-    """What was measured, without what the check leaves out of the category."""
+    """The measured figure as words, with the parts of its category that it leaves out."""
     left_out = listed([NOT_COUNTED[each] for each in clear.not_counted])
     return f"{clear.label}, without {left_out}" if left_out else clear.label
 
