@@ -180,8 +180,11 @@ def without_overruns(events: list[Event]) -> list[Event]:
 def is_known(event: Event) -> bool:
     """Whether it is of a kind that some question is about."""
     others = {"overhead", "cuda_sync", "gpu_user_annotation", "python_function"}
-    is_span = event.category == "Trace" and event.name.startswith("PyTorch Profiler")
-    return is_span or event.category in OPERATORS | RUNTIME | ANNOTATIONS | KERNELS | COPIES | others
+    return is_profiler_span(event) or event.category in OPERATORS | RUNTIME | ANNOTATIONS | KERNELS | COPIES | others
+
+
+def is_profiler_span(event: Event) -> bool:
+    return event.category == "Trace" and event.name.startswith("PyTorch Profiler")
 
 
 def is_annotation(event: Event) -> bool:
@@ -274,8 +277,7 @@ class Recording:
             return "optimizer", [Mark(1, steps[0].start, steps[0].end)]
         if len(ends) > 1:
             return "optimizer", [Mark(i, *pair) for i, pair in enumerate(pairwise(ends), 1)]
-        first, last = min(e.start for e in self.events), max(e.end for e in self.events)
-        return "window", [Mark(0, first, last)]
+        return "window", [Mark(0, *self.extent())]
 
     def outermost_optimizer_calls(self) -> list[Event]:
         """Those that begin in no earlier one of their thread."""
@@ -343,7 +345,7 @@ class Recording:
         return list(last.values())
 
     def clipped(self, mark: Event) -> Mark:
-        limits = [e.end for e in self.events if e.category == "Trace" and e.name.startswith("PyTorch Profiler")]
+        limits = [e.end for e in self.events if is_profiler_span(e)]
         end = min([mark.end, max(limits)]) if limits else mark.end
         return Mark(int(mark.name.split("#")[1]), mark.start, end)
 
@@ -563,7 +565,8 @@ class Recording:
                 yield from causes.of_gap(start, end, following)
 
     def extent(self) -> tuple[int, int]:
-        return min(e.start for e in self.events), max(e.end for e in self.events)
+        events = [e for e in self.events if not is_profiler_span(e)] or self.events
+        return min(e.start for e in events), max(e.end for e in events)
 
     def host_segments(self) -> Iterator[tuple[int, int, str]]:
         """The same for a recording without device activity."""

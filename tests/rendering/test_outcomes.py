@@ -6,7 +6,7 @@ import pytest
 
 from tests.build_report import one_recording, three_recordings
 from tests.rendering.formatted import every
-from traceadvisor.model.findings import Clear, Silenced, Skipped, Unit
+from traceadvisor.model.findings import Clear, NotCounted, Silenced, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, RuleText, UsedSettings
 from traceadvisor.rendering.content.report.outcomes import nothing_found, outcome_folds
 from traceadvisor.rendering.document.table import Table
@@ -152,3 +152,18 @@ def test_what_a_law_took_is_a_row_with_finding_figure_and_law() -> None:
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["IDLE001", "Wait less", "saving: 200 -> 100 ms", "A saving is at most the step"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "measured"),
+    [
+        ((), "data wait"),
+        ((NotCounted.START_UP,), "data wait, without start-up"),
+        ((NotCounted.START_UP, NotCounted.RANK_WAITS), "data wait, without start-up, waits for other ranks"),
+    ],
+)
+def test_a_passed_check_says_what_its_figure_leaves_out(left_out: tuple[NotCounted, ...], measured: str) -> None:
+    report = one_recording()
+    row = _row("DATA001", Clear("data wait", 0.0, 0.05, Unit.SHARE, not_counted=left_out), report.recordings[0].id)
+    (table,) = _tables("fine", _with(report, row))
+    assert measured in [cell.text for cell in table.rows[0]]

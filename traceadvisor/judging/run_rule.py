@@ -27,13 +27,16 @@ from traceadvisor.model.findings import (
     Finding,
     Found,
     MissingInput,
+    NotCounted,
     Outcome,
     RuleMeta,
     RuleOutcome,
     Silenced,
     Skipped,
+    Unit,
 )
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
@@ -120,7 +123,7 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
     missing = facts.missing(rule.needs)
     if missing:
         return Skipped(missing)
-    return _judged(rule.check(facts), facts)
+    return _judged(rule, rule.check(facts), facts)
 
 
 def _completed(finding: Finding, facts: Facts | None) -> Finding:
@@ -137,12 +140,31 @@ def _completed(finding: Finding, facts: Facts | None) -> Finding:
     )
 
 
-def _judged(outcome: Outcome, facts: Facts) -> Outcome:
-    """The outcome; a passed check of too little kernel time is skipped."""
+def _judged(rule: Rule, outcome: Outcome, facts: Facts) -> Outcome:
+    """The outcome; a passed check of too little kernel time is skipped, and one of a part of a category says so."""
     match outcome:
         case Clear(judged_share=float() as share) if share < LEAST_JUDGED_SHARE:
             return Skipped(f"Only {int(share * 100)}% of kernel time could be judged: {facts.why_not_judged}.")
+        case Clear(unit=Unit.SHARE, because=None):
+            return replace(outcome, not_counted=_not_counted(rule, outcome.value, facts))
     return outcome
+
+
+LEAST_SEEN_SHARE = 0.001
+"""A smaller part of the step changes no figure of a report."""
+
+
+def _not_counted(rule: Rule, share: float, facts: Facts) -> tuple[NotCounted, ...]:
+    """Parts of its category that a share leaves out; empty if it is no share of a category that the rule may claim."""
+    waits = facts.rank_waits or SpanSet.empty()
+    left_out = {NotCounted.START_UP: facts.start_up, NotCounted.RANK_WAITS: waits}
+    if not any(left_out.values()):
+        return ()
+    of = [each for each in rule.claims & facts.partition.keys() if share == facts.share(facts.claim(each))]
+    lost = [(facts.partition[each] & facts.steps.typical_windows) - facts.claim(each) for each in of]
+    return tuple(
+        kind for kind, spans in left_out.items() if any(facts.share(part & spans) >= LEAST_SEEN_SHARE for part in lost)
+    )
 
 
 def _outcome(

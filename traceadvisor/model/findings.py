@@ -331,6 +331,16 @@ class ClearedBecause(Enum):
     """The fix is expected to save less than anybody would act on."""
 
 
+class NotCounted(Enum):
+    """Time of a category that findings and checks leave out, while the step by category shows it."""
+
+    START_UP = "start_up"
+    """Start-up: later steps have none."""
+
+    RANK_WAITS = "rank_waits"
+    """Time in which collectives only wait for other ranks."""
+
+
 @frozen
 class Clear:
     """A passed check: its figure and the limit of the figure."""
@@ -353,6 +363,9 @@ class Clear:
 
     at_least: bool = field(default=False, kw_only=True)
     """Whether the check passes from the limit on. By default it passes up to the limit."""
+
+    not_counted: tuple[NotCounted, ...] = field(default=(), kw_only=True)
+    """Parts of its category that the figure leaves out, filled in by the engine; empty if it is the whole category."""
 
     hidden_at: Location | None = field(default=None, kw_only=True)
     """The line that is as slow as in a finding, while loader workers hide it from the step; None without one."""

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.model.findings import Certainty, ClearedBecause, Confidence, Effort, Method, Severity
+from traceadvisor.model.findings import Certainty, ClearedBecause, Confidence, Effort, Method, NotCounted, Severity
 from traceadvisor.model.job import LateCause
 from traceadvisor.model.report import FoldedBecause, SmallBecause, SmallSaving, SourceKind, Work
 from traceadvisor.model.run import StepState
@@ -202,6 +202,8 @@ CLEARED = {
     ClearedBecause.TAKEN_OVER: "other work takes the place of the removed time",
     ClearedBecause.SAVES_LITTLE: "the fix is expected to save less than 0.1% of the step",
 }
+
+NOT_COUNTED = {NotCounted.START_UP: "start-up", NotCounted.RANK_WAITS: "waits for other ranks"}
 
 STEP_SOURCE = {
     StepSource.MARKS: "the profiler's step marks",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from traceadvisor.analysis.steps.detection import find_marks
+from traceadvisor.analysis.steps.detection import find_marks, recording_extent
 from traceadvisor.model.steps import StepSource
 
 Found = tuple[StepSource, list[tuple[int, float, float]]]
@@ -140,3 +140,9 @@ def test_the_whole_recording_includes_its_python_calls(tmp_path: Path) -> None:
 def test_marks_come_before_optimizer_steps(tmp_path: Path) -> None:
     builder = TraceBuilder().step(7, 0, 100).optimizer(40, 50).optimizer(90, 95)
     assert marks_us(builder, tmp_path)[0] is StepSource.MARKS
+
+
+def test_a_recording_is_as_long_as_its_events_not_as_the_span_of_the_profiler(tmp_path: Path) -> None:
+    builder = TraceBuilder().profiler_span(0, 13_800_000).op("aten::mm", 100, 200)
+    builder.launch(110, 120, kernel=(150, 150_000))
+    assert recording_extent(builder.trace(tmp_path)) == (100_000, 150_000_000)

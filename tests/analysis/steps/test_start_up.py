@@ -129,3 +129,26 @@ def test_three_steps_show_start_up_by_themselves(tmp_path: Path) -> None:
         _busy(builder.step(number, start, start + 300), start).allocate(start + 110, start + 200)
     facts = facts_of(builder, tmp_path)
     assert (facts.start_up_share, facts.start_up.total_ns) == (None, 0)
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
+def test_the_only_copy_of_a_recording_is_no_start_up(direction: str, tmp_path: Path) -> None:
+    builder = _busy(TraceBuilder().step(0, 0, 60_000))
+    builder.copy(200, 50_200, on_device=(50_190, 50_210), direction=direction, pinned=True)
+    assert _found(builder, tmp_path) == []
+
+
+def test_a_copy_call_without_a_recorded_copy_is_no_start_up(tmp_path: Path) -> None:
+    builder = _busy(TraceBuilder().step(0, 0, 60_000)).copy(200, 50_200, on_device=None)
+    assert _found(builder, tmp_path) == []
+
+
+def test_a_first_copy_that_is_much_longer_than_later_ones_is_start_up(tmp_path: Path) -> None:
+    builder = _busy(TraceBuilder().step(0, 0, 60_000)).copy(200, 50_200, on_device=(50_205, 50_210), pinned=True)
+    builder.copy(51_000, 51_004, on_device=(51_005, 51_010), pinned=True)
+    assert _found(builder, tmp_path) == [(200, 50_200)]
+
+
+def test_the_only_launch_of_a_kernel_is_start_up(tmp_path: Path) -> None:
+    builder = _busy(TraceBuilder().step(0, 0, 60_000)).runtime("cudaLaunchKernelExC", 200, 50_200)
+    assert _found(builder, tmp_path) == [(200, 50_200)]

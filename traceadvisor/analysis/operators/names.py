@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask, numbers_in
-from traceadvisor.model.events import Kind
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Float64, Int64, Mask, numbers_in
+from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
@@ -36,3 +37,31 @@ def _names_of(trace: Trace, kind: Kind) -> list[int]:
 def rows_with_prefix(trace: Trace, kind: Kind, *prefixes: str) -> Int64:
     """Return rows of one kind whose name starts with one of the prefixes, ascending."""
     return rows_named(trace, kind, lambda name: name.startswith(prefixes))
+
+
+@frozen
+class UsualDurations:
+    """Median duration of the events of each name. Each array has one element per name."""
+
+    name_ids: Int64
+    counts: Int64
+    usual_ns: Float64
+
+    @property
+    def totals_ns(self) -> Float64:
+        """Duration of all events of each name, if each took the median."""
+        return self.counts * self.usual_ns
+
+    @property
+    def total_ns(self) -> float:
+        """Duration of all events, if each took the median of its name."""
+        return float(self.totals_ns.sum())
+
+
+def usual_durations(events: EventTable, rows: Int64) -> UsualDurations:
+    """Return the usual duration of each name, with one sort for all names."""
+    rows = rows[np.lexsort((events.duration_ns[rows], events.name_id[rows]))]
+    names, first, counts = np.unique(events.name_id[rows], return_index=True, return_counts=True)
+    ordered_ns = events.duration_ns[rows]
+    middle_ns = (ordered_ns[first + (counts - 1) // 2] + ordered_ns[first + counts // 2]) / 2
+    return UsualDurations(names.astype(np.int64), counts.astype(np.int64), middle_ns)

@@ -113,11 +113,15 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
 
 @once
 def recording_extent(trace: Trace) -> tuple[int, int]:
-    """Return the first and the last instant of known events."""
+    """Return the first and the last instant of known events.
+
+    The profiler's own span may be longer: nothing shows what runs in the rest of it. A file without other events is
+    refused.
+    """
     if trace.is_empty:
         return 0, 0
     events, calls = trace.events, trace.python_calls
-    known = events.kind != Kind.OTHER
+    known = ~events.is_kind(Kind.OTHER, Kind.PROFILER_SPAN)
     latest = np.iinfo(np.int64).max
     start = min(np.min(events.start_ns, where=known, initial=latest), np.min(calls.start_ns, initial=latest))
     end = max(np.max(events.end_ns, where=known, initial=0), np.max(calls.end_ns, initial=0))

@@ -29,6 +29,9 @@ _LOADS = re.compile(
 
 _RESERVES = re.compile(r"^(?:cuda|cu|hip)(?:Mem)?(?:Malloc|HostAlloc|HostMalloc|MallocHost|Alloc|Create)")
 _LAUNCHES_GRAPH = re.compile(r"GraphLaunch|GraphExec")
+_ANY_LENGTH = re.compile(rf"{_LAUNCHES_GRAPH.pattern}|Memcpy")
+"""Calls that take long each time if they hand over much: the only one of a recording may be no first one."""
+
 _LAZY_LOADING = "Lazy Function Loading"
 
 _ALLOCATES = ("aten::empty", "aten::empty_strided", "aten::new_empty")
@@ -67,27 +70,32 @@ def start_up(observation: Observation) -> SpanSet:
 
 
 def _first_calls(observation: Observation) -> SpanSet:
-    """Return long first runtime calls that do not wait for the device."""
+    """Return long first runtime calls that do not wait for the device.
+
+    The only call of its name counts, too, unless it copies or launches a graph.
+    """
     trace, events = observation.trace, observation.trace.events
     calls = events.rows(Kind.RUNTIME)
     waiting = either(blocking_rows(trace, observation.launches), profiler_stop_rows(trace))
     calls = without(calls, waiting)
     first, others_ns = _first_and_others(events.name_id[calls], events.duration_ns[calls])
     first_ns = events.duration_ns[calls[first]]
-    launches_graph = name_mask(trace.names, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
-    is_graph = launches_graph[events.name_id[calls[first]]]
+    has_any_length = name_mask(trace.names, lambda name: _ANY_LENGTH.search(name) is not None)
+    is_any_length = has_any_length[events.name_id[calls[first]]]
     is_long = (first_ns >= LEAST_FIRST_CALL_NS) & (first_ns >= FIRST_TIMES_OTHERS * np.nan_to_num(others_ns))
-    return events.spans(calls[first[is_long & ~(is_graph & np.isnan(others_ns))]])
+    return events.spans(calls[first[is_long & ~(is_any_length & np.isnan(others_ns))]])
 
 
 def _first_launches(observation: Observation) -> SpanSet:
     """Return long first launches of a kernel while the device is idle: its code is loaded.
 
     A launch that takes long while the device is busy may wait for room in the queue. A graph launches all its kernels.
+    A copy loads no code.
     """
     events, launches = observation.trace.events, observation.launches
     graphs = rows_named(observation.trace, Kind.RUNTIME, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
-    launched = (launches.call_rows != NONE) & ~np.isin(launches.call_rows, graphs)
+    is_kernel = np.isin(events.kind[launches.work_rows], (Kind.KERNEL, Kind.COLLECTIVE))
+    launched = is_kernel & (launches.call_rows != NONE) & ~np.isin(launches.call_rows, graphs)
     work, calls = launches.work_rows[launched], launches.call_rows[launched]
     order = np.argsort(events.start_ns[calls], kind="stable")
     work, calls = work[order], calls[order]

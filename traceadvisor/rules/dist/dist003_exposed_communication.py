@@ -74,7 +74,7 @@ class ExposedCommunication(Rule):
             evidence=(
                 Evidence("kind with the most exposed time", words, Unit.TEXT),
                 facts.time_per_step(f"exposed {words}", claimed),
-                Evidence("exposed communication of all kinds", communication.exposed_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("exposed communication of all kinds", exposed),
                 Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step in exposed communication", share, Unit.SHARE),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),

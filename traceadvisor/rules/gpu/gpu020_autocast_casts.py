@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, usual_durations
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
@@ -99,10 +99,7 @@ class AutocastCasts(Rule):
 
 def _usual_ns(facts: Facts, rows: Int64) -> float:
     """Time of operators by the usual one of each name: a busy machine holds up a few."""
-    events = facts.trace.events
-    names, of_name = np.unique(events.name_id[rows], return_inverse=True)
-    groups = (events.duration_ns[rows[of_name == place]] for place in range(names.size))
-    return float(sum(one.size * float(np.median(one)) for one in groups))
+    return usual_durations(facts.trace.events, rows).total_ns
 
 
 def _rows(facts: Facts, pattern: re.Pattern[str]) -> Int64:

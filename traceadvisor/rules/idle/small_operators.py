@@ -11,6 +11,7 @@ import numpy as np
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.metric_modules import metric_calls
+from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.shares import line_of_call
 from traceadvisor.model.arrays import Int64
@@ -91,22 +92,26 @@ def _undisturbed(facts: Facts) -> float:
 
 def _remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
     """Time of operators beyond that of calling them, by the usual one of each name: one may have waited for a core."""
-    return sum(count * max(usual_ns - calling_ns, 0.0) for _, count, usual_ns in _by_name(facts, passes))
+    usual = _usual(facts, passes)
+    return float(usual.counts @ np.maximum(usual.usual_ns - calling_ns, 0.0))
 
 
 def usual_ns(facts: Facts, passes: SpanSet) -> float:
     """Mean duration of operators, by the usual one of each name."""
-    found = _by_name(facts, passes)
-    return sum(count * usual_ns for _, count, usual_ns in found) / max(sum(count for _, count, _ in found), 1)
+    usual = _usual(facts, passes)
+    return usual.total_ns / max(int(usual.counts.sum()), 1)
 
 
-def _by_name(facts: Facts, passes: SpanSet) -> list[tuple[Int64, int, float]]:
-    """The operators of each name in the passes: their rows, their number, and the usual duration of one."""
-    events, rows = facts.trace.events, outermost_operators(facts)
-    rows = rows[passes.contains(events.start_ns[rows])]
-    names, of_name = np.unique(events.name_id[rows], return_inverse=True)
-    groups = [rows[of_name == place] for place in range(names.size)]
-    return [(one, one.size, float(np.median(events.duration_ns[one]))) for one in groups]
+def _usual(facts: Facts, passes: SpanSet) -> UsualDurations:
+    """The usual durations of the operators in the passes."""
+    return usual_durations(facts.trace.events, _operators_in(facts, passes))
+
+
+def _operators_in(facts: Facts, passes: SpanSet) -> Int64:
+    """Outermost operators that start in the passes."""
+    rows = outermost_operators(facts)
+    within: Int64 = rows[passes.contains(facts.trace.events.start_ns[rows])]
+    return within
 
 
 def outermost_operators(facts: Facts) -> Int64:
@@ -153,8 +158,11 @@ FEWEST_CELLS = 8
 
 def _most_in_forward(facts: Facts) -> Int64:
     """Operators of the name that takes the most time of the forward pass, by the usual one; none without any."""
-    found = _by_name(facts, facts.claim(Category.FORWARD, Category.OTHER_HOST))
-    return max(found, key=lambda one: one[1] * one[2])[0] if found else outermost_operators(facts)[:0]
+    events, rows = facts.trace.events, _operators_in(facts, facts.claim(Category.FORWARD, Category.OTHER_HOST))
+    usual = usual_durations(events, rows)
+    most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
+    chosen: Int64 = rows[events.name_id[rows] == most]
+    return chosen
 
 
 MOST_SITES = 5

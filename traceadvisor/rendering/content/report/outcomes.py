@@ -12,7 +12,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table, cells, titled, with_columns
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.units import figure, from_to, number_of, percent
-from traceadvisor.rendering.words import CLEARED, GROUPS, listed, small_saving_words
+from traceadvisor.rendering.words import CLEARED, GROUPS, NOT_COUNTED, listed, small_saving_words
 from traceadvisor.text.ranges import between
 
 
@@ -99,7 +99,7 @@ def _clear(report: Report) -> Table | None:
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
-            key = (_named(row, report), row.outcome.label, _passes_if(row.outcome))
+            key = (_named(row, report), _measured(row.outcome), _passes_if(row.outcome))
             alike.setdefault(key, []).append((row.outcome, row.recording_ids))
     partly = any(clear.judged_share is not None for found in alike.values() for clear, _ in found)
     rows = tuple(
@@ -121,6 +121,12 @@ def _clear(report: Report) -> Table | None:
     )
     table = Table("Passed checks", columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="check")
     return _shown(report, table)
+
+
+def _measured(clear: Clear) -> str:
+    """The measured figure as words, with the parts of its category that it leaves out."""
+    left_out = listed([NOT_COUNTED[each] for each in clear.not_counted])
+    return f"{clear.label}, without {left_out}" if left_out else clear.label
 
 
 def _passes_if(clear: Clear) -> str:
