@@ -17,7 +17,7 @@ from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.loop.compilations import Compilations
-from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.loop.makers import remembered
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
@@ -44,7 +44,7 @@ class SettingsSeen:
         """
         self._has_own_profiler = has_own_profiler
         self._watched = ProfiledSteps(is_recording)
-        self.constructors = Constructors()
+        self.constructors = remembered()
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
         self.autocast_dtype: torch.dtype | None = None

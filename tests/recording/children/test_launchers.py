@@ -12,8 +12,9 @@ from textwrap import indent
 import pytest
 
 from tests.children import DEVNULL, PIPE, Done, added, run, started
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, steps, traces
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, settings, steps, traces
 from traceadvisor.bundle.layout import Ending
+from traceadvisor.model.location import Role
 from traceadvisor.recording.children.plan import HOOK
 
 NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
@@ -204,6 +205,22 @@ def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(fold
 def test_a_look_at_torch_before_its_import_loses_nothing(folder: Path, form: tuple[str, ...]) -> None:
     (folder / "look.py").write_text(f"import importlib.util\nimportlib.util.find_spec('torch')\n{TRAIN}")
     assert "recorded 8 of 30 steps" in capture(*form, "look.py", cwd=folder).stderr
+
+
+def test_a_model_and_a_loader_that_are_made_before_the_optimizer_are_known(folder: Path) -> None:
+    made = "DataLoader(TensorDataset(torch.randn(120, 8), torch.randn(120, 1)), batch_size=4)"
+    script = TRAIN.replace(made, "loader").replace("optimizer =", f"loader = {made}\noptimizer =")
+    (folder / "train.py").write_text(script)
+    capture("--", *PYTHON, "train.py", cwd=folder)
+    (bundle,) = bundles(folder)
+    found = {
+        one.role: script.splitlines()[one.place.line - 1] for one in settings(bundle).constructed if one.place.line
+    }
+    assert {role: line.partition(" =")[0] for role, line in found.items()} == {
+        Role.LOADER: "loader",
+        Role.MODEL: "model",
+        Role.OPTIMIZER: "optimizer",
+    }
 
 
 def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -> None:

@@ -40,6 +40,9 @@ def follow(given: Plan | str | None) -> None:
     own_profiles.watch()
     import torch  # noqa: PLC0415  # only in a process that imports torch
 
+    from traceadvisor.recording.loop import makers  # noqa: PLC0415  # it imports torch
+
+    makers.watch()
     optimizer, autograd = torch.optim.Optimizer, torch.autograd
     create, run_backward = optimizer.__init__, getattr(autograd, BACKWARD)
 

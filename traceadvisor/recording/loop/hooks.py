@@ -19,21 +19,17 @@ import torch.autograd.profiler_legacy
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
 from torch.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
-from torch.nn.modules.module import (
-    register_module_module_registration_hook,
-    register_module_parameter_registration_hook,
-)
 from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from traceadvisor.recording.after_import import BACKWARD, after_import
-from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import LoaderRegistry
+from traceadvisor.recording.loop.makers import Makers
 from traceadvisor.recording.loop.queue_feeds import QueueFeeds
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
@@ -99,7 +95,7 @@ class Hooks:
             self._hook(module, name, _hooked_start, profiler_starts)
         self._hook(torch.cuda.CUDAGraph, "capture_begin", _hooked_capture, graphs)
         self._hook(torch.cuda.CUDAGraph, "replay", _hooked_replay, listener)
-        self._hook_makers(seen.constructors)
+        self._makers = Makers(seen.constructors)
         self._hook_optimizers()
         for base in (DataLoader, IterableDataset):
             self._hook_feeds(base)
@@ -116,8 +112,7 @@ class Hooks:
         """Restore the methods. Optimizer classes used meanwhile keep a hooked step without effect."""
         for stop_waiting in self._waiting:
             stop_waiting()
-        for hook in self._of_modules:
-            hook.remove()
+        self._makers.remove()
         self._queues.remove()
         for owner, name, original in reversed(self._originals):
             if original is _INHERITED:
@@ -133,17 +128,6 @@ class Hooks:
         original = owner.__dict__.get(name, _INHERITED)
         setattr(owner, name, replacement)
         self._originals.append((owner, name, original))
-
-    def _hook_makers(self, constructors: Constructors) -> None:
-        """Hook what makes the objects of the training."""
-        # the last call of a loader's constructor, and the first of an optimizer's that knows the optimizer
-        self._hook(DataLoader, "check_worker_number_rationality", _hooked_making, constructors.loader_made)
-        self._hook(Optimizer, "_patch_step_function", _hooked_making, constructors.made)
-        self._hook(GradScaler, "__init__", _hooked_making, constructors.made)
-        self._of_modules = [
-            register(constructors.module_grows)
-            for register in (register_module_module_registration_hook, register_module_parameter_registration_hook)
-        ]
 
     def _hook_optimizers(self) -> None:
         """Hook the optimizers of torch, now and as their classes come into use."""
@@ -292,16 +276,6 @@ def _hooked_next(
         return batch
 
     return fetch
-
-
-def _hooked_making(original: Callable[..., None], made: Callable[[Any], None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    @unseen
-    def make(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        made(self)
-
-    return make
 
 
 def _hooked_step(original: Callable[..., Any], listener: LoopListener) -> Callable[..., Any]:
