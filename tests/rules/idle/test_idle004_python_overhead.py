@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -380,6 +381,20 @@ def _with_functions(*lengths_us: int) -> TraceBuilder:
             builder.python(f"train.py({line}): work", at, at + length)
             at += length
     return builder
+
+
+@pytest.mark.parametrize(
+    ("others_cores", "called_in", "found"), [(1.5, range(5), False), (1.5, [2], True), (0.0, range(5), True)]
+)
+def test_code_of_every_step_that_other_programs_held_up_in_one_is_no_finding(
+    others_cores: float, called_in: Sequence[int], tmp_path: Path, *, found: bool
+) -> None:
+    idle_us = (20, 20, 1500, 20, 20)
+    builder = _idle_at_the_end(*idle_us, step_us=2000)
+    for step in called_in:
+        builder.python("train.py(5): work", 2000 * step + 2000 - idle_us[step], 2000 * step + 2000)
+    captured = Captured(builder, tmp_path).with_settings(cpu_count=2).with_processes(mean_cpu_cores=0.5)
+    assert captured.with_node(mean_cpu_share=(0.5 + others_cores) / 2).is_found(PythonOverhead()) is found
 
 
 def test_at_most_five_functions_are_named(tmp_path: Path) -> None:

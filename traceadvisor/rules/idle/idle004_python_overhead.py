@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from statistics import median
+
+import numpy as np
 
 from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python, waiting_calls
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     in_backward,
@@ -18,6 +22,7 @@ from traceadvisor.analysis.sampled.shares import (
 )
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
+from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
@@ -139,14 +144,13 @@ class PythonOverhead(Rule):
         share = facts.share(lost)
         if share < self.min_share:
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE)
-        if places and (facts.settings.gc_share or 0.0) > COLLECTED_SHARE * share:
-            remark = "garbage collection takes most of this time"
-            return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         by_step_ns = [lost.clip(step.start_ns, step.end_ns).total_ns for step in facts.steps.typical]
         usual_ns, most_ns = median(by_step_ns), max(by_step_ns)
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
+        if remark := _not_its_own(facts, share if places else None, () if is_usual else sites):
+            return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost)
         is_waiting = (waiting_calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
@@ -195,6 +199,43 @@ class PythonOverhead(Rule):
         )
         whole = SampledShare(found.share + loose, low.low, high.high, found.count)
         return whole.times(facts.timing.rest_share)
+
+
+def _not_its_own(facts: Facts, unnamed_share: float | None, of_some: Sequence[CallSite]) -> str | None:
+    """Return what takes most of some time beside the script's code, as a remark; None if nothing is known to.
+
+    ``unnamed_share``: the time as a share of the step, if no stacks tell its code. ``of_some``: its sites if it is only
+    that of some steps.
+    """
+    if unnamed_share is not None and (facts.settings.gc_share or 0.0) > COLLECTED_SHARE * unnamed_share:
+        return "garbage collection takes most of this time"
+    if of_some and _is_held_up(facts, of_some):
+        return "every step runs this code, and other programs held it up in some"
+    return None
+
+
+def _is_held_up(facts: Facts, sites: Sequence[CallSite]) -> bool:
+    """Whether other programs took the CPU, and each usual step calls what most of some time passes in."""
+    if not is_busy(facts.run.telemetry, facts.run.host_cores):
+        return False
+    calls, mine = facts.trace.python_calls, facts.trace.python_calls.thread == facts.observation.thread
+    frames = {name: frame_of(facts.trace.names[name]) for name in np.unique(calls.name_id[mine]).tolist()}
+    in_each_ns = 0
+    for site in sites:
+        called = [name for name, frame in frames.items() if _is_called(frame, site)]
+        starts_ns = calls.start_ns[mine & np.isin(calls.name_id, called)]
+        per_step = (np.searchsorted(starts_ns, (step.start_ns, step.end_ns)) for step in facts.steps.typical)
+        in_each_ns += site.spans.total_ns if all(first < end for first, end in per_step) else 0
+    return 2 * in_each_ns > sum(site.spans.total_ns for site in sites)
+
+
+def _is_called(frame: Frame, site: CallSite) -> bool:
+    """Whether a call is of the function whose time a site has."""
+    if site.callee:
+        return frame == frame_of(site.callee)
+    place = site.locations[0]
+    is_there = frame.file is not None and PurePath(frame.file).name == PurePath(place.file).name
+    return is_there and frame.function == place.function
 
 
 def _call(sites: Sequence[CallSite]) -> str:
