@@ -107,6 +107,16 @@ def test_the_headline_names_no_change_that_does_not_fit(first: Fit, second: Fit,
     assert whatif_document(replace(answer, programs=(replace(program, rows=rows),))).headline.startswith(begin)
 
 
+def test_a_change_without_figures_may_fit_where_the_others_do_not() -> None:
+    answer = _answer()
+    program = replace(answer.programs[0], cheapest=None)
+    memory = MemoryFit(Range(1, 2, 3), 2, Fit.NO)
+    known, other = (replace(row, memory=memory) for row in program.rows)
+    other = replace(other, step_ns=None, samples_per_s=None, memory=replace(memory, fit=Fit.YES))
+    document = whatif_document(replace(answer, programs=(replace(program, rows=(known, other)),)))
+    assert document.headline == "No change that fits has figures"
+
+
 def test_names_of_recordings_cannot_become_markup() -> None:
     program = replace(_answer().programs[0], name="<script>alert(1)</script>", device="<b>")
     content = WHATIF_FORMATS["html"].render(replace(_answer(), programs=(program,))).decode()

@@ -82,3 +82,7 @@ def test_a_state_of_one_value_for_each_weight_may_be_narrow_already() -> None:
     needed = needed_memory(None, facts(transformer(tokens=64, states=1).build().steps(3)))
     assert needed
     assert needed.freed[Remedy.OPTIMIZER_STATE].least == 0
+
+
+def test_copies_of_the_weights_in_16_bits_stay_as_large_with_a_smaller_batch() -> None:
+    assert Freed(-GIB, 2 * GIB, 4 * GIB, grows=True).at(0.5) == (-GIB, GIB, 4 * GIB)

@@ -27,9 +27,9 @@ for (batch,) in DataLoader(TensorDataset(torch.randn(4 * 40, 8)), batch_size=4):
 """
 
 
-def _captured(folder: Path, *, batches: int, grad: bool = True, then: str = "") -> Path:
+def _captured(folder: Path, *options: str, batches: int, grad: bool = True, then: str = "") -> Path:
     (folder / "run.py").write_text(SCRIPT.format(batches=batches, grad=grad, then=then))
-    capture("-o", "bundle", "--", "run.py", cwd=folder)
+    capture("-o", "bundle", *options, "--", "run.py", cwd=folder)
     return folder / "bundle"
 
 
@@ -53,3 +53,18 @@ def test_a_check_of_the_model_before_the_training_is_no_step_of_it(tmp_path: Pat
     trained = [one for one in timed if one.state.value != "other"]
     assert 38 <= len(trained) <= 40
     assert sum(one.state.value == "recorded" for one in trained) == 8
+
+
+def test_a_loop_before_the_training_does_not_end_the_run(tmp_path: Path) -> None:
+    timed = steps(_captured(tmp_path, "--stop-after-window", batches=120, then=TRAINING))
+    trained = [one for one in timed if one.state.value != "other"]
+    assert sum(one.fetches for one in timed) - sum(one.fetches for one in trained) >= 119
+    assert sum(one.state.value == "recorded" for one in trained) == 8
+    assert len(trained) < 38
+
+
+def test_an_inference_loop_is_not_ended_because_a_training_may_follow(tmp_path: Path) -> None:
+    bundle = _captured(tmp_path, "--stop-after-window", batches=120)
+    assert sum(one.fetches for one in steps(bundle)) == 120
+    (note,) = [one for one in manifest(bundle).notes if one.code == "not-stopped"]
+    assert "without training" in note.message

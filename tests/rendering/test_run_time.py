@@ -15,6 +15,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
+from traceadvisor.model.workload import Framework
 from traceadvisor.rendering.content.report.run import unknown_blocks
 from traceadvisor.rendering.content.report.run_time import (
     distortion_remark,
@@ -212,3 +213,8 @@ def test_a_report_says_what_its_recordings_cannot_show(run: Run | None, words: s
     said = [str(one.words) for one in unknown_blocks([recording]) if isinstance(one, Prose)]
     assert [words in one for one in said if words] == ([True] if words else [])
     assert bool(said) == bool(words)
+
+
+def test_a_recording_of_another_framework_is_not_sent_to_a_capture_of_pytorch() -> None:
+    recording = replace(one_recording().recordings[0], captured=None, framework=Framework.JAX)
+    assert not list(unknown_blocks([recording]))

@@ -36,7 +36,7 @@ class Freed:
     """Bytes that a remedy frees of the recorded batch."""
 
     least: float
-    """Below 0 for what it takes in addition."""
+    """Below 0 for what it takes in addition, with any batch."""
 
     likely: float
     most: float
@@ -47,7 +47,7 @@ class Freed:
         """Return the least, likely and most bytes at so many times the batch."""
         if not self.grows:
             return self.least, self.likely, self.most
-        return self.least * min(times, 1.0), self.likely * times, self.most * max(times, 1.0)
+        return min(self.least, self.least * min(times, 1.0)), self.likely * times, self.most * max(times, 1.0)
 
 
 @frozen(eq=False)

@@ -12,6 +12,7 @@ than one step ahead of another with which it exchanges gradients.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from traceadvisor.bundle.layout import Note
@@ -41,9 +42,11 @@ class StoppedAfterWindow(SystemExit):
 class Stopper:
     """Raises :class:`StoppedAfterWindow` at a boundary between steps; call it after each event of the loop."""
 
-    def __init__(self, window: Window, ranks: Ranks | None = None) -> None:
+    def __init__(self, window: Window, ranks: Ranks | None = None, trains: Callable[[], bool] = lambda: True) -> None:
+        """``trains``: whether the recorded steps train. Other loops may come before the training, and go on."""
         self._window = window
         self._ranks = ranks or Ranks()
+        self._trains = trains
         self._seen = 0
         self._exits = 0
         self._went_on = False
@@ -63,13 +66,14 @@ class Stopper:
         elif self.stopped or not self._window.complete:
             return []
         else:
-            problem = self._problem or "the other ranks did not save their recordings before the end"
+            ranks = "the other ranks did not save their recordings before the end"
+            problem = self._problem or (ranks if self._trains() else "a loop without training may come before one")
         return [Note("not-stopped", f"--stop-after-window did not end the run: {problem}.", degrades=False)]
 
     def __call__(self) -> None:
         """Raise if a step has ended, all windows are saved, and the end is reached."""
         steps = self._window.training_steps
-        if steps == self._seen or not self._window.complete:
+        if steps == self._seen or not self._window.complete or not self._trains():
             return
         self._seen = steps
         self._went_on = self._exits > 0

@@ -166,6 +166,15 @@ def test_a_loader_made_anew_for_each_batch_delays_no_recording() -> None:
     assert len(run.tracker._training) <= 65
 
 
+def test_inference_with_a_loader_for_each_batch_keeps_few_loaders() -> None:
+    run = Loop()
+    for number in range(300):
+        run.fetch(f"loader {number}", grad=False)
+        run.events.now(run.tracker.batch_used)
+    assert "other" not in states(run.finish())
+    assert len(run.tracker._training) <= 65
+
+
 def test_three_zipped_loaders_are_one_loop_from_the_first_step_on() -> None:
     run = loop()
     for _ in range(2):

@@ -230,3 +230,15 @@ def test_a_fused_optimizer_on_the_cpu_is_found_only_with_many_groups(
         optimizer="Adam", optimizer_fused=True, optimizer_groups=groups, optimizer_tensors=60
     )
     assert isinstance(captured.outcome(UnfusedOptimizer()), Found if found else Clear)
+
+
+def test_a_passed_check_of_many_short_operators_says_that_the_optimizer_is_fused(tmp_path: Path) -> None:
+    captured = Captured(_on_host(), tmp_path).with_settings(optimizer="Adam", optimizer_fused=True)
+    clear = captured.clear(UnfusedOptimizer())
+    assert clear.value > clear.limit
+    assert clear.remark == "the optimizer is fused"
+
+
+def test_one_group_of_few_tensors_needs_no_merging(tmp_path: Path) -> None:
+    captured = Captured(_on_host(), tmp_path).with_settings(optimizer="Adam", optimizer_groups=1, optimizer_tensors=3)
+    assert dict(captured.finding(UnfusedOptimizer()).fix.settings) == {"fused": True}

@@ -90,7 +90,7 @@ class LoopListener:
         """Before the first optimizer step."""
         self._batches = 0
         """Before the first optimizer step or backward pass, as far as they count."""
-        self._infers = False
+        self.infers = False
         """Whether each batch was last taken for an iteration of inference."""
         self.active = True
         self.is_fetching = False
@@ -128,7 +128,7 @@ class LoopListener:
         """
         at_ns = clocks.perf_counter_ns()
         latest, loader = self._loaders.latest
-        if self._infers or at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
+        if self.infers or at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
             return False
         if threading.get_ident() != self._thread:
             return False
@@ -187,12 +187,12 @@ class LoopListener:
         """The latest batch is used: an iteration of inference, if the program does not train."""
         trains = self.has_optimizer or self.has_stepped or self._backward_passes
         if not trains and self._batches >= _INFERRED:
-            self._infers = True
+            self.infers = True
             self._events.now(self._tracker.batch_used)
 
     def _trains_after_all(self) -> None:
-        if self._infers:
-            self._infers = False
+        if self.infers:
+            self.infers = False
             self._events.now(self._tracker.forget)
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
@@ -302,6 +302,7 @@ class LoopListener:
 
         def tell() -> None:
             self.hear_of_backward()
+            self.infers = False
             self._events.now(self._tracker.step)
 
         if self.active and threading.get_ident() == self._thread:

@@ -140,7 +140,8 @@ class LoopCapture:
             failed=self._failed,
         )
         self._thread = thread
-        self._stopper = Stopper(self.window) if options.stop_after_window else None
+        stopper = Stopper(self.window, trains=lambda: not self.listener.infers)
+        self._stopper = stopper if options.stop_after_window else None
         self.listener.after_event = self._stopper
         self._calls = [MainThreadCall(lambda: self._interrupt(self.window.end_at_once))]
         """Kept, because the interpreter may make them late."""

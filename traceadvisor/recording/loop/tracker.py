@@ -173,7 +173,7 @@ class LoopTracker:
         """The script is done with its latest batch, and nothing trains: that was an iteration of inference."""
         period = self._period
         if period and period.batches and not self._is_manual:
-            self._training.update(period.seen)
+            self._trains_on(period)
             self._training_grad = period.grad
             self.optimizer_stepped(BY_BATCH)
 

@@ -37,10 +37,10 @@ FIX = Fix(
 
 @frozen
 class AutocastCasts(Rule):
-    """On a CPU, autocast converts tensors for longer than the operators take that it converts them for.
+    """On a CPU, autocast converts tensors for long beside the operators that it converts them for.
 
     What it finds: Conversions between types in the forward and backward pass of a run with autocast on a CPU, if they
-        take longer than the matrix operations and convolutions.
+        take long beside the matrix operations and convolutions.
     Why it costs time: Autocast converts the inputs and weights of each such operator, and the backward pass converts
         their gradients back. With small operators, this takes longer than what the narrower type saves.
     How to fix it: Leave autocast off. It pays with large matrices, on CPUs with instructions for the type. A model that

@@ -35,8 +35,10 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     cost = own - (events.spans(rows) - events.spans(short))
     optimizer = optimizer_name(facts, steps.rows)
     is_fused = facts.settings.optimizer == optimizer and facts.settings.optimizer_fused is True
-    if per_step < fewest or (is_fused and not has_small_groups(facts, optimizer)):
-        return Clear("short optimizer operators", per_step, fewest, Unit.PER_STEP)
+    is_done = is_fused and not has_small_groups(facts, optimizer)
+    if per_step < fewest or is_done:
+        remark = "the optimizer is fused" if is_done else None
+        return Clear("short optimizer operators", per_step, fewest, Unit.PER_STEP, remark)
     if facts.share(cost) < min_share:
         label = "time in short optimizer operators and between them"
         return Clear(label, facts.share(cost), min_share, Unit.SHARE)
@@ -82,7 +84,7 @@ def _known_groups(facts: Facts, optimizer: str) -> int | None:
 def has_small_groups(facts: Facts, optimizer: str) -> bool:
     """Return whether the optimizer has so many groups that an operator for each is hardly fewer than before."""
     groups, tensors = _known_groups(facts, optimizer), facts.settings.optimizer_tensors
-    return groups is not None and tensors is not None and groups > SMALL_GROUPS * tensors
+    return groups is not None and tensors is not None and groups > max(SMALL_GROUPS * tensors, 1)
 
 
 def _fix_on_cpu(facts: Facts, optimizer: str) -> Fix:

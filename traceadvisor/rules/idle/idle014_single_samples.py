@@ -52,7 +52,8 @@ class SingleSamples(Rule):
         also makes a node for a backward pass, which keeps its inputs in memory.
     How to fix it: Use larger batches, and ``torch.inference_mode()``.
     How the saving is estimated: Upper limit: 15 of 16 parts of the iteration, as batches of 16 need one call instead of
-        16; for gradients alone 0.3 of the time outside the loader. Half of it is expected.
+        16; for gradients alone 0.3 of the time outside the loader. Half of it is expected outside the loader, and
+        nothing inside: the loader reads samples one by one, also for a larger batch.
     When it may be wrong: Samples may come one by one, as from users, or differ in shape: then pad or sort them. The
         script may compute gradients of inputs in another place.
     """
@@ -87,13 +88,15 @@ class SingleSamples(Rule):
                 "time that larger batches could save", facts.share(claims) * spared, self.min_share, Unit.SHARE
             )
         loading = facts.claim(Category.DATA_WAIT) if is_single else SpanSet.empty()
-        high_ns = spared * most_undisturbed_ns(facts, facts.per_step_ns(claims | loading), claims | loading)
+        model_ns, high_ns = (
+            spared * most_undisturbed_ns(facts, facts.per_step_ns(one), one) for one in (claims, claims | loading)
+        )
         return finding_of(
             facts,
             claims=claims,
             also_shortens=loading,
             fix=TOGETHER if is_single else NO_GRADIENTS,
-            saving=Estimate(0.0, high_ns / 2, high_ns, Method.BOUND, of_the_fix(DOUBT)),
+            saving=Estimate(0.0, min(model_ns / 2, high_ns), high_ns, Method.BOUND, of_the_fix(DOUBT)),
             effort=Effort.LINE,
             evidence=(
                 Evidence("samples in a batch", loader.batch_size, Unit.COUNT) if loader.batch_size else None,

@@ -146,7 +146,7 @@ def unknown_blocks(recordings: Sequence[Recording]) -> Iterator[Block]:
     """Sentences on the parts of the run that the recordings do not show."""
     if any(one.captured and one.captured.was_stopped for one in recordings):
         yield Prose(STOPPED, Tone.QUIET, Detail.SUMMARY)
-    if recordings and not any(one.captured for one in recordings):
+    if recordings and not any(one.captured or one.framework for one in recordings):  # a capture is of PyTorch
         yield Prose(ONLY_RECORDED, Tone.QUIET)
 
 

@@ -92,8 +92,13 @@ def _headline(program: Program, currency: str) -> str:
         return (
             f"{change}{unsure}: {_step(fastest)}" if len(timed) == 1 else f"Fastest{unsure}: {change}, {_pace(fastest)}"
         )
-    if any(row.step_ns for row in rows) and not timed:
-        return "Nothing that was asked for fits into the memory of the GPU"
+    if any(row.step_ns for row in rows):
+        none_fits = all(row.memory and row.memory.fit is Fit.NO for row in rows)
+        return (
+            "Nothing that was asked for fits into the memory of the GPU"
+            if none_fits
+            else "No change that fits has figures"
+        )
     return "No change has figures" if rows else _pace_sentence(program) or "The steps cannot be simulated"
 
 
