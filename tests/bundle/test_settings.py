@@ -123,6 +123,8 @@ def test_the_file_has_the_names_that_captures_have_always_written() -> None:
         "name": "AdamW",
         "fused": True,
         "foreach": False,
+        "groups": 2,
+        "tensors": 60,
         "parameter_count": 9,
         "parameter_bytes": 36,
     }

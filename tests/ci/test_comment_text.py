@@ -138,6 +138,7 @@ def _assert_harmless(text: str, *readers: Callable[[str], str]) -> None:
         assert harm(reader(text)) == [], (reader.__name__, text)
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_real_comments_render_without_harm(cmark: None) -> None:
     for text in _real():
         assert problems(text) == []

@@ -192,6 +192,7 @@ def test_no_finding_on_damaged_ranks_claims_waits(seed: int, tmp_path: Path) -> 
         assert not any(len(one.read_bytes()) > 10_000 for one in tmp_path.iterdir()), "a whole file can be read"
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("folder", ["ranks/dlrm-v100-8-ranks", "ascend/two-ranks-level1"])
 def test_no_finding_on_public_ranks_claims_waits(folder: str, shared_traces: Path) -> None:
     assert _claimed_waits(shared_traces / folder) == []

@@ -45,6 +45,7 @@ def of_origin(*origins: Origin) -> list[Label]:
     return [label for label in labels() if label.origin in origins]
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("label", of_origin(Origin.REAL), ids=lambda label: label.path)
 def test_findings_on_real_recordings_stay_within_reach(label: Label, shared_traces: Path) -> None:
     assert shared_traces.is_dir()
@@ -52,12 +53,14 @@ def test_findings_on_real_recordings_stay_within_reach(label: Label, shared_trac
         assert said_wrongly(facts) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("label", of_origin(Origin.PLANTED, Origin.GENERATED), ids=lambda label: label.path)
 def test_findings_on_planted_faults_stay_within_reach(label: Label) -> None:
     for facts in recorded(folder_of(label)):
         assert said_wrongly(facts) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_findings_on_trainings_by_chance_stay_within_reach(seed: int, tmp_path: Path) -> None:
     assert said_wrongly(facts_of(training_by_chance(seed).trace, tmp_path)) == []

@@ -74,6 +74,7 @@ def test_every_first_finding_has_a_label(shared_traces: Path) -> None:
     assert [each for each in given if each[2] is Verdict.UNLABELLED] == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("group", MOST_WRONG)
 def test_wrong_and_missed_advice_never_grow(group: str, shared_traces: Path) -> None:
     assert shared_traces.is_dir()

@@ -63,6 +63,7 @@ def test_no_saving_exceeds_every_time_in_its_evidence() -> None:
     assert unexplained == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.usefixtures("shared_traces")
 def test_every_passed_check_lies_on_the_side_of_its_limit_that_it_names() -> None:
     clears = [

@@ -50,11 +50,13 @@ def test_no_limit_falls_where_less_is_known(label: Label, removal: str, shared_t
     assert list(fallen(folder_of(label), removal, tmp_path)) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("label", of_origin(Origin.PLANTED), ids=lambda label: label.path)
 def test_no_limit_falls_without_the_capture_beside_a_trace(label: Label, tmp_path: Path) -> None:
     assert list(fallen(folder_of(label), "capture", tmp_path)) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("removal", NOT_CAPTURES)
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_no_limit_falls_on_trainings_by_chance(seed: int, removal: str, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_no_byte_of_a_copied_experiment_is_private(folder: Path, tmp_path: Path)
     names = {path.name for path in (tmp_path / "copy").iterdir()}
     assert names == {"experiment.json", "experiment.html", "experiment.md", "experiment.pdf"}
     for path in (tmp_path / "copy").iterdir():
-        content = _bytes(path).lower()
+        content = re.sub(rb"sha256-[\w+/]+=*", b"", _bytes(path).lower())  # of the page's own script
         place = content.find(b"zqs" if path.suffix == ".pdf" else private)  # packed fonts hold any two letters
         assert place < 0, (path.name, content[max(place - 100, 0) : place + 60])
 
