@@ -71,7 +71,7 @@ def test_a_backward_pass_is_no_inference(tmp_path: Path) -> None:
 
 
 def test_no_batch_makes_the_loading_of_its_samples_shorter_by_itself(tmp_path: Path) -> None:
-    """The model takes 550 us, and the loader 4600: samples are still read one by one, so their time is in the limit only."""
+    """The model takes 550 us, and the loader 4600: samples are still read one by one, so only the limit has it."""
     saving = _captured(_steps(loading_us=4600), tmp_path).finding(SingleSamples()).saving
     assert saving.expected_ns == pytest.approx(15 / 16 * 550_000 / 2, rel=0.01)
     assert saving.high_ns >= 15 / 16 * 5_150_000
