@@ -72,10 +72,11 @@ def test_persistent_workers_alone_are_no_sign_for_more_of_them() -> None:
 
 
 def test_python_between_operators_that_were_taken_out_is_gone() -> None:
-    between = "between aten::item and aten::norm"
-
     def time(other_ms: int) -> Origins:
-        table = OriginTable((OriginRow(between, int(30 * MS), 1),), OtherOrigins(int(other_ms * MS), 1))
+        table = OriginTable(
+            (OriginRow("Python", int(30 * MS), 1, is_python=True, around=("aten::item", "aten::norm")),),
+            OtherOrigins(int(other_ms * MS), 1),
+        )
         return Origins(int((30 + other_ms) * MS), 1, table, None, None)
 
     base = _running({"aten::item": 8.0, "aten::norm": 8.0, "aten::mm": 90.0})

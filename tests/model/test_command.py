@@ -18,6 +18,8 @@ from traceadvisor.model.command import script_name, script_of
         ("torchrun --nproc-per-node 4 train.py", "train.py"),
         ("-m torch.distributed.run --nproc-per-node 4 train.py", "train.py"),
         ("accelerate launch -m package.train", "package.train"),
+        ("torchrun --nproc-per-node 4 --module package.train", "package.train"),
+        ("./train -m bert-base", None),
         ("bash run.sh", None),
         ("-m", None),
         ("", None),

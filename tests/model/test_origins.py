@@ -1,19 +1,28 @@
-"""Names of the time between operators."""
+"""Operators that rows of origins are about."""
 
 from __future__ import annotations
 
 import pytest
 
-from traceadvisor.model.origins import between, operators_of
+from traceadvisor.model.origins import OriginRow, between
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [("aten::item", "aten::norm"), ("a b", None), (None, "autograd: X"), ("aten::mm", "aten::mm"), (None, None)],
+    ("before", "after", "name"),
+    [
+        ("aten::item", "aten::norm", "between aten::item and aten::norm"),
+        ("aten::item", None, "after aten::item"),
+        (None, "aten::norm", "before aten::norm"),
+        (None, None, None),
+    ],
 )
-def test_the_operators_around_some_time_are_known_from_its_name(before: str | None, after: str | None) -> None:
-    assert operators_of(between(before, after)) == {before, after} - {None}
+def test_the_time_between_operators_is_named_by_those_that_are_known(
+    before: str | None, after: str | None, name: str | None
+) -> None:
+    assert between(before, after) == name
 
 
-def test_an_operator_is_its_own() -> None:
-    assert operators_of("aten::mm") == {"aten::mm"}
+def test_a_row_is_about_its_operator_or_those_around_it() -> None:
+    assert OriginRow("aten::mm", 1, 1).operators == {"aten::mm"}
+    assert OriginRow("between a and b", 1, 1, is_python=True, around=("a", "b")).operators == {"a", "b"}
+    assert not OriginRow(None, 1, 1).operators

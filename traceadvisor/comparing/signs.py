@@ -17,7 +17,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.comparison import ChangeSign, Side
 from traceadvisor.model.explanation import RowChange, StepExplanation
 from traceadvisor.model.findings import Fix, Location
-from traceadvisor.model.origins import Origins, operators_of
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
 from traceadvisor.model.step_contents import CountRow, StepContents
@@ -188,7 +188,7 @@ def _ran_less(origins: Origins, base: StepContents, head: StepContents) -> bool:
     hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
     fell = {name for name, before in calls[0].items() if calls[1].get(name, hidden) <= FELL * before}
     rows = origins.operators.rows
-    fallen_ns = sum(row.total_ns for row in rows if operators_of(row.name) & fell)
+    fallen_ns = sum(row.total_ns for row in rows if row.operators & fell)
     named_ns = sum(row.total_ns for row in rows)
     return fallen_ns >= FELL * named_ns and fallen_ns >= NAMED * origins.total_ns > 0
 

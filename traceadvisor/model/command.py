@@ -18,16 +18,22 @@ LAUNCHER_MODULES = (
 """Modules that start the training in child processes."""
 
 
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "lightning", "composer")
+"""Programs that do the same, and take ``-m`` or ``--module`` before a module."""
+
+
 def script_of(command: Sequence[str]) -> str | None:
     """The word of a command that names what runs: a file, or the module after ``-m``; None if unknown.
 
     An interpreter, a launcher and their options may stand before it.
     """
+    first = PurePath(command[0]).name if command else ""
+    takes_module = first == "-m" or first.startswith("python") or first in LAUNCHERS
     words = iter(command)
     for word in words:
         if word.endswith(".py"):
             return word
-        if word == "-m" and (module := next(words, None)) not in LAUNCHER_MODULES:
+        if takes_module and word in {"-m", "--module"} and (module := next(words, None)) not in LAUNCHER_MODULES:
             return module
     return None
 

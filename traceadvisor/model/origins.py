@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace
-
-_BETWEEN = re.compile(r"between (?P<before>.+) and (?P<after>.+)|after (?P<last>.+)|before (?P<first>.+)")
 
 
 def between(before: str | None, after: str | None) -> str | None:
@@ -15,12 +11,6 @@ def between(before: str | None, after: str | None) -> str | None:
     if before and after:
         return f"between {before} and {after}"
     return f"after {before}" if before else f"before {after}" if after else None
-
-
-def operators_of(name: str | None) -> frozenset[str]:
-    """The operator that a row is about, or the operators around its time: the inverse of :func:`between`."""
-    found = _BETWEEN.fullmatch(name) if name else None
-    return frozenset(filter(None, found.groups() if found else (name,)))
 
 
 @frozen
@@ -38,6 +28,14 @@ class OriginRow:
 
     is_python: bool = False
     """Whether it is Python between operators, or in an event of torch around the script's code: a line says more."""
+
+    around: tuple[str, ...] = ()
+    """The operators around the time of plain Python."""
+
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operator that it is about, or those around its time."""
+        return frozenset(self.around or filter(None, (self.name,)))
 
 
 @frozen

@@ -180,12 +180,12 @@ def _load_decides(one: _Row, other: _Row) -> bool:
 def _is_better_alone(one: _Row, other: _Row) -> bool:
     """Whether the fix whose saving the load changes is the better one without load: that order holds for any load.
 
-    It is if it saves no less than the low end of the other one, and is no more work.
+    It is if it saves no less than the low end of the other one, or than what a limit lets expect, and is no more work.
     """
     loaded, free = (one.finding, other.finding) if other.finding.alone_ns is None else (other.finding, one.finding)
     efforts = list(Effort)
     is_easier = efforts.index(loaded.effort) <= efforts.index(free.effort)
-    return is_easier and (loaded.alone_ns or 0.0) >= free.saving.low_ns
+    return is_easier and (loaded.alone_ns or 0.0) >= (free.saving.low_ns or free.saving.expected_ns)
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

@@ -88,7 +88,8 @@ class Attribution:
 
     def _operator(self, number: int, total_ns: int, count: int) -> OriginRow:
         key = self.operator_keys[number]
-        return OriginRow(self.labels.words(key), total_ns, count, self.labels.is_python(key))
+        labels = self.labels
+        return OriginRow(labels.words(key), total_ns, count, labels.is_python(key), labels.around(key))
 
     def _module(self, number: int, total_ns: int, count: int) -> OriginRow:
         return OriginRow(self.places.module(self._key_of(self.modules_of, number)), total_ns, count)

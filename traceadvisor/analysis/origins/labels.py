@@ -122,6 +122,12 @@ class OperatorLabels:
         }
         return words[_Kind(kind)]
 
+    def around(self, number: int) -> tuple[str, ...]:
+        """Return the operators around plain Python; empty for an operator."""
+        kind, rest = divmod(number, self._base * self._base)
+        words = (self._word(name - 1) for name in divmod(rest, self._base)) if kind == _Kind.BETWEEN else ()
+        return tuple(filter(None, words))
+
     def is_python(self, number: int) -> bool:
         """Return whether an operator is none: Python between two, or in an event of torch around the script's code."""
         kind, rest = divmod(number, self._base * self._base)

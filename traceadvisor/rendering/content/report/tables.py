@@ -225,7 +225,7 @@ def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, st
     if has_device:
         yield "GPU savings", _trust(figures.device_doubt)
     if figures.joint_step_ns is not None:
-        yield "Simulated step with all fixes", duration(figures.joint_step_ns)
+        yield "Step with the simulated fixes", duration(figures.joint_step_ns)
 
 
 def _error(share: float) -> str:
