@@ -136,9 +136,10 @@ def _spared_on_cpu(facts: Facts, small: Collectives) -> float:
     It is the one that waits if a rank is late.
     """
     events, total_ns, kept_ns = facts.trace.events, 0, 0
-    starts_ns, took_ns = events.start_ns[small.rows], events.duration_ns[small.rows]
+    rows = small.rows[np.argsort(events.start_ns[small.rows], kind="stable")]
+    starts_ns, took_ns = events.start_ns[rows], events.duration_ns[rows]
     for step in facts.steps.typical:
-        mine = took_ns[(starts_ns >= step.start_ns) & (starts_ns < step.end_ns)]
+        mine = took_ns[slice(*np.searchsorted(starts_ns, (step.start_ns, step.end_ns)))]
         total_ns += int(mine.sum())
         kept_ns += int(mine.max(initial=0))
     return min(_spared_share(small, facts.step_count), 1 - kept_ns / max(total_ns, 1))
