@@ -74,7 +74,8 @@ class PythonOverhead(Rule):
         were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
         the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
         back through. Without stacks, only those stretches count that the median step has at the same place. Nor does
-        the optimizer's step count: it cannot run less often. Without a GPU, many small operators in the forward and
+        the optimizer's step count: it cannot run less often. Nor does code that every step calls, if
+        other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
         backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
         up some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
