@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -21,6 +22,7 @@ from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.settings import RecordedSettings, decode_settings, encode_settings
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.capture import Capture
+from traceadvisor.recording.loop import makers
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.text.cleaning import withholding
 
@@ -221,3 +223,22 @@ def test_a_compiled_model_is_named_by_what_is_in_it(tmp_path: Path) -> None:
         return _trained(DataLoader(DATA, batch_size=4), torch.compile(Net(), backend="eager"))  # type: ignore[arg-type]
 
     assert call_of(constructed(tmp_path, make)[Role.MODEL]) == "Net()"
+
+
+def test_what_a_script_puts_in_place_of_a_constructor_before_a_capture_starts_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = vars(torch.amp.GradScaler)["__init__"]
+    monkeypatch.setattr(torch.amp.GradScaler, "__init__", plain)  # restored at the end
+    makers.watch()
+    watched, calls = vars(torch.amp.GradScaler)["__init__"], list[object]()
+
+    def own(self: torch.amp.GradScaler, *arguments: object) -> None:
+        calls.append(self)
+        watched(self, *arguments)
+
+    torch.amp.GradScaler.__init__ = own  # type: ignore[assignment,method-assign]
+    makers.remembered()
+    torch.amp.GradScaler("cpu")
+    assert len(calls) == 1
+    assert watched is not plain

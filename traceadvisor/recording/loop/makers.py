@@ -27,7 +27,7 @@ class Makers:
     def __init__(self, constructors: Constructors) -> None:
         """Replace them; ``constructors`` hears of each object."""
         self.constructors = constructors
-        self._originals: list[tuple[type, str, Any]] = []
+        self._replaced: list[tuple[type, str, Any, Any]] = []
         # the last call of a loader's constructor, and the first of an optimizer's that knows the optimizer
         self._hook(DataLoader, "check_worker_number_rationality", constructors.loader_made)
         self._hook(Optimizer, "_patch_step_function", constructors.made)
@@ -38,16 +38,18 @@ class Makers:
         ]
 
     def remove(self) -> None:
-        """Restore them."""
+        """Restore them, but those that the script has replaced meanwhile."""
         for hook in self._of_modules:
             hook.remove()
-        for owner, name, original in reversed(self._originals):
-            setattr(owner, name, original)
+        for owner, name, original, hooked in reversed(self._replaced):
+            if owner.__dict__.get(name) is hooked:
+                setattr(owner, name, original)
 
     def _hook(self, owner: type, name: str, made: Callable[[Any], None]) -> None:
         original = owner.__dict__[name]
-        self._originals.append((owner, name, original))
-        setattr(owner, name, _hooked_making(original, made))
+        hooked = _hooked_making(original, made)
+        self._replaced.append((owner, name, original, hooked))
+        setattr(owner, name, hooked)
 
 
 def _hooked_making(original: Callable[..., None], made: Callable[[Any], None]) -> Callable[..., None]:
