@@ -48,6 +48,7 @@ def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
     assert [one.device.index for one in report.recordings if one.device] == [0, 1]
 
 
+@pytest.mark.nightly("traceadvisor")
 def test_impossible_device_numbers_are_left_out_with_a_note(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60)
     for device in range(MOST_DEVICES + 1):

@@ -115,6 +115,7 @@ def test_every_stage_of_a_report_is_timed(recording: Path) -> None:
     assert names[-1] == "report: HTML"
 
 
+@pytest.mark.nightly("traceadvisor")
 @pytest.mark.parametrize("contender", [LOAD, PLUGIN], ids=lambda contender: contender.title)
 def test_a_reader_makes_something_of_a_recording(contender: Contender, recording: Path, tmp_path: Path) -> None:
     assert measure(contender.argv(recording, tmp_path)).peak_bytes > 0  # it raises where nothing came of it

@@ -78,6 +78,7 @@ def test_the_rules_that_fire_on_the_samples_are_as_written_down(golden: Callable
     golden(FIRED, _as_json({name: _found(CHECKOUT / name) for name in SAMPLES} | public))
 
 
+@pytest.mark.nightly("traceadvisor")
 def test_the_rules_that_fire_on_public_recordings_are_as_written_down(
     golden: Callable[[Path, str], None], shared_traces: Path
 ) -> None:

@@ -89,6 +89,7 @@ def _line(file: str, number: int) -> str:
     return SCRIPTS[file].read_text(encoding="utf-8").splitlines()[number - 1].strip()
 
 
+@pytest.mark.nightly("traceadvisor")
 @pytest.mark.parametrize(
     ("name", "rule", "line"),
     [

@@ -52,6 +52,7 @@ def test_every_format_has_every_gpu_and_the_schema(name: str) -> None:
     assert all(gpu in content for gpu in ("NVIDIA T4", "NVIDIA H100 SXM5"))
 
 
+@pytest.mark.nightly("traceadvisor/alternatives")
 @pytest.mark.usefixtures("pango")
 def test_the_pdf_is_one(tmp_path: Path) -> None:
     assert WHATIF_FORMATS["pdf"].render(_answer()).startswith(b"%PDF-")

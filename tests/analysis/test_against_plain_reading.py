@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,6 +253,7 @@ def check(builder: TraceBuilder) -> None:
         assert_the_same(facts, plain_reading.Recording(events).reading(), min(event.start for event in events))
 
 
+@pytest.mark.nightly("traceadvisor/analysis")
 @settings(max_examples=300)
 @given(
     st.sampled_from(Generation),
@@ -272,6 +274,7 @@ def test_a_recording_with_a_device_is_read_the_same_twice(  # noqa: PLR0917  # o
     check(build(generation, origin_us, marks, span_end, acts, scale))
 
 
+@pytest.mark.nightly("traceadvisor/analysis")
 @settings(max_examples=100)
 @given(MARKS, SPAN_ENDS, actions(HOST))
 def test_a_recording_without_a_device_is_read_the_same_twice(

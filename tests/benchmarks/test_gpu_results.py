@@ -78,6 +78,7 @@ def written(checkout: Path) -> dict[str, bytes]:
     return {str(path.relative_to(checkout)): path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
 
 
+@pytest.mark.nightly("benchmarks")
 def test_a_part_becomes_a_result_and_its_captures_become_samples(tmp_path: Path, checkout: Path) -> None:
     taken = take(came_back(tmp_path / "out"), checkout)
     assert (taken.parts, taken.samples) == (["faults"], ["gpu-well-fed"])
@@ -90,6 +91,7 @@ def test_a_part_becomes_a_result_and_its_captures_become_samples(tmp_path: Path,
     assert row in (checkout / "sample_traces" / "README.md").read_text().splitlines()
 
 
+@pytest.mark.nightly("benchmarks")
 def test_taking_the_same_results_again_changes_nothing(tmp_path: Path, checkout: Path) -> None:
     folder = came_back(tmp_path / "out")
     take(folder, checkout)
@@ -119,6 +121,7 @@ def test_a_run_without_a_gpu_is_refused(facts: dict[str, object], tmp_path: Path
     assert written(checkout) == before
 
 
+@pytest.mark.nightly("benchmarks")
 def test_a_reduced_run_that_is_asked_for_is_never_presented_as_one_of_a_gpu(tmp_path: Path, checkout: Path) -> None:
     take(came_back(tmp_path / "out", reduced=True, device=None), checkout, accept_reduced=True)
     results = checkout / "tests" / "recordings" / "gpu"
@@ -139,6 +142,7 @@ def test_bad_input_is_named(tmp_path: Path, checkout: Path) -> None:
         take(tmp_path / "empty", checkout)
 
 
+@pytest.mark.nightly("benchmarks")
 def test_a_part_that_failed_is_named_and_the_others_are_taken(tmp_path: Path, checkout: Path) -> None:
     folder = came_back(tmp_path / "out")
     Outbox(folder, "smoke", FACTS).finish("failed", "RuntimeError: no device")

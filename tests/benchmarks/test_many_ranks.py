@@ -20,6 +20,7 @@ def real(shared_traces: Path) -> Path:
     return shared_traces / "ranks" / "dlrm-v100-8-ranks"
 
 
+@pytest.mark.nightly("benchmarks")
 def test_the_late_rank_is_found_among_made_ones(real: Path, tmp_path: Path) -> None:
     make_job(real, tmp_path, ranks=12, late=9)
     report = load(tmp_path, processes=1)

@@ -38,6 +38,7 @@ def test_all_ranks_within_the_limit_are_read_without_a_note(tmp_path: Path) -> N
     assert ([origin.rank for origin in origins], notes) == ([0, 1, 2], [])
 
 
+@pytest.mark.nightly("traceadvisor/bundle")
 def test_of_ranks_without_a_recording_only_the_first_are_named(tmp_path: Path) -> None:
     folder = capture(tmp_path / "run")
     manifest = json.loads((folder / "manifest.json").read_text())

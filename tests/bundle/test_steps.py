@@ -124,6 +124,32 @@ def test_steps_of_several_blocks_are_found_again_and_changed() -> None:
     assert log.count(StepState.PLAIN) == sum(step.state is StepState.PLAIN for step in steps[: BLOCK_STEPS - 2])
 
 
+def test_to_reject_many_steps_takes_the_training_no_time() -> None:
+    log = StepLog()
+    for step in uneven_steps(20_000):
+        log.add(step)
+    begin_s = time.thread_time()
+    log.reject(0)
+    assert time.thread_time() - begin_s < 0.01  # to pack them again takes 0.05 to 0.3 s
+    assert log.count(StepState.OTHER) == len(log)
+
+
+def test_steps_after_rejected_ones_count_also_if_later_ones_are_rejected_too() -> None:
+    log, steps = StepLog(), [replace(step, state=StepState.PLAIN) for step in uneven_steps(3 * BLOCK_STEPS)]
+    for place, step in enumerate(steps):
+        if place in {300, BLOCK_STEPS + 40}:
+            log.reject(200)
+        if place == 2 * BLOCK_STEPS + 9:
+            log.reject(2 * BLOCK_STEPS - 1)
+        log.add(step)
+    rejected = {*range(200, BLOCK_STEPS + 40), *range(2 * BLOCK_STEPS - 1, 2 * BLOCK_STEPS + 9)}
+    expected = [StepState.OTHER if place in rejected else StepState.PLAIN for place in range(len(steps))]
+    assert [step.state for step in log] == expected
+    assert [log.state(place) for place in range(len(steps))] == expected
+    assert log.encoded(0, len(log)).count(b",other,") == len(rejected)
+    assert log.changes == 3
+
+
 def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "steps.0.csv").touch()
     assert read_steps(tmp_path / "steps.0.csv") == ((), ())

@@ -122,6 +122,7 @@ def test_a_token_that_may_not_comment_is_a_warning(
     assert "::warning title=TraceAdvisor comment::" in runner.done["Comment on the pull request"].stdout
 
 
+@pytest.mark.nightly("action.yml", "comment")
 def test_hostile_inputs_are_values_and_nothing_else(
     python: str, repository: Repository, address: str, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_hostile_inputs_are_values_and_nothing_else(
     assert repository.requests == []
 
 
+@pytest.mark.nightly("action.yml", "comment")
 def test_by_default_the_conditions_are_those_of_the_settings(python: str, address: str, tmp_path: Path) -> None:
     runner = of_pull_request(tmp_path, address, python=python, install="none", comment="none", path=str(SAMPLE))
     settings = tmp_path / "runner" / "workspace" / "pyproject.toml"
@@ -149,6 +151,7 @@ def test_without_a_recording_or_command_the_step_says_what_is_missing(
     assert (done.returncode, done.stdout) == (2, "::error title=TraceAdvisor::Give 'path' or 'command'.\n")
 
 
+@pytest.mark.nightly("action.yml", "comment")
 def test_an_unreadable_recording_fails_with_the_code_of_the_command(python: str, address: str, tmp_path: Path) -> None:
     (tmp_path / "a.pt.trace.json").write_text("")
     runner = of_pull_request(tmp_path, address, python=python, install="none", path=str(tmp_path / "a.pt.trace.json"))

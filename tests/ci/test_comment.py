@@ -75,6 +75,7 @@ def test_comments_of_others_and_other_keys_are_left_alone(repository: Repository
     assert post({**variables, "COMMENT_KEY": "other"}).startswith("Updated")
 
 
+@pytest.mark.nightly("action.yml", "comment")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -108,6 +109,7 @@ def test_the_report_of_another_run_is_posted_without_giving_its_storage_the_toke
     assert len(repository.comments) == 1
 
 
+@pytest.mark.nightly("action.yml", "comment")
 @pytest.mark.parametrize(
     ("files", "reason"),
     [

@@ -140,6 +140,7 @@ def test_a_damaged_file_is_read_and_every_format_names_the_problem_first(
     assert list(document).index("health") < list(document).index("recordings")
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.usefixtures("pango")
 def test_the_pdf_starts_with_the_caution(tmp_path: Path) -> None:
     report = load(_given(CUT, tmp_path))
@@ -187,6 +188,7 @@ def test_without_launched_kernels_the_gpu_is_not_measured(tmp_path: Path) -> Non
     assert not [row for row in report.findings if row.finding.rule.id.startswith(("IDLE", "GPU", "MEM"))]
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_each_broken_file_of_a_folder_has_a_note(tmp_path: Path) -> None:
     for number, (content, _, _) in enumerate(REFUSED.values()):
         (tmp_path / f"worker{number}.1.pt.trace.json").write_bytes(content)

@@ -43,6 +43,7 @@ def _module() -> list[str]:
     return [sys.executable, "-m", "traceadvisor"]
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("command", [_script, _module])
 def test_a_report_in_a_hostile_folder_runs_no_foreign_code(command: Callable[[], list[str]], trap: Path) -> None:
     arguments = ["report", ".", "-o", "out", "--format", "html,md,json"]

@@ -75,6 +75,7 @@ def test_compare_reads_a_file_over_a_limit(recording: Path, tmp_path: Path) -> N
     assert CliRunner().invoke(main, [*compare, "--trusted"]).exit_code == 0
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_limits_can_be_set_from_python(recording: Path) -> None:
     assert load(recording, limits=Limits(inflation_ratio=5000)).health.events_read == 2
 

@@ -50,6 +50,7 @@ def _drawn(folder: Path, **environment: str) -> str:
     return drawn.decode()
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.usefixtures("pseudo_terminals")
 def test_a_terminal_shows_a_bar_until_reading_ends(recordings: Path) -> None:
     drawn = _drawn(recordings)

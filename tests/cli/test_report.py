@@ -147,6 +147,7 @@ def test_a_selection_without_a_match_is_wrong_usage(recording: Path) -> None:
     assert _run(recording, "--worker", "other").exit_code == 2
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +272,7 @@ def test_lines_are_as_wide_as_the_terminal(recording: Path, tmp_path: Path, monk
     assert 40 < max(len(line) for line in lines) <= 50
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_damaged_file_among_good_ones_is_named_in_every_format(
     processes: str, recording: Path, tmp_path: Path

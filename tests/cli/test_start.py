@@ -27,6 +27,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert output.startswith("traceadvisor, version ")
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_a_report_without_a_terminal_does_not_import_rich() -> None:
     code = "import sys, traceadvisor.cli.report_command; print('rich' in sys.modules)"
     output = run(sys.executable, "-c", code, check=True).stdout
@@ -58,6 +59,7 @@ def test_a_report_starts_no_threads_for_linear_algebra_and_child_processes_inher
     assert run(sys.executable, "-c", _LOADED, env=without, check=True).stdout.split() == ["1", "None"]
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted on Linux")
 @pytest.mark.skipif(usable_cores() < 2, reason="one core has one thread")
 def test_the_number_of_threads_that_the_user_chose_is_kept() -> None:
@@ -65,6 +67,7 @@ def test_the_number_of_threads_that_the_user_chose_is_kept() -> None:
     assert run(sys.executable, "-c", _LOADED, env=chosen, check=True).stdout.split() == ["2", "2"]
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize(("verb", "is_set_up"), [("report", "True"), ("capture", "False")])
 def test_imported_modules_are_no_garbage_and_a_script_collects_as_without_a_capture(verb: str, is_set_up: str) -> None:
     code = (

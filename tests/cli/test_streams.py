@@ -59,6 +59,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(recording: Path) -> None:
     assert b"standard output" not in (recording.parents[1] / "out" / "report.html").read_bytes()
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("arguments", [(), ("-o", "-", "--format", "md")])
 def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...], recording: Path) -> None:
     done = _shell('| head -c 1 >/dev/null; exit "${PIPESTATUS[0]}"', *_report(recording, *arguments))
@@ -82,6 +83,7 @@ def test_no_name_in_a_trace_is_a_command_to_a_ci_system(name: str, recording: Pa
     assert "##[" not in done.stdout
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_json_on_standard_output_has_the_same_content_as_in_a_file(recording: Path) -> None:
     printed = _shell("", *_report(recording, "-o", "-", "--format", "json")).stdout
     out = recording.parents[1] / "out"
@@ -104,6 +106,7 @@ def test_a_summary_holds_no_command_either(
     assert "##vso[" not in done.stdout
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_errors_hold_no_command_either(recording: Path) -> None:
     missing = _shell("", "report", recording.parent / f"{COMMANDS}\n::error::x")
     assert missing.returncode == 3

@@ -20,6 +20,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare_paths(*(ranks_of_a_job(folder, 10, late=late) for folder, late in zip(folders, (7, 3), strict=True)))
 
 
+@pytest.mark.nightly("traceadvisor/comparing")
 def test_ranks_are_compared_by_their_roles_where_only_three_were_judged(compared: Comparison) -> None:
     assert compared.unpaired == ()
     (run,) = compared.runs

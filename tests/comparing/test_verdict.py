@@ -17,6 +17,7 @@ THREE = Conditions(captures=3, between=0.03)
 PAIRS = 300
 
 
+@pytest.mark.nightly("traceadvisor/comparing")
 @pytest.mark.parametrize("conditions", [THREE, Conditions(5, 0.05), Conditions(1, 0.03, history=8)])
 def test_captures_that_do_not_differ_are_called_in_less_than_a_twentieth(conditions: Conditions) -> None:
     counted = verdicts(1.0, PAIRS, conditions, seed=2)

@@ -84,6 +84,7 @@ def apart(rows: list[AnyRow]) -> list[tuple[Apart, str]]:
     return [(row.reason, row.at) for row in rows if isinstance(row, KeptApart)]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_function_alternates_wherever_it_is_referred_to(tmp_path: Path, module: ModuleType) -> None:
     training, wait = Training(), module.wait  # a reference of its own, as after `from parts import wait`
 

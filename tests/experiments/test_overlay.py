@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.few import few
 from traceadvisor.experiments.inside.overlay import Overlay
 
 NAMES = ("a", "b", "c", "old/x", "old/y", "old", "new", "new/x", "link", "link/x", "big")
@@ -94,7 +95,7 @@ def _view(files: Any, folder: Path) -> dict[str, Any]:
     return found | {"": sorted(files.listdir(str(folder)))}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(range(40), "traceadvisor/experiments"))
 def test_files_behave_as_without_it_and_those_of_before_stay(tmp_path: Path, seed: int) -> None:
     plain, seen = _planted(tmp_path / "plain"), _planted(tmp_path / "seen")
     before = _content(seen)

@@ -289,6 +289,7 @@ def test_a_folder_with_files_in_the_place_of_the_results_is_refused(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.slow
 def test_ctrl_c_writes_what_was_measured_so_far(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN)

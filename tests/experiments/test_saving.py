@@ -131,6 +131,7 @@ def test_however_a_script_saves_no_file_of_before_changes_and_it_reads_back_what
     _assert_all_stays(tmp_path, TEN_WAYS)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_files_that_are_opened_below_open_stay_and_are_read_back(tmp_path: Path) -> None:
     source = """
 import bz2, lzma

@@ -157,6 +157,7 @@ def test_a_step_of_two_optimizers_ends_with_that_of_the_first(tmp_path: Path, cr
     assert 0.5 * generator.steps < steps < generator.steps
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_validation_does_not_count(tmp_path: Path) -> None:
     training, validation = _Drawn(), DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=8)
 
@@ -207,6 +208,7 @@ def test_batches_of_a_validation_feed_no_training(tmp_path: Path) -> None:
     assert len(rounds_of(rows, "settings")) == 5
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("is_other", [False, True])
 def test_steps_before_the_training_loop_are_not_the_training(tmp_path: Path, *, is_other: bool) -> None:
     plan = plan_in(tmp_path, switches=FUSED, block_s=0.02)
@@ -242,6 +244,7 @@ def test_a_loop_that_gives_way_to_another_ends(tmp_path: Path) -> None:
     assert journal.rows[-1] == Ended("refused", "its loop without a DataLoader ended")
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("amp", [False, True])
 def test_a_step_ends_after_the_gradient_scaler(tmp_path: Path, amp: bool) -> None:  # noqa: FBT001  # a parameter
     training, scaler = _Drawn(torch.optim.SGD), torch.amp.GradScaler("cpu", init_scale=16.0)
@@ -317,6 +320,7 @@ def test_a_backward_pass_that_cannot_be_followed_is_refused(tmp_path: Path) -> N
     assert "torch.autograd.backward" in rows[-1].detail
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # functions of torch's compiler
 def test_an_optimizer_in_compiled_code_is_refused(tmp_path: Path) -> None:
     training = _Drawn()
@@ -369,6 +373,7 @@ def _outcome(folder: Path, source: str, **changed: Any) -> Outcome:
     return measure(plan, lambda rows: None)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.slow
 def test_a_loop_that_ends_before_a_round_needs_more_steps(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path, TRAIN.format(steps=60))
@@ -377,6 +382,7 @@ def test_a_loop_that_ends_before_a_round_needs_more_steps(tmp_path: Path) -> Non
     assert outcome.processes == 1
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.slow
 def test_a_loop_that_ends_early_is_run_again(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path, TRAIN.format(steps=170), block_s=1e-6)

@@ -51,6 +51,7 @@ def examiner() -> Iterator[Examiner]:
             yield examiner
 
 
+@pytest.mark.nightly("tests/fuzz")
 @pytest.mark.parametrize(
     ("name", "cause"),
     [

@@ -222,6 +222,7 @@ SHORT: Mapping[str, int] = {
     "attention blocks": 300,
     "collectives": 300,
     "names of kernels": 1500,
+    "names of operators": 1500,
     "ranks by four": 2,
     "files": 4,
     "captures": 2,

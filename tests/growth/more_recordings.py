@@ -28,6 +28,19 @@ def _kernel_names(size: int) -> Events:
     return steps_with(size, fill)
 
 
+@case("names of operators")
+def _operator_names(size: int) -> Events:
+    """Each operator has a name of its own, as calls of generated code have."""
+
+    def fill(events: Events, start: float, first: int, count: int) -> None:
+        for at in range(count):
+            begin = start + SLOT * at
+            events.op(f"custom::op_{first + at}", begin, begin + 5)
+            events.launch(begin + 1, begin + 2, (begin + 3, begin + 9))
+
+    return steps_with(size, fill)
+
+
 @case("operations of graphs")
 def _graphs(size: int) -> Events:
     """Graph launches, each with a softmax between products, one operation less in every other."""

@@ -216,6 +216,7 @@ def test_nothing_is_written_without_the_flag_of_the_user(root: Path) -> None:
     assert sorted(root.rglob("*")) == before
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_page_is_written_where_the_user_allows_it(root: Path) -> None:
     async def talk(client: Client) -> None:
         answer = await called(client, "report", paths=["loader-bound"], page="pages")
@@ -251,6 +252,7 @@ def test_arguments_that_no_program_takes_are_an_error_in_words(root: Path, word:
     assert not (root / "sprung").exists()
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_no_process_shows_other_users_the_output_of_a_run(root: Path) -> None:
     (root / "train.py").write_text("")
     shown: set[bytes] = set()
@@ -395,6 +397,7 @@ def test_a_run_that_cannot_be_read_names_the_reason(tmp_path: Path, monkeypatch:
     in_process(talk, "--root", tmp_path, "--allow-run", "--allow-write")
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 @pytest.mark.slow
 def test_an_agent_captures_a_script_and_measures_its_fixes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)

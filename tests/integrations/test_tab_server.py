@@ -181,6 +181,7 @@ def test_only_reading_is_allowed_and_a_report_starts_by_post(server: Server) -> 
     assert server.get(f"{DATA}/runs", {}, "HEAD")[:2] == (200, b"")
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_looking_at_the_state_of_a_report_does_not_start_it(tmp_path: Path) -> None:
     recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
     with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as server:
@@ -216,6 +217,7 @@ def test_the_log_folder_is_as_it_was(server: Server, folder: Path) -> None:
     assert list((folder / "own" / "cache" / "traceadvisor" / "reports").glob("*.page"))
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_runs_of_several_folders_are_listed_by_their_names(tmp_path: Path) -> None:
     for name in "ab":
         recorded(tmp_path / name / "run" / "worker0.1.pt.trace.json")

@@ -8,11 +8,12 @@ import pytest
 
 import traceadvisor
 from tests.build import TraceBuilder
+from tests.few import few
 from tests.shared import RECORDINGS
 from traceadvisor.errors import InputError
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", few(RECORDINGS, "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"))
 def test_the_steps_are_those_of_the_report(name: str, shared_traces: Path) -> None:
     path = shared_traces / name
     reported = traceadvisor.load(path, settings=traceadvisor.Settings(select=("DATA001",))).recordings

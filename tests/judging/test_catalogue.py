@@ -173,6 +173,7 @@ def test_thresholds_of_a_rule_that_cannot_be_imported_are_ignored(unloadable: Pa
     assert [rule.meta.title for rule in read_catalogue(settings).chosen(settings)] == ["Not whole"]
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_commands_work_without_a_rule_that_cannot_be_imported(unloadable: Path) -> None:
     (unloadable / BROKEN).write_text("RuleMeta(")
     for arguments in (["rules"], ["rules", "explain", "DATA900"], ["doctor"]):

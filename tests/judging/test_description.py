@@ -35,6 +35,7 @@ def report(path: Path, processes: int) -> str:
     return report_json.render(api.load(path, processes=processes)).decode()
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("name", ["loader-bound", "two-ranks"])
 def test_another_process_describes_a_recording_alike(name: str, made_here: list[str]) -> None:
     path = next(path for folder in SAMPLES if folder.name == name for path in sorted(folder.glob("*.json.gz")))
@@ -58,6 +59,7 @@ class Leaving(Aside):
         return super().begin(_leave if type(task).__name__ == self.at else task)
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize(("at", "count"), [("_Part", 1), ("_MakeTables", 1), ("_FindOrigins", 0)])
 def test_this_process_does_what_the_other_one_left(
     at: str, count: int, made_here: list[str], monkeypatch: pytest.MonkeyPatch

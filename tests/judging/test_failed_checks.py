@@ -45,6 +45,7 @@ def test_every_check_that_fails_is_named_under_the_headline(
     assert (verdict_scope(report) or "").startswith(f"1 check failed ({rule.meta.id}): its finding may be missing.")
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("part", ["saving_share", "most_share"])
 def test_a_simulation_of_several_fixes_that_fails_is_a_note_and_a_failed_check(
     part: str, monkeypatch: pytest.MonkeyPatch

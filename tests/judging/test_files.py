@@ -70,12 +70,14 @@ def test_the_report_on_public_recordings_does_not_depend_on_the_number_of_proces
     assert one == several
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.slow
 def test_the_report_on_captures_does_not_depend_on_the_number_of_processes() -> None:
     one, several = (report_json.render(api.load(SAMPLE_TRACES, processes=count)) for count in (1, 2))
     assert one == several
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_damaged_file_leaves_a_note_and_the_others_are_reported(count: int, tmp_path: Path) -> None:
     for name in ("a", "c"):
@@ -187,6 +189,7 @@ def _sized(path: Path, size_bytes: int) -> Path:
     return path
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("count", [1, 2])
 def test_progress_starts_at_zero_and_ends_with_the_full_size(count: int, tmp_path: Path) -> None:
     good, damaged = _record(tmp_path / "a.pt.trace.json"), tmp_path / "b.pt.trace.json"

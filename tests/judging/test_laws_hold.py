@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.few import few
 from tests.fuzz.case import Group, make_case
 from tests.fuzz.subjects import built, laid_out
 from tests.judging.reach import RULES, findings, shared_claims
@@ -82,18 +83,19 @@ def test_laws_hold_on_real_recordings(label: Label, shared_traces: Path) -> None
     assert [one for facts in recorded(folder_of(label)) for one in broken(facts)] == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_laws_hold_on_recordings_from_elsewhere(shared_traces: Path) -> None:
     paths = sorted((shared_traces / "others").iterdir())
     assert len(paths) >= 8
     assert [(path.name, one) for path in paths for facts in recorded(path) for one in broken(facts)] == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", few(SEEDS, "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"))
 def test_laws_hold_on_trainings_by_chance(seed: int, tmp_path: Path) -> None:
     assert list(broken(facts_of(training_by_chance(seed).trace, tmp_path))) == []
 
 
-@pytest.mark.parametrize("number", DAMAGED)
+@pytest.mark.parametrize("number", few(DAMAGED, "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"))
 def test_laws_hold_on_damaged_recordings(number: int, tmp_path: Path) -> None:
     case = make_case((Group(1, (*built(), *laid_out())),), 24, number)
     try:

@@ -59,6 +59,7 @@ def test_each_collective_has_its_last_rank_and_what_it_did_before(report: Report
     assert job.clock_error_ns == 0
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_report_is_the_same_in_several_processes(report: Report) -> None:
     folder = report.source.paths[0]
     assert report_json.render(load(folder, processes=2)) == report_json.render(report)
@@ -112,6 +113,7 @@ def test_recordings_of_one_rank_twice_are_named_in_one_note(tmp_path: Path) -> N
     assert len(report.recordings) == 3
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_last_rank_of_a_real_job_began_late(shared_traces: Path) -> None:
     (job,) = load(shared_traces / "ranks" / "dlrm-v100-8-ranks", processes=1).jobs
     first, *_ = job.stragglers

@@ -33,6 +33,7 @@ def test_together_fixes_of_a_public_snapshot_save_less_than_the_peak(name: str, 
     assert made.advice[0].saved_bytes <= made.together_bytes < made.peak_bytes
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_first_advice_on_public_snapshots(shared_traces: Path) -> None:
     folder = shared_traces / "memory-snapshots"
     found = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.few import few
 from tests.judging.test_reach import of_origin, recorded
 from tests.recordings.advice import Label, Origin, folder_of
 from traceadvisor.facts import Facts
@@ -34,13 +35,18 @@ def _wrong(facts: Facts, judged: Judgement) -> list[str]:
     return wrong
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 @pytest.mark.parametrize("path", ["formats", "others", "tensorboard-logs", "unseen"])
 def test_a_public_recording_has_one_set_of_steps(path: str, shared_traces: Path) -> None:
     for facts in recorded(shared_traces / path):
         assert _wrong(facts, judge(facts)) == [], facts.trace.origin.path
 
 
-@pytest.mark.parametrize("label", of_origin(Origin.GENERATED), ids=lambda label: label.path)
+@pytest.mark.parametrize(
+    "label",
+    few(of_origin(Origin.GENERATED), "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"),
+    ids=lambda label: label.path,
+)
 def test_a_generated_recording_has_one_set_of_steps(label: Label) -> None:
     for facts in recorded(folder_of(label)):
         assert _wrong(facts, judge(facts)) == []

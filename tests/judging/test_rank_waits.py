@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
+from tests.few import few
 from tests.rules.judging import facts_of
 from traceadvisor import load
 from traceadvisor.analysis.communication.matching import matching
@@ -167,7 +168,7 @@ def test_no_rule_can_claim_waits(tmp_path: Path) -> None:
         assert outcome.finding.saving.high_ns <= left_ns / 4 + 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"))
 def test_no_finding_on_ranks_by_chance_claims_waits(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     for number in range(chance.randint(2, 4)):
@@ -176,7 +177,7 @@ def test_no_finding_on_ranks_by_chance_claims_waits(seed: int, tmp_path: Path) -
     assert _claimed_waits(tmp_path) == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), "traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings"))
 def test_no_finding_on_damaged_ranks_claims_waits(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     for number in range(3):
@@ -198,6 +199,7 @@ def test_no_finding_on_public_ranks_claims_waits(folder: str, shared_traces: Pat
     assert _claimed_waits(shared_traces / folder) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_eight_public_ranks_mostly_wait_for_one(shared_traces: Path) -> None:
     folder = shared_traces / "ranks" / "dlrm-v100-8-ranks"
     report = load(folder)

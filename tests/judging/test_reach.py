@@ -66,6 +66,7 @@ def test_findings_on_trainings_by_chance_stay_within_reach(seed: int, tmp_path: 
     assert said_wrongly(facts_of(training_by_chance(seed).trace, tmp_path)) == []
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_trainings_by_chance_have_findings_of_many_rules(tmp_path: Path) -> None:
     found = {one.rule.id for seed in SEEDS[::3] for one in _found_by_chance(seed, tmp_path)}
     assert len(found) >= 15

@@ -214,6 +214,7 @@ def test_recordings_that_look_alike_make_no_more_rows(count: int) -> None:
     assert all(len(row.by_recording) == (count if count > 1 else 0) for row in rows)
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_ranking_costs_at_most_in_proportion_to_the_recordings() -> None:
     def seconds(count: int) -> float:
         recordings = [_recording(f"{number}", 100 + number, run=f"run{number}") for number in range(count)]

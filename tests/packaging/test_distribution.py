@@ -48,6 +48,7 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
     return message_from_bytes(wheel.read(name))
 
 
+@pytest.mark.nightly("pyproject.toml")
 def test_the_wheel_is_small(wheel: zipfile.ZipFile) -> None:
     assert wheel.filename
     assert Path(wheel.filename).stat().st_size < MOST_WHEEL_BYTES

@@ -12,6 +12,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.children import run
+from tests.few import few
 from tests.shared import CHECKOUT, FORMATS, LATER_RECORDINGS, LOGS, SAMPLES
 from traceadvisor import api
 from traceadvisor.errors import UsageError
@@ -55,7 +56,9 @@ def test_time_between_steps_is_the_cause_of_a_smaller_busy_share(tmp_path: Path)
     assert (round(busy.plugin or 0, 3), busy.ours, busy.cause) == (0.667, 0.8, Cause.BETWEEN_STEPS)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "sample", few(SAMPLES, "traceadvisor/parsing", "traceadvisor/analysis"), ids=lambda path: path.name
+)
 def test_each_difference_in_our_own_captures_has_a_known_cause(sample: Path) -> None:
     compared = beside_plugin(api.load(sample)).recordings
     assert all(len(one.figures) >= 4 for one in compared)

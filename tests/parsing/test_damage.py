@@ -163,6 +163,7 @@ def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> N
     assert [note.code for note in health.notes] == ["packing-damaged"]
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_a_gzip_with_garbage_in_the_middle_keeps_everything_before_it(tmp_path: Path) -> None:
     path = tmp_path / "garbage.pt.trace.json.gz"
     packed = bytearray(gzip.compress(many(20_000).text()))
@@ -202,6 +203,7 @@ def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
     assert trace_of(path).health.events_read >= 39
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 @pytest.mark.parametrize(
     "pattern", ['"name":"', '"name":"a" ', '"name":"\\"', '"', '"s", "', "\\", "[", ",0", '",x:', '"a":nan,', " "]
 )
@@ -215,6 +217,7 @@ def test_a_long_run_of_anything_is_repaired_or_dropped_in_time(pattern: str, len
     assert time.process_time() - started < 15 * length / 1_000_000
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
     broken = b'{"ph": "X", "name": "a" "ts": 5}, ' * 20_000
     giant = b'{"ph": "X", "name": "' + b"x" * 8_000_000 + b'", "ts": 1}'

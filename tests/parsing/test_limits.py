@@ -37,6 +37,7 @@ def bomb(mebibytes: int, content: bytes = b" ") -> bytes:
     return gzip.compress(b"[" + EVENT + filling * mebibytes + b"]")
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_a_gzip_bomb_without_events_is_refused_with_the_option_that_lets_it_in(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * 32 * MIB))
@@ -46,6 +47,7 @@ def test_a_gzip_bomb_without_events_is_refused_with_the_option_that_lets_it_in(t
     assert "raise inflation_ratio" in caught.value.remedy
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_the_beginning_of_a_gzip_bomb_is_read(tmp_path: Path) -> None:
     trace = trace_of(bomb(32), tmp_path)
     assert trace.health.events_read == 1
@@ -53,6 +55,7 @@ def test_the_beginning_of_a_gzip_bomb_is_read(tmp_path: Path) -> None:
     assert list(notes_of(trace)) == ["limit-inflation-ratio"]
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_with_a_larger_limit_all_of_it_is_read(tmp_path: Path) -> None:
     trace = trace_of(bomb(32, b"," + EVENT), tmp_path, replace(LIMITS, inflation_ratio=2000))
     assert trace.health.events_read == 1 + 32 * (MIB // (1 + len(EVENT)))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import Framing, Generation, TraceBuilder
+from tests.few import few
 from tests.fuzz.case import Group, make_case
 from tests.fuzz.examination import Depth, examine
 from tests.fuzz.subjects import built, captures, laid_out, small_recordings
@@ -92,14 +93,14 @@ def public_subjects() -> tuple[Group, ...]:
     return (Group(1, tuple(small_recordings())),)
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", few(range(40), "traceadvisor/parsing"))
 def test_a_report_of_something_damaged_keeps_its_promises(number: int, tmp_path: Path) -> None:
     depth = Depth.JUDGED if number % 10 else Depth.SHOWN
     examine(make_case(own_subjects(), 0, number).write(tmp_path), depth)
 
 
 @pytest.mark.usefixtures("shared_traces")
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", few(range(20), "traceadvisor/parsing"))
 def test_a_report_of_a_damaged_public_recording_keeps_its_promises(number: int, tmp_path: Path) -> None:
     depth = Depth.JUDGED if number % 10 else Depth.SHOWN
     examine(make_case(public_subjects(), 0, number).write(tmp_path), depth)

@@ -84,6 +84,7 @@ def _said(*paths: Path) -> list[str]:
     return [note.message for note in find_recordings(paths).notes if note.code == "recording-repeated"]
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 @pytest.mark.parametrize(
     ("name", "copy"),
     [

@@ -259,6 +259,7 @@ def test_an_unexpected_end_of_the_other_process_costs_only_time(
     assert not any(ends)
 
 
+@pytest.mark.nightly("traceadvisor/parsing")
 def test_what_is_no_trace_is_refused_alike(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"a": [' + b"1," * CHUNK_BYTES + b"1]}")

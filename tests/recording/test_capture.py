@@ -46,6 +46,7 @@ main()
 """
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.slow
 def test_a_capture_changes_neither_output_nor_random_numbers_nor_traceback(tmp_path: Path) -> None:
     """The quote in the script's name breaks the JSON of torch's own export."""
@@ -116,6 +117,7 @@ for (batch,) in DataLoader(TensorDataset(torch.ones(9, 4))):
 """
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path) -> None:
     (tmp_path / "early.py").write_text(EARLY)
     captured = capture("early.py", cwd=tmp_path)
@@ -128,6 +130,7 @@ def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path
     assert note.message in captured.stderr
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_scripts_own_modules_are_separated_from_installed_ones(tmp_path: Path) -> None:
     """Their names are those of torch's stacks: without the script's folder."""
     for file in ("src/datasets/coco.py", "src/unused.py"):

@@ -64,6 +64,7 @@ def recorded(folder: Path) -> int:
     return sum(row.state is StepState.RECORDED for row in steps(folder / "bundle"))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("last", [40, 10])
 def test_a_kernel_that_failed_costs_the_recording_only(tmp_path: Path, last: int) -> None:
     """At the end of the window, and at the end of the script in the middle of it."""
@@ -109,6 +110,7 @@ def test_a_recording_that_is_open_when_the_interpreter_ends_is_kept(tmp_path: Pa
     assert traces(tmp_path / "bundle")
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("before", [6, 12])
 def test_a_compiler_that_measures_kernels_interrupts_the_recording(tmp_path: Path, before: int) -> None:
     """In the warm-up, and in the window. Two profilers at once end the process."""
@@ -119,6 +121,7 @@ def test_a_compiler_that_measures_kernels_interrupts_the_recording(tmp_path: Pat
     assert recorded(tmp_path) >= 8
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_profiler_of_another_thread_is_left_alone(tmp_path: Path) -> None:
     body = """
 train(10)
@@ -144,6 +147,7 @@ train(10)
     assert codes == ["own-profiler"]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_capture_says_that_its_recording_lacks_a_device_used_too_late(tmp_path: Path) -> None:
     codes, messages = captured(
         tmp_path, "cuda = FakeCuda(is_initialized=False); train(20); cuda.initialized = True; train(40)"

@@ -78,6 +78,7 @@ def test_a_full_disk_costs_data_and_not_the_training(tmp_path: Path, form: tuple
         assert manifest(tmp_path / "bundle").endings == ()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_recording_that_cannot_be_written_leaves_the_step_times(tmp_path: Path) -> None:
     source = TRAIN.replace("train(30)", "train(5)").replace("(1000, hard)", "(50_000, hard)")
     listed = "import glob, os; print('left', sum(map(os.path.getsize, glob.glob('bundle/unfinished.*.*.*.*'))))"

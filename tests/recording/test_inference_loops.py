@@ -42,12 +42,14 @@ def test_an_inference_loop_is_recorded_batch_by_batch(tmp_path: Path, *, grad: b
     assert len(traces(bundle)) == 1
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_few_batches_without_training_are_no_inference(tmp_path: Path) -> None:
     bundle = _captured(tmp_path, batches=30)
     assert {one.state.value for one in steps(bundle)} == {"other"}
     assert [note.code for note in manifest(bundle).notes] == ["window-not-reached"]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_check_of_the_model_before_the_training_is_no_step_of_it(tmp_path: Path) -> None:
     timed = steps(_captured(tmp_path, batches=60, grad=False, then=TRAINING))
     trained = [one for one in timed if one.state.value != "other"]

@@ -68,6 +68,7 @@ def test_memory_that_runs_out_leaves_a_snapshot_with_what_was_asked(tmp_path: Pa
     assert "Device memory ran out" in said.splitlines()[-1]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_report_of_a_capture_whose_memory_ran_out_begins_with_it(tmp_path: Path) -> None:
     _captured(tmp_path, "train(30, 12 << 20, keep=True)", exit_code=1)
     report = traceadvisor.load(tmp_path / "bundle")
@@ -75,11 +76,13 @@ def test_the_report_of_a_capture_whose_memory_ran_out_begins_with_it(tmp_path: P
     assert str(first.words).startswith("GPU 0 ran out of memory: 12 MiB were asked for")
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_memory_that_runs_out_in_the_first_step_leaves_a_snapshot(tmp_path: Path) -> None:
     _, snapshots, _ = _captured(tmp_path, "train(30, 120 << 20)", exit_code=1)
     assert [_asked(one) for one in snapshots] == [120 << 20]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_snapshot_is_of_the_last_time_when_a_script_goes_on(tmp_path: Path) -> None:
     body = """
 for size in (400, 200):
@@ -94,6 +97,7 @@ train(30)
     assert "Device memory ran out 2 times, last for 200 MiB." in {note.message for note in notes}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_an_error_of_another_library_leaves_a_snapshot_too(tmp_path: Path) -> None:
     body = "train(30)\nraise RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED')"
     notes, snapshots, _ = _captured(tmp_path, body, exit_code=1)
@@ -101,6 +105,7 @@ def test_an_error_of_another_library_leaves_a_snapshot_too(tmp_path: Path) -> No
     assert "Device memory ran out once." in {note.message for note in notes}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_run_to_its_end_leaves_the_latest_allocations(tmp_path: Path) -> None:
     notes, snapshots, _ = _captured(tmp_path, "train(30)", "--memory-history", "20", exit_code=0)
     assert [len(one["device_traces"][0]) for one in snapshots] == [20]
@@ -115,12 +120,14 @@ def test_a_device_that_is_initialised_late_is_remembered(tmp_path: Path) -> None
     assert FileKind.MEMORY in {file.kind for file in manifest(tmp_path / "bundle").files}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_without_a_history_torch_is_not_asked_for_one(tmp_path: Path) -> None:
     body = "train(30)\nassert device.recorded == [] and device.observers == []"
     _, snapshots, _ = _captured(tmp_path, body, "--memory-history", "off", exit_code=0)
     assert snapshots == []
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_training_on_the_cpu_initialises_no_device(tmp_path: Path) -> None:
     body = TRAIN.replace("100 * MIB)", "100 * MIB, is_initialized=False)")
     (tmp_path / "train.py").write_text(f"{body}\ntrain(30)\nassert device.recorded == []")
@@ -129,6 +136,7 @@ def test_a_training_on_the_cpu_initialises_no_device(tmp_path: Path) -> None:
     assert FileKind.MEMORY not in {file.kind for file in manifest(tmp_path / "bundle").files}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_torch_that_records_nothing_costs_the_history_only(tmp_path: Path) -> None:
     fail = "def fail(*_, **__): raise RuntimeError('cudaMallocAsync does not yet support recordHistory')"
     late = TRAIN.replace("100 * MIB)", f"100 * MIB, is_initialized=False)\n{fail}")

@@ -75,6 +75,7 @@ def test_one_line_names_the_command_that_makes_a_report(folder: Path) -> None:
     one_line(capture(*TWICE, "--", *PYTHON, "train.py", cwd=folder).stderr)
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_one_line_names_it_in_a_log_file_and_cuts_no_line_in_two(folder: Path) -> None:
     words = (*WORDS, *TWICE, "train.py", "--bar")
     with (folder / "log").open("wb") as log, warm_started(*words, cwd=folder, stderr=log) as process:
@@ -85,6 +86,7 @@ def test_one_line_names_it_in_a_log_file_and_cuts_no_line_in_two(folder: Path) -
     assert "\n\n" not in text
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_closes_its_streams_ends_as_without_a_capture_and_its_files_get_no_line(folder: Path) -> None:
     for name, opened in (("closed", ""), ("opened", "own = [open(f'own{number}', 'w') for number in range(3)]")):
         (folder / f"{name}.py").write_text(f"import os\nos.closerange(0, 3)\n{opened}\n{TRAIN}")
@@ -93,6 +95,7 @@ def test_a_script_that_closes_its_streams_ends_as_without_a_capture_and_its_file
     assert {path.name: path.read_text() for path in folder.glob("own?")} == {"own0": "", "own1": "", "own2": ""}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_log_in_the_place_of_standard_error_gets_the_lines(folder: Path) -> None:
     (folder / "logged.py").write_text(f"import os\nlog = open('log', 'w')\nos.dup2(log.fileno(), 2)\n{TRAIN}")
     assert capture("-o", "logged", "logged.py", cwd=folder).returncode == 0
@@ -179,6 +182,7 @@ def test_the_report_command_is_quoted_for_a_shell(folder: str, words: list[str])
     assert shlex.split(report_command(Path(folder))) == ["traceadvisor", "report", *words]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     ("number", "wait_at", "kept"),
     [
@@ -220,6 +224,7 @@ def _said_after(process: Warm, number: signal.Signals) -> str:
     return process.stderr.read().decode()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     ("form", "named"),
     [

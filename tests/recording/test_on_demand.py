@@ -278,6 +278,7 @@ def test_a_run_with_a_schedule_is_not_recorded_on_request(tmp_path: Path) -> Non
     assert "does not record on request" in by_process.stderr
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.slow
 def test_four_ranks_record_the_same_steps_twice(tmp_path: Path) -> None:
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")

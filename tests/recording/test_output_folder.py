@@ -88,6 +88,7 @@ def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) ->
     assert not list(tmp_path.rglob("a"))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_folder_that_cannot_be_written_to_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
     """Not even root can create a file under ``/proc``."""
     refused(capture("-o", "/proc/bundle", *command, cwd=tmp_path), "Cannot write to /proc/bundle")
@@ -107,18 +108,21 @@ def test_a_full_disk_is_refused(command: tuple[str, ...], tmp_path: Path) -> Non
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_missing_parents_are_created_and_removed_if_nothing_was_written(tmp_path: Path) -> None:
     done = capture("-o", "a/b/c", "--", *PYTHON, "-c", "print('ran')", cwd=tmp_path)
     assert done.stdout == "ran\n"
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_an_empty_folder_of_the_user_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     capture("-o", "mine", "--", *PYTHON, "-c", "pass", cwd=tmp_path)
     assert (tmp_path / "mine").is_dir()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_program_with_a_captured_block_gets_an_error_before_the_block(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     source = "import traceadvisor\nwith traceadvisor.capture('file/bundle'): print('ran')"
@@ -190,6 +194,7 @@ def test_a_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None
     assert [(path.name, path.read_text()) for path in (tmp_path / "own").iterdir()] == [(MANIFEST, "precious")]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_link_that_the_user_names_is_followed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "bundle").symlink_to("real")

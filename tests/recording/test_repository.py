@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import added, run
+from tests.few import few
 from tests.recording.running import capture, manifest
 from traceadvisor.api import load
 from traceadvisor.recording import repository as module
@@ -161,7 +162,10 @@ def test_a_damaged_repository_has_no_commit(head: str, tmp_path: Path) -> None:
     assert found is None or found.commit is None
 
 
-@pytest.mark.parametrize("name", ["HEAD", "commondir", "config", "index", "packed-refs", "refs/heads/topic/a", ""])
+@pytest.mark.parametrize(
+    "name",
+    few(["HEAD", "commondir", "config", "index", "packed-refs", "refs/heads/topic/a", ""], "traceadvisor/recording"),
+)
 def test_a_pipe_in_the_place_of_any_file_does_not_block(folder: Path, name: str) -> None:
     place = folder / ".git" / name
     if place.is_dir():
@@ -194,6 +198,7 @@ def test_the_report_names_the_commit(folder: Path) -> None:
     assert f"{commit} on topic/a, with changes" in FORMATS["html"].render(report).decode()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_block_in_an_installed_program_is_of_the_repository_of_the_working_folder(folder: Path) -> None:
     """Such as pytest, or the kernel of a notebook, which may lie in another repository."""
     installed = Path(sysconfig.get_path("scripts")) / "pytest"

@@ -58,6 +58,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     ("method", "epochs"), [("fork", 5), pytest.param("spawn", 3, marks=pytest.mark.nightly("traceadvisor/recording"))]
 )
@@ -214,6 +215,7 @@ def test_torchs_flags_are_as_before_after_a_recording() -> None:
     assert (level.value, registers.value) == before
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_collects_garbage_as_often_as_without_a_capture(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import gc; print(gc.get_threshold(), gc.isenabled())")
     plain = run(*PYTHON, "train.py", cwd=tmp_path)

@@ -45,6 +45,7 @@ def test_clocks_that_a_script_replaces_are_not_those_of_its_capture(tmp_path: Pa
     assert all(step.duration_ns for step in steps(tmp_path / "bundle"))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_package_that_cannot_be_imported_is_an_error_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("1 / 0")

@@ -73,6 +73,7 @@ def test_the_measured_step_of_a_public_training_is_in_the_predicted_range(shared
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
 def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) -> None:
     made = index()
     others = max(run["others_share"] for run in made["runs"])

@@ -80,6 +80,7 @@ def _read(*, chunked: bool, fault: Fault | None = None, nth: int = -1) -> int:
     return next(gets)
 
 
+@pytest.mark.nightly("traceadvisor/system")
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_server_without_ranges_is_not_asked_again_for_each_part(
     monkeypatch: pytest.MonkeyPatch, *, chunked: bool
@@ -89,6 +90,7 @@ def test_a_server_without_ranges_is_not_asked_again_for_each_part(
     assert _read(chunked=chunked) == few
 
 
+@pytest.mark.nightly("traceadvisor/system")
 @pytest.mark.parametrize(
     ("fault", "chunked"),
     [
@@ -154,6 +156,7 @@ def test_credentials_of_a_url_are_in_no_report_error_or_log(
     assert SECRET not in said + repr(remote.location(url)) + caplog.text + "".join(capfd.readouterr())
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_two_urls_that_differ_in_their_query_only_are_two_files() -> None:
     other = next((CHECKOUT / "sample_traces" / "well-fed").glob("*.pt.trace.json.gz"))
     server = files({})
@@ -313,6 +316,7 @@ def test_a_redirect_to_another_host_or_scheme_is_not_followed(target: str) -> No
     assert {path for _, path in server.asked} == {PATH}
 
 
+@pytest.mark.nightly("traceadvisor/system")
 @pytest.mark.parametrize("target", ["/new", "new", "{url}/new"])
 def test_a_redirect_within_the_origin_is_followed(target: str) -> None:
     with serving(redirecting("")) as server:

@@ -49,6 +49,7 @@ def test_reports_on_different_accelerators_keep_the_usual_word() -> None:
     assert "NPU" in str(report_document(alike))
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.parametrize("name", ["html", "md"])
 def test_a_report_on_an_ascend_device_speaks_of_npus(name: str, shared_traces: Path) -> None:
     text = FORMATS[name].render(load(shared_traces / "ascend/two-ranks-level1")).decode()

@@ -109,6 +109,7 @@ def test_a_report_on_a_snapshot_is_read_back_from_its_json(tmp_path: Path) -> No
     assert page(again) == page(report)
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.usefixtures("pango")
 def test_a_snapshot_is_drawn_on_paper(tmp_path: Path) -> None:
     assert paper(traceadvisor.load(_snapshot(tmp_path))).startswith(b"%PDF")

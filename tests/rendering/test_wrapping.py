@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.few import few
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.formatted import summary
 from traceadvisor.model.report import Report
@@ -25,7 +26,7 @@ def _columns(text: str) -> int:
 
 
 @pytest.mark.parametrize("build", ALL)
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", few([80, 120], "traceadvisor/rendering"))
 def test_no_line_of_a_summary_is_wider_than_the_terminal(columns: int, build: Callable[[], Report]) -> None:
     for report in (build(), hostile(build())):
         lines = [part for line in summary(report, columns) for part in wrapped(line, columns)]

@@ -206,6 +206,7 @@ def test_workers_hide_what_the_step_takes() -> None:
 # -- the package reads the recording that it writes -------------------------------------------------------------------
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=60)
 @given(SHAPES)
 def test_the_package_sees_the_steps_that_were(shape: Shape) -> None:

@@ -93,6 +93,7 @@ def test_without_undisturbed_steps_what_is_saved_is_a_share_of_the_recorded_one(
     assert share < true - 2 * CLOSE
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=EXAMPLES)
 @given(st.integers(3, 6), st.sampled_from([2_000, 4_000]))
 def test_overhead_that_the_device_hides_is_known_from_steps_launched_ahead(layers: int, event_ns: int) -> None:

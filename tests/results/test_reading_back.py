@@ -28,6 +28,7 @@ from tests.build_report import (
     ranked,
     three_recordings,
 )
+from tests.few import few
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.formatted import summary
 from tests.shared import SAMPLES
@@ -99,7 +100,7 @@ def document() -> Any:
     return json.loads(render(captured()))
 
 
-@pytest.mark.parametrize("build", REPORTS)
+@pytest.mark.parametrize("build", few(REPORTS, "traceadvisor/results", "traceadvisor/model"))
 def test_a_report_that_was_read_back_is_written_as_the_same_bytes(build: Callable[[], Report], tmp_path: Path) -> None:
     report = build()
     assert render(_read_back(report, tmp_path)) == render(report)
@@ -125,7 +126,7 @@ def _plain(recording: Recording) -> Recording:
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "terminal"])
-@pytest.mark.parametrize("build", REPORTS)
+@pytest.mark.parametrize("build", few(REPORTS, "traceadvisor/results", "traceadvisor/model"))
 def test_a_report_that_was_read_back_is_the_same_in_every_format(
     build: Callable[[], Report], name: str, tmp_path: Path
 ) -> None:
@@ -483,6 +484,7 @@ def _reports(draw: st.DrawFn) -> Report:
     return replace(report, recordings=recordings, findings=(row,), outcomes=outcomes, settings=used)
 
 
+@pytest.mark.nightly("traceadvisor/results", "traceadvisor/model")
 @settings(deadline=None)
 @given(report=_reports())
 def test_any_figures_are_written_as_the_same_bytes(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -145,6 +145,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "DATA017": Evidence(batch=_single_threaded, run={"stacks": None, "loader_stacks": None}),
     "DATA018": Evidence(run={"batches": ()}),
     **{f"DIST{number:03}": COMMUNICATES for number in (2, 3, 4, 6, 9, 10, 11, 12, 13, 14, 16, 17)},
+    "DIST018": Evidence(names=r".*\.py.*"),
     "DIST001": Evidence(names=r"(?i)DataParallel|replicate|broadcast|scatter|gather|nccl"),
     "DIST007": Evidence(settings={"loader": {"batch_count": None, "sample_count": None}}),
     "DIST005": COMMUNICATES,

@@ -51,6 +51,7 @@ def test_samples_that_show_less_than_the_simulation_leave_the_limit(tmp_path: Pa
     assert _saved(1, 5, tmp_path) == pytest.approx(_saved(1, 10, tmp_path))
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/savings")
 @pytest.mark.parametrize("folder", SAMPLED, ids=lambda path: path.name)
 def test_no_limit_of_a_capture_is_below_what_its_samples_show(folder: Path) -> None:
     for facts in recorded(folder):

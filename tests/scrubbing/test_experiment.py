@@ -112,6 +112,7 @@ def test_no_byte_of_a_copied_experiment_is_private(folder: Path, tmp_path: Path)
         assert place < 0, (path.name, content[max(place - 100, 0) : place + 60])
 
 
+@pytest.mark.nightly("traceadvisor/scrubbing")
 def test_the_copy_has_the_figures_and_the_names_of_the_original(folder: Path, tmp_path: Path) -> None:
     _scrubbed(folder, tmp_path / "copy")
     before, after = read_experiment(folder), read_experiment(tmp_path / "copy")
@@ -145,6 +146,7 @@ def test_an_experiment_without_anything_private_stays_as_it_is(tmp_path: Path) -
     assert read_experiment(tmp_path / "copy") == read_experiment(tmp_path / "in")
 
 
+@pytest.mark.nightly("traceadvisor/scrubbing")
 def test_the_command_says_what_the_copy_lacks(folder: Path, tmp_path: Path) -> None:
     output = _scrubbed(folder, tmp_path / "copy")
     assert "output.log was left out: it is what the script printed." in output

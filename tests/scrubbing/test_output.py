@@ -144,6 +144,7 @@ def test_a_broken_trace_is_left_out_of_the_copy(capture: Path, tmp_path: Path) -
     assert load(done.path).recordings[0].captured is not None
 
 
+@pytest.mark.nightly("traceadvisor/scrubbing")
 def test_reading_ends_at_the_limits(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     text = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10).text()

@@ -117,6 +117,7 @@ def test_the_heaviest_item_starts_first() -> None:
     assert begun == [1, 2, 0]
 
 
+@pytest.mark.nightly("traceadvisor/system")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_progress_arrives_in_order_and_before_the_end(processes: int) -> None:
     heard: list[tuple[int, int | str]] = []

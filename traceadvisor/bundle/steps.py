@@ -76,6 +76,8 @@ class StepLog:
         """The values of the steps after these, one after another."""
         self._known: tuple[int, int, Columns] | None = None
         """Number of the block that was packed or read last, and its columns as they are after so many changes."""
+        self._rejected: list[range] = []
+        """Steps that proved to be no training steps: marked, since to pack them again would hold up the training."""
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
         self.changes = 0
@@ -87,7 +89,8 @@ class StepLog:
         latest.extend(_values(step))
         self._count += 1
         if len(latest) == _BLOCK_VALUES:
-            self._known = len(self._packed), self.changes, _columns(self._latest)
+            number = len(self._packed)
+            self._known = number, self.changes, self._marked(number, _columns(latest))
             self._packed.append(_pack(self._known[2]))
             self._latest = []
 
@@ -118,7 +121,7 @@ class StepLog:
     def state(self, place: int) -> StepState:
         """The state of a step."""
         state: StepState = self._value(place, _STATE)
-        return state
+        return StepState.OTHER if any(place in one for one in self._rejected) else state
 
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""
@@ -135,12 +138,16 @@ class StepLog:
 
     def reject(self, first: int) -> None:
         """The steps from a place on proved to be no training steps."""
-        self._change(range(first, len(self)), StepState.OTHER)
+        if first < len(self):
+            self._rejected = [one for one in self._rejected if one.start < first] + [range(first, len(self))]
+            self._note_change()
 
     def count_last(self, count: int) -> None:
         """The last so many steps after a pause of the profiler are recorded ones: the script ended after them."""
         settling = (place for place in reversed(range(len(self))) if self.state(place) is StepState.SETTLING)
-        self._change(tuple(islice(settling, count)), StepState.RECORDED)
+        if last := tuple(islice(settling, count)):
+            self._change(last, StepState.RECORDED)
+            self._note_change()
 
     def encoded(self, first: int, end: int) -> bytes:
         """The lines of the steps from ``first`` up to, not including, ``end``."""
@@ -161,8 +168,10 @@ class StepLog:
                 self._packed[number] = _pack(columns)
             else:
                 self._latest = list(chain.from_iterable(zip(*columns, strict=True)))
-        self.is_replacing |= bool(places)
-        self.changes += bool(places)
+
+    def _note_change(self) -> None:
+        self.is_replacing = True
+        self.changes += 1
 
     def _parts(self, first: int, end: int) -> Iterator[Columns]:
         """The columns of the steps from ``first`` up to, not including, ``end``, in blocks."""
@@ -173,10 +182,18 @@ class StepLog:
     def _block(self, number: int) -> Columns:
         latest, changes = self._latest, self.changes  # before the look at what is packed: another thread may add steps
         if number == len(self._packed):
-            return _columns(latest)
+            return self._marked(number, _columns(latest))
         if (known := self._known) is None or known[:2] != (number, changes):
-            known = self._known = number, changes, _unpack(self._packed[number])
+            known = self._known = number, changes, self._marked(number, _unpack(self._packed[number]))
         return known[2]
+
+    def _marked(self, number: int, columns: Columns) -> Columns:
+        """Return the columns of a block with its rejected steps."""
+        begin, states = number * BLOCK_STEPS, columns[_STATE]
+        for rejected in self._rejected:
+            first, end = (min(max(place - begin, 0), len(states)) for place in (rejected.start, rejected.stop))
+            states[first:end] = [StepState.OTHER] * (end - first)
+        return columns
 
     def _value(self, place: int, column: int) -> Any:
         number, at = divmod(place, BLOCK_STEPS)

@@ -61,6 +61,7 @@ _COLLECTIVES: Mapping[str, frozenset[Purpose]] = {
     "DIST006": frozenset(Purpose),
     "DIST013": frozenset({Purpose.BUFFERS}),
     "DIST016": frozenset({Purpose.GRADIENTS}),
+    "DIST018": frozenset({Purpose.BOOKKEEPING, Purpose.BARRIER}),
 }
 _STREAMS, _COMMUNICATION = "DIST017", "DIST"
 """Rules whose fix changes launches, kernels, collectives or their streams."""

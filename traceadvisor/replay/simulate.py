@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 
 from traceadvisor.frozen import frozen
@@ -49,7 +52,7 @@ class _Simulation:
 
     Host tasks run in recorded order, which all dependencies follow: a launch precedes its device tasks, a stream keeps
     the order of launches, and a wait is for earlier launches. So one pass is enough. In a long row of launches only a
-    full queue can delay a task, so sums and maxima of whole arrays give all times of the row.
+    full queue can delay a task, by launches before the row. So sums and maxima of whole arrays give all its times.
     """
 
     def __init__(self, graph: StepGraph) -> None:
@@ -64,25 +67,24 @@ class _Simulation:
         position = 0
         for begin, end in self._rows:
             self._one_by_one(position, begin)
-            position = self._in_a_row(begin, end)
+            self._in_a_row(begin, end)
+            position = end
         self._one_by_one(position, len(self._host))
         return Replayed(_windows(self._host_starts, self._host_ends, self._device_ends))
 
-    def _in_a_row(self, begin: int, end: int) -> int:
-        """Run a row of launches up to the first that finds the queue full, and return the position of that one."""
+    def _in_a_row(self, begin: int, end: int) -> None:
+        """Run a row of launches, no more of them than the queue holds."""
         host = self._host
         is_launch = host.action[begin:end] == Action.LAUNCH
-        spent_ns = host.work_ns[begin:end] + np.where(is_launch, host.call_ns[begin:end], 0)
-        now_ns = np.cumsum(spent_ns) + self._clocks[int(host.after[begin])]
-        done_ns = self.device.launch_in_a_row(now_ns[is_launch], host.first[begin:end][is_launch])
-        launches = np.flatnonzero(is_launch)
-        if done_ns.size < launches.size:
-            end = begin + int(launches[done_ns.size])
-        if end > begin:
-            step = int(host.step[begin])
-            self._clocks[int(host.thread[begin])] = int(now_ns[end - begin - 1])
-            self._device_ends[step] = max(self._device_ends[step], int(done_ns.max(initial=0)))
-        return end
+        tasks = host.first[begin:end][is_launch]
+        spent_ns = np.cumsum(host.work_ns[begin:end] + np.where(is_launch, host.call_ns[begin:end], 0))
+        delayed_ns = np.full(end - begin, self._clocks[int(host.after[begin])])
+        delayed_ns[is_launch] = np.maximum(delayed_ns[is_launch], self.device.free_ns(tasks) - spent_ns[is_launch])
+        now_ns = spent_ns + np.maximum.accumulate(delayed_ns)
+        done_ns = self.device.launch_in_a_row(now_ns[is_launch], tasks)
+        step = int(host.step[begin])
+        self._clocks[int(host.thread[begin])] = int(now_ns[-1])
+        self._device_ends[step] = max(self._device_ends[step], int(done_ns.max(initial=0)))
 
     def _one_by_one(self, begin: int, end: int) -> None:  # one branch per action and no max(): calls double the time
         """Run any tasks, from one position to another."""
@@ -125,7 +127,15 @@ def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
     begins = np.flatnonzero(simple & ~continues)
     ends = np.flatnonzero(simple & ~np.append(continues[1:], False)) + 1
     is_long = ends - begins >= _LEAST_IN_A_ROW
-    return list(zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True))
+    rows = zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True)
+    depth = graph.constants.queue_depth or _UNLIMITED
+    return [part for begin, end in rows for part in _parts(begin, end, launching, depth)]
+
+
+def _parts(begin: int, end: int, launching: Int64, queue_depth: int) -> Iterator[tuple[int, int]]:
+    """Cut a row so that the queue could hold the launches of each part."""
+    launches = launching[np.searchsorted(launching, begin) : np.searchsorted(launching, end)]
+    return pairwise((begin, *launches[queue_depth::queue_depth].tolist(), end))
 
 
 class _Device:
@@ -180,10 +190,21 @@ class _Device:
         self._nexts[queue] = place + 1
         return done
 
-    def launch_in_a_row(self, calls_ns: Int64, tasks: Int64) -> Int64:
-        """Launch single tasks of one stream, up to the first that finds the queue full.
+    def free_ns(self, tasks: Int64) -> Int64:
+        """Return when the queue of a stream has room for each of its next launches, 0 if it was never full.
 
-        ``calls_ns``: when each launch enters the queue if it is not full. ``tasks``: the task of each launch.
+        ``tasks``: the task of each launch, no more than the queue holds.
+        """
+        if not tasks.size:
+            return tasks
+        queue = self._streams[int(tasks[0])]
+        oldest = np.arange(tasks.size) + (self._nexts[queue] - self._depth)
+        return np.where(oldest >= self._firsts[queue], self._launch_ends_ns[np.maximum(oldest, 0)], 0)
+
+    def launch_in_a_row(self, calls_ns: Int64, tasks: Int64) -> Int64:
+        """Launch single tasks of one stream.
+
+        ``calls_ns``: when each launch enters the queue. ``tasks``: the task of each launch.
 
         Returns:
             When each launched task is done.
@@ -197,24 +218,10 @@ class _Device:
         ready_ns[1:] -= taken_ns[:-1]
         ready_ns[0] = max(int(ready_ns[0]), self.stream_ends[queue])
         done_ns = np.maximum.accumulate(ready_ns) + taken_ns
-        self._launch_ends_ns[place : place + tasks.size] = done_ns
-        done_ns = done_ns[: self._free(queue, calls_ns)]
-        self.ends_ns[tasks[: done_ns.size]] = done_ns
-        self._nexts[queue] += done_ns.size
-        if done_ns.size:
-            self.stream_ends[queue] = int(done_ns[-1])
+        self.ends_ns[tasks] = self._launch_ends_ns[place : place + tasks.size] = done_ns
+        self._nexts[queue] = place + tasks.size
+        self.stream_ends[queue] = int(done_ns[-1])
         return done_ns
-
-    def _free(self, queue: int, calls_ns: Int64) -> int:
-        """Return how many launches, whose ends are known, enter a queue before the first that finds it full."""
-        oldest = self._nexts[queue] - self._depth
-        fit = max(self._firsts[queue] - oldest, 0)
-        launches = int(calls_ns.size)
-        if launches <= fit:
-            return launches
-        is_late = self._launch_ends_ns[oldest + fit : oldest + launches] > calls_ns[fit:]
-        free: int = fit + int(np.argmax(np.append(is_late, True)))
-        return free
 
 
 class _Batches:

@@ -61,6 +61,7 @@ _OLD = (
     "torch.profiler.schedule",
     "torch.set_flush_denormal",
     "torch.set_num_threads",
+    "torch.stack",
     "torch.utils.checkpoint.checkpoint",
     "torch.utils.data.Sampler",
     "torch.empty",

@@ -149,6 +149,7 @@ def test_the_median_of_the_others_is_the_same_in_blocks() -> None:
     assert (found[-9:] == middle_of_others(values[:, -9:], last[-9:])).all()
 
 
+@pytest.mark.nightly("traceadvisor/analysis/communication")
 def test_the_delays_of_many_ranks_need_little_memory() -> None:
     """All values together are 26 MB; the delays themselves are small."""
     ranks = [_rank(rank, [40 + rank % 7] * 1000) for rank in range(200)]

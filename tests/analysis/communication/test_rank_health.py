@@ -115,6 +115,7 @@ def test_recordings_without_a_rank_get_no_note(tmp_path: Path) -> None:
     assert notes(load(tmp_path)) == {}
 
 
+@pytest.mark.nightly("traceadvisor/analysis/communication")
 @pytest.mark.parametrize(
     ("count", "listed"),
     [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 of 32 were"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 32 were")],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.few import few
 from tests.memory.allocator import Device, random_devices, snapshot
 from traceadvisor.analysis.memory.allocations import MemoryHistory, memory_history
 from traceadvisor.model.memory_snapshot import Action
@@ -120,7 +121,7 @@ def test_a_snapshot_without_history_has_one_instant(tmp_path: Path) -> None:
     assert (history.requested_bytes.tolist(), history.instants) == ([30], 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(range(40), "traceadvisor/analysis/memory"))
 def test_random_traces_of_the_allocator_match_its_own_books(seed: int, tmp_path: Path) -> None:
     devices = random_devices(seed)
     path = tmp_path / "snapshot.pickle"

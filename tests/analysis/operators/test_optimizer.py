@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -134,6 +135,7 @@ def _model() -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
     return torch.nn.Sequential(torch.nn.Linear(400, 400), torch.nn.ReLU()), torch.randn(400, 400), torch.randn(400, 400)
 
 
+@pytest.mark.nightly("traceadvisor/analysis/operators")
 def test_each_evaluation_of_an_lbfgs_closure_is_forward_and_backward(tmp_path: Path) -> None:
     model, x, y = _model()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4, history_size=4)

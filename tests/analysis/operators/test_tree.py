@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def test_the_nearest_chosen_ancestor_is_found_however_far_it_is(tmp_path: Path) 
     assert time.process_time() - started < 2
 
 
+@pytest.mark.nightly("traceadvisor/analysis/operators")
 def test_lines_behind_operators_of_any_depth_are_looked_for_in_time(tmp_path: Path) -> None:
     trace, tree = tree_of(nested(20_000), tmp_path)
     started = time.process_time()

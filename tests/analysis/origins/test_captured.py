@@ -107,6 +107,7 @@ def test_all_categories_have_exact_tables(eager: Facts) -> None:
         assert eager.origins(spans, 2).total_ns == spans.total_ns
 
 
+@pytest.mark.nightly("traceadvisor/analysis/origins")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 def test_compiled_code_belongs_to_its_region(tmp_path: Path) -> None:
     model = nn.Sequential(Block(), Block())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
+from tests.few import few
 from tests.shared import CHECKOUT, LATER_RECORDINGS, RECORDINGS
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
@@ -47,6 +48,7 @@ def check(part: list[Facts], whole: list[Facts]) -> None:
             assert (1 - SAME) * shortest_ns <= facts.typical.duration_ns <= (1 + SAME) * longest_ns
 
 
+@pytest.mark.nightly("traceadvisor/analysis/steps")
 @pytest.mark.parametrize("lag_us", [0, 60, 150])
 def test_a_gpu_trace_cut_behind_any_event_states_no_wrong_step(lag_us: int, tmp_path: Path) -> None:
     """First what threads did, then calls and kernels as they end: the order in which the profiler writes."""
@@ -82,7 +84,9 @@ def _cut_anywhere(path: Path, folder: Path, places: int) -> None:
         check(read(content[: len(content) * place // places], folder, ending), whole)
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.name[:12]}")
+@pytest.mark.parametrize(
+    "path", few(SAMPLES, "traceadvisor/analysis/steps"), ids=lambda path: f"{path.parent.name}-{path.name[:12]}"
+)
 def test_a_sample_cut_at_many_places_states_no_wrong_step(path: Path, tmp_path: Path) -> None:
     _cut_anywhere(path, tmp_path, 6)
 

@@ -190,6 +190,7 @@ def test_steps_of_more_than_a_lifetime_are_not_divided() -> None:
     assert run_time(Run(("a",), "", steps, RunSettings(), None)) is None
 
 
+@pytest.mark.nightly("traceadvisor/analysis/steps")
 def test_a_hundred_thousand_steps_are_divided_in_four_seconds_of_cpu_time() -> None:
     log, once = Log(1000), Log().add(1).steps[0]
     for number in range(100_000):

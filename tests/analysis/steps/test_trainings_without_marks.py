@@ -20,6 +20,7 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.few import few
 from traceadvisor.analysis.steps.detection import find_marks
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Origin
@@ -237,7 +238,7 @@ TRAININGS: dict[str, Training] = {
 }
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", few(TRAININGS, "traceadvisor/analysis/steps"))
 def test_each_step_found_without_marks_is_one_of_the_marked_ones(name: str, tmp_path: Path) -> None:
     marked = recorded(TRAININGS[name], tmp_path / "marked.pt.trace.json")
     plain = tmp_path / "plain.pt.trace.json"

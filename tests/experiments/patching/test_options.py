@@ -66,6 +66,7 @@ main(["try", "report.json", "--edit", "my.patch", "--", "train.py"])
 """
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_sigterm_while_an_edit_is_prepared_leaves_no_copies(folder: Path) -> None:
     (folder / "my.patch").write_text("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x = 1\n+x = 3\n")
     (folder / "tmp").mkdir()

@@ -226,6 +226,7 @@ def patch_of(here: Path, name: str, old: str, new: str) -> Path:
     return patch
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_an_edit_of_a_function_is_prepared_for_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = project(tmp_path)
     monkeypatch.chdir(here)

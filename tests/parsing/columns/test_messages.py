@@ -82,6 +82,13 @@ def test_older_ranges_tell_sizes_by_shapes_and_types(tmp_path: Path) -> None:
     assert (message.in_elements, message.element_bytes) == (8 * 1024 * 16 + 3, 4)
 
 
+def test_a_tensor_without_dimensions_holds_one_element(tmp_path: Path) -> None:
+    builder = TraceBuilder().annotation("gloo:all_reduce", 0, 5)
+    builder.events[-1]["args"] = {"Input Dims": [[]], "Input type": ["float"]}
+    (message,) = builder.trace(tmp_path).messages
+    assert (message.in_elements, message.sent_bytes) == (1, 4)
+
+
 @pytest.mark.parametrize(
     ("dims", "types"),
     [
@@ -89,6 +96,7 @@ def test_older_ranges_tell_sizes_by_shapes_and_types(tmp_path: Path) -> None:
         ([["8"]], ["float"]),
         ([[-8]], ["float"]),
         ([], []),
+        ([[]], ["TensorList"]),
         ("[8]", ["float"]),
         ([8], [1]),
     ],

@@ -133,6 +133,7 @@ def test_a_shell_script_that_trains_twice_makes_two_bundles_and_leaves_a_foreign
     assert not (folder / "bundle-4").exists()
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("form", ["folder", pytest.param("archive", marks=NIGHTLY)])
 def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: str) -> None:
     source = "import sys, helper\nprint(sys.path[0], sys.argv, __name__, __package__, __file__)\n"
@@ -151,6 +152,7 @@ def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: 
     assert len(steps(folder / "bundle")) == 30
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_what_cannot_be_run_is_named(folder: Path) -> None:
     (folder / "empty").mkdir()
     for target, message in (
@@ -201,6 +203,7 @@ def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(fold
     assert f"a process was not captured: {sys.executable}: an older version." in done.stderr
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("form", [(), pytest.param(("--", *PYTHON), marks=NIGHTLY)], ids=["script", "command"])
 def test_a_look_at_torch_before_its_import_loses_nothing(folder: Path, form: tuple[str, ...]) -> None:
     (folder / "look.py").write_text(f"import importlib.util\nimportlib.util.find_spec('torch')\n{TRAIN}")
@@ -229,6 +232,7 @@ def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -
     assert done.stdout == "done\n"
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, *(pytest.param(one, marks=NIGHTLY) for one in (signal.SIGTERM, signal.SIGHUP))]
@@ -253,6 +257,7 @@ def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(fo
     assert len(traces(folder / "bundle")) == 1
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.slow
 def test_sigint_to_the_capture_alone_ends_the_command(folder: Path) -> None:
     """A terminal sends it to the whole group; a program that runs the capture does not."""
@@ -266,6 +271,7 @@ def test_sigint_to_the_capture_alone_ends_the_command(folder: Path) -> None:
     assert manifest(folder / "bundle").endings[0].ending is Ending.INTERRUPTED
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("threads", [0, 1])
 def test_a_signal_before_the_command_runs_reaches_it(threads: int) -> None:
     source = (
@@ -358,6 +364,7 @@ def test_a_forked_child_that_ends_changes_nothing_in_the_bundle(folder: Path) ->
     assert (ending.ending, ending.steps) == (Ending.COMPLETED, 30)
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_restarted_job_makes_a_bundle_of_its_own(folder: Path) -> None:
     """The same folder and the same job: the launcher counts its attempts."""
     for attempt in range(2):
@@ -368,6 +375,7 @@ def test_a_restarted_job_makes_a_bundle_of_its_own(folder: Path) -> None:
     assert manifest(folder / "bundle").job != manifest(folder / "bundle-restart1").job
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_rank_that_trains_again_in_one_job_does_not_overwrite_its_first_training(folder: Path) -> None:
     """Such as two scripts one after the other, each under the same launcher."""
     env = added(RANK="0", WORLD_SIZE="2", LOCAL_RANK="0")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,6 +157,7 @@ FED = st.builds(
 )
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @settings(max_examples=300, deadline=None)
 @given(fed=FED, works=WORKS)
 def test_a_loop_over_loaders_has_one_step_per_iteration(fed: Fed, works: list[int]) -> None:
@@ -240,6 +242,7 @@ def test_a_loop_without_a_loader_has_one_step_per_repetition_of_its_optimizers(
     consistent(loop, rows)
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @settings(max_examples=200, deadline=None)
 @given(
     word=st.permutations([1, 2, 3, 4]).flatmap(lambda order: st.integers(2, 4).map(lambda size: order[:size])),

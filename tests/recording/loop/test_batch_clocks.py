@@ -150,6 +150,7 @@ def test_of_many_short_batches_only_some_are_timed(tmp_path: Path) -> None:
     assert all(after.start_ns - before.start_ns >= SHORT_NS for before, after in itertools.pairwise(later))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
 def test_waiting_takes_time_but_no_cpu_time(workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, Slow(16, sleep_ms=10), num_workers=workers)
@@ -166,6 +167,7 @@ def test_computing_is_cpu_time_of_the_thread_and_of_the_process(workers: int, tm
     assert mean_ms(batches, "process_cpu_ns") >= 20
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("dataset", [Slow(burn_ms=1), Batched(burn_ms=1)], ids=["samples", "batches"])
 def test_collating_is_separated_from_fetching(dataset: Slow, workers: int, tmp_path: Path) -> None:

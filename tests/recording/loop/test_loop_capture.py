@@ -272,6 +272,7 @@ def test_a_loop_over_another_loader_starts_no_training_epoch(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("mode", [torch.autograd.detect_anomaly, torch.autograd.set_detect_anomaly])
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
 def test_anomaly_detection_is_recorded_even_if_it_is_off_again(mode: Any, tmp_path: Path) -> None:
@@ -369,6 +370,7 @@ def test_a_profiler_made_before_the_capture_is_left_alone(tmp_path: Path, make: 
     assert len(steps(tmp_path / "bundle")) == TRAIN_STEPS
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own compiler uses what torch deprecates
 def test_compiled_models_and_optimizers_still_run(tmp_path: Path) -> None:

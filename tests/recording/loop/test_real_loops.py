@@ -123,6 +123,7 @@ def test_five_critic_steps_and_one_of_the_generator_are_one_step(tmp_path: Path)
     own.checks_returns(captured(tmp_path, train))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_one_optimizer_per_layer_is_one_step(tmp_path: Path) -> None:
     own, layers = OwnClock(), [Model() for _ in range(30)]
 

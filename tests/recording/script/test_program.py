@@ -55,6 +55,7 @@ def test_a_failed_import_of_torch_is_named_with_its_error(tmp_path: Path) -> Non
     assert "could not import torch (ImportError: libcudart.so.12 is missing)" in note.message
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(
     ("source", "ending"),
     [
@@ -87,6 +88,7 @@ def test_an_error_without_a_text_is_named_by_its_class(tmp_path: Path) -> None:
     assert manifest(tmp_path / "bundle").endings[0].message == "AssertionError"
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_script_as_it_would_but_saves_first(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "script.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
@@ -121,6 +123,7 @@ def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path
     assert manifest(tmp_path / "bundle").endings[0].ending is Ending.TERMINATED
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_finds_modules_where_python_looks_for_them(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys\nprint(sys.path)\n")
     asked = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(tmp_path / "other")))}
@@ -130,6 +133,7 @@ def test_a_script_finds_modules_where_python_looks_for_them(tmp_path: Path) -> N
         assert captured.stdout == plain.stdout
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -145,6 +149,7 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     assert manifest(tmp_path / "bundle4").command == ("-m", "package", "--flag")
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_worker_processes_that_are_spawned_find_the_script(tmp_path: Path) -> None:
     source = (
         "import multiprocessing\n"
@@ -241,6 +246,7 @@ def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @pytest.mark.parametrize(("leaves", "ending"), [("sys.exit(3)", Ending.EXIT), ("sys.exit(0)", Ending.COMPLETED)])
 def test_a_block_that_leaves_the_program_says_so(tmp_path: Path, leaves: str, ending: Ending) -> None:
     source = f"import sys, traceadvisor\nwith traceadvisor.capture('bundle'): {leaves}\n"

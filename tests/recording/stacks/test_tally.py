@@ -111,6 +111,7 @@ def test_equal_stacks_of_several_instructions_of_a_line_are_one() -> None:
     assert only(tally).by_state == {None: Sampled(20, 2)}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_hundred_thousand_distinct_stacks_stay_bounded_and_sum() -> None:
     codes = [code_of(f"f{place}") for place in range(47)]
     tally = StackTally(StepLog())
@@ -133,6 +134,7 @@ def test_stacks_beyond_the_bound_keep_the_users_frames_while_there_is_room() -> 
     assert [frames[place].function for place in kept[-1].frames] == ["train", "forward"]
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_more_frames_than_kept_are_counted_as_other() -> None:
     tally = StackTally(StepLog())
     for line in range(1, MOST_FRAMES + 11):

@@ -50,6 +50,7 @@ def text_of(report: Report) -> str:
     return comment(report).decode()
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.parametrize("room", [ROOMS[0], ROOMS[4], ROOMS[-1]])
 @pytest.mark.parametrize("build", [three_recordings, captured_ranks])
 def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one(build: Callable[[], Report], room: Room) -> None:

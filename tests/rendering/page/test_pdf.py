@@ -130,6 +130,7 @@ def test_without_weasyprint_the_message_names_the_packages(monkeypatch: pytest.M
         paper(one_recording())
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_no_other_format_loads_weasyprint() -> None:
     program = textwrap.dedent("""
         import sys

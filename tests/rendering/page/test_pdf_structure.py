@@ -95,6 +95,7 @@ class Printed(HTMLParser):
             self._wants_title = False
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 @pytest.mark.parametrize("build", ALL)
 def test_the_document_says_that_it_is_tagged_in_which_language_and_how_it_is_called(
     build: Callable[[], Report], drawn: Draw

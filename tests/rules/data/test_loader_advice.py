@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, user
 from tests.build import TraceBuilder
+from tests.few import few
 from tests.rules.captured import Captured, workers
 from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, MOST_WAITING_WORKERS, Crowding, WorkerCurve
 from traceadvisor.facts import Facts
@@ -116,7 +117,7 @@ def call(finding: Finding) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("samples_only", [False, True])
 @pytest.mark.parametrize("cores", [1, 2, 64])
-@pytest.mark.parametrize("count", [0, 1, 2, 4])
+@pytest.mark.parametrize("count", few([0, 1, 2, 4], "traceadvisor/rules", "traceadvisor/analysis"))
 def test_loaders_that_wait_get_the_workers_that_hide_the_wait_and_nothing_else(
     count: int, cores: float, tmp_path: Path, *, samples_only: bool
 ) -> None:
@@ -129,6 +130,7 @@ def test_loaders_that_wait_get_the_workers_that_hide_the_wait_and_nothing_else(
     assert "DATA004" not in {row.finding.rule.id for row in judge(Loader(2, 58, count).facts(tmp_path), RULES).findings}
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis")
 @settings(deadline=None, max_examples=40)
 @given(
     batch_ms=st.floats(20, 300),
@@ -362,6 +364,7 @@ def _busy_cores(curve: WorkerCurve, cores: float) -> float:
     return used * rest_ns / max(rest_ns, (used * rest_ns + made_ns) / cores)
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis")
 @settings(deadline=None, max_examples=60)
 @given(
     cpu_ms=st.floats(1, 300),
@@ -402,6 +405,7 @@ def test_no_rule_proposes_more_computing_workers_than_the_training_leaves_cores(
 # -- the proposal is what is predicted ---------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis")
 @settings(deadline=None, max_examples=60)
 @given(
     cpu_ms=st.floats(0, 100),

@@ -52,6 +52,8 @@ def _space(*, wrapped: bool) -> dict[str, Any]:
         "loss_fn": torch.nn.functional.mse_loss,
         "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
         "values": [torch.ones(2), torch.ones(3, 4)],
+        "metrics": [torch.ones(()), torch.ones(())],
+        "step": 100,
         "sent": torch.ones(4),
         "received": torch.zeros(4),
         "dense": torch.nn.Linear(4, 4),

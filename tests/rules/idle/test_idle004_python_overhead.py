@@ -529,6 +529,39 @@ def test_a_loop_over_cells_becomes_one_recurrent_layer(name: str, fix: str, tmp_
     assert [(at.file, at.line) for at in found.locations] == [("train.py", 17)]
 
 
+def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
+    """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 3_000 * number
+        builder.step(number, at, at + 3_000).python("train.py(12): forward", at, at + 2_900)
+        builder.python("train.py(17): negatives", at, at + 5 * in_loop)
+        for position in range(in_loop):
+            builder.op("aten::fill_", at + 5 * position, at + 5 * position + 4)
+        for position in range(outside):
+            builder.op("aten::mm", at + 950 + 50 * position, at + 990 + 50 * position)
+        builder.op("aten::mm", at + 2_000, at + 2_900)
+    return builder
+
+
+def test_small_operators_of_one_function_claim_no_time_of_the_rest(tmp_path: Path) -> None:
+    # 0.9 of 3 ms are in the function, with 4 of 5 us in operators.
+    found = finding(PythonOverhead(), _with_loop(), tmp_path)
+    assert found.claims.total_ns == 4 * 900_000
+    assert [(at.file, at.line, at.function) for at in found.locations] == [("train.py", 17, "negatives")]
+
+
+def test_small_operators_of_one_function_save_no_more_than_its_samples(tmp_path: Path) -> None:
+    main, train = user("<module>", 80), user("train", 20)
+    loop = (main, train, user("forward", 14), user("negatives", 18))
+    rest = (main, train, user("forward", 15), library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(30, *loop).add(170, *rest).build()
+    found = Captured(_with_loop(), tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    most = share_interval(0.15, 200)[1]
+    assert evidence(found, "share of undisturbed steps in this function") == pytest.approx(most)
+    assert found.saving.high_ns == pytest.approx(most * 3_000_000)
+
+
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
     # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
     main, train = user("<module>", 80), user("train", 20)

@@ -114,6 +114,11 @@ def share_at(samples: StackSamples | None, places: Iterable[Location]) -> Sample
     return share_of_lines(samples, matches)
 
 
+def share_in_function(samples: StackSamples | None, function: Location) -> SampledShare | None:
+    """Return the share of undisturbed steps in a function of the user, with all that it calls."""
+    return share_of_steps(samples, lambda frames: any(_is_function(frame, function) for frame in frames))
+
+
 def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
     """Return the same with all lines of their functions, except for those that call the backward pass."""
     lines = _lines(samples, matches)

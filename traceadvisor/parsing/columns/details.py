@@ -281,10 +281,13 @@ def _of_inputs(args: EventArgs) -> Message | None:
     if not isinstance(shapes, list) or not isinstance(types, list):
         return None
     names = {name for name in types if isinstance(name, str)}
-    counts = [_elements(shape) for shape in shapes]
-    if not counts or None in counts or len(names) != 1:
+    if len(names) != 1:
         return None
     (name,) = names
+    is_tensor = element_bytes(name) is not None  # a tensor without dimensions holds one element
+    counts = [1 if is_tensor and shape == [] else _elements(shape) for shape in shapes]
+    if not counts or None in counts:
+        return None
     elements = _count(sum(count or 0 for count in counts))
     short = name.lower().removeprefix("c10::")
     return None if elements is None else Message("", elements, None, short, element_bytes(name))

@@ -9,7 +9,14 @@ from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, missing_collectives, saving_on_cpus
+from traceadvisor.rules.dist.purposes import (
+    PURPOSE_WORDS,
+    late_ranks,
+    missing_collectives,
+    own_values,
+    saving_on_cpus,
+    without_longest,
+)
 
 _ALL_REDUCED_TOGETHER = """\
 flat = torch.cat([value.flatten() for value in values])
@@ -59,8 +66,8 @@ class SmallMessages(Rule):
     Why it costs time: Before the first byte moves, each rank launches the collective and all ranks synchronise. So a
         small message takes as long as a much larger one.
     How to fix it: Combine small collectives. Use larger buckets (``bucket_cap_mb``) for gradients. Run one all-reduce
-        of a concatenated tensor instead of one per metric. Send metrics every hundred steps. Shard whole blocks instead
-        of small modules. A synchronised batch norm communicates in every layer, so check whether you need it.
+        of a concatenated tensor instead of one per value. Shard whole blocks instead of small modules. A synchronised
+        batch norm communicates in every layer, so check whether you need it. DIST018 has metrics that the script sends.
     How the saving is estimated: The saving is an upper limit: all of this time but that of one message of each kind and
         purpose, which stays. The expected value is half of it. The recording does not show how long one large
         collective would take.
@@ -93,9 +100,11 @@ class SmallMessages(Rule):
         is_small = known & (sent_bytes < self.small_message_bytes)
         on_device = facts.observation.has_device
         waits = is_small & (found.sending_ns > self.longest_small_us * 1000) & on_device
-        small = found.take(is_small & ~waits)
+        small = found.take(is_small & ~waits & ~np.isin(found.rows, own_values(facts).rows))
         exposed = facts.exposed_alone(small)
-        spared = _spared_share(small, facts.step_count) if on_device else _spared_on_cpu(facts, small)
+        spared = _spared_share(small, facts.step_count)
+        if not on_device:
+            spared = min(spared, without_longest(facts, small))
         share = facts.share(exposed) * spared
         if share < self.min_share:
             label, remark = "exposed communication that larger messages could save", _WAITS if waits.any() else None
@@ -128,21 +137,6 @@ class SmallMessages(Rule):
             locations=() if on_device else facts.locations(small.call_rows[small.call_rows != NONE][:1]),
             caveats=late_ranks(facts),
         )
-
-
-def _spared_on_cpu(facts: Facts, small: Collectives) -> float:
-    """The same without a GPU, where each message waits until all ranks run: the longest of each step may stay.
-
-    It is the one that waits if a rank is late.
-    """
-    events, total_ns, kept_ns = facts.trace.events, 0, 0
-    rows = small.rows[np.argsort(events.start_ns[small.rows], kind="stable")]
-    starts_ns, took_ns = events.start_ns[rows], events.duration_ns[rows]
-    for step in facts.steps.typical:
-        mine = took_ns[slice(*np.searchsorted(starts_ns, (step.start_ns, step.end_ns)))]
-        total_ns += int(mine.sum())
-        kept_ns += int(mine.max(initial=0))
-    return min(_spared_share(small, facts.step_count), 1 - kept_ns / max(total_ns, 1))
 
 
 def _spared_share(small: Collectives, step_count: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.analysis.communication.own_calls import called_by_script
 from traceadvisor.analysis.sampled.shares import in_collective, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.communication import Purpose
@@ -12,6 +13,7 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Estimate
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Facts, Input
 from traceadvisor.savings.interval import most_undisturbed_ns
 
@@ -60,6 +62,38 @@ def saving_on_cpus(facts: Facts, exposed: SpanSet, spared: float = 1.0, *, calle
     if sampled and facts.step_ns:
         most_ns = max(most_ns, called * sampled.times(facts.timing.rest_share).high * facts.step_ns)
     return Estimate.bound(most_ns, of_the_fix(NOT_ON_CPUS))
+
+
+GRADIENTS_BY_LIBRARY = (Purpose.GRADIENTS, Purpose.SHARDS, Purpose.OPTIMIZER)
+OWN = (Purpose.BOOKKEEPING, Purpose.BARRIER)
+"""Purposes of what a script sends beside the training."""
+
+
+def own_values(facts: Facts) -> Collectives:
+    """Return tiny messages and barriers that the script calls in typical steps, beside the gradients.
+
+    If no library reduces gradients, the script itself may do so: then nothing tells metrics from gradients.
+    """
+    found = facts.collectives
+    small = found.of(OWN)
+    if facts.workload is Workload.TRAINING and not len(found.of(GRADIENTS_BY_LIBRARY)):
+        return small.take(np.zeros(len(small), dtype=np.bool_))
+    return small.take(called_by_script(facts.trace, small))
+
+
+def without_longest(facts: Facts, mine: Collectives) -> float:
+    """Return the share of the time of collectives, by the typical steps, without the longest one of each step.
+
+    It is the one that waits if a rank is late. Without it, the next collective would wait.
+    """
+    events, total_ns, kept_ns = facts.trace.events, 0, 0
+    rows = mine.rows[np.argsort(events.start_ns[mine.rows], kind="stable")]
+    starts_ns, took_ns = events.start_ns[rows], events.duration_ns[rows]
+    for step in facts.steps.typical:
+        inside = took_ns[slice(*np.searchsorted(starts_ns, (step.start_ns, step.end_ns)))]
+        total_ns += int(inside.sum())
+        kept_ns += int(inside.max(initial=0))
+    return 1 - kept_ns / max(total_ns, 1)
 
 
 NOT_ON_CPUS = "communication between CPUs is not simulated"

@@ -10,10 +10,12 @@ import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
+from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
-from traceadvisor.analysis.sampled.shares import line_of_call
+from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
+from traceadvisor.analysis.sampled.shares import in_backward, line_of_call, share_in_function, share_of_steps
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
@@ -52,6 +54,11 @@ KEPT_REST = 0.6
 CPU's caches. In one training on an idle machine 0.7 stayed."""
 
 
+MOST_OF_OPERATORS = 0.75
+"""Share of the operators outside the backward pass that begin in one function of the script, from which the operators
+are its own: the rest of the step stays as it is."""
+
+
 @frozen
 class SmallOperators:
     """Thresholds for small operators in the forward and backward pass, without a GPU."""
@@ -68,9 +75,12 @@ class SmallOperators:
         if facts.share(claims) < max(self.min_between_share, facts.share(beside)):
             return None
         most = passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD))
+        if own := _own_function(facts, passes):
+            most, claims, between = (spans & own.whole for spans in (most, claims, between))
         calling_ns = self.max_small_us * 1000 / _undisturbed(facts)
         left_ns = min(_remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
-        return _of_small_operators(facts, between, claims, facts.share(most) * (1 - left_ns / most.total_ns))
+        most_share = facts.share(most) * (1 - left_ns / max(most.total_ns, 1))
+        return _of_small_operators(facts, between, claims, most_share, own)
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
@@ -82,6 +92,32 @@ class SmallOperators:
         return is_short or (
             count >= FEWEST_OPERATORS * facts.step_count and usual_ns(facts, passes) < MOST_USUAL_US * 1e3
         )
+
+
+def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
+    """The function of the script that takes least time among those with nearly all operators of the forward pass."""
+    starts_ns = facts.trace.events.start_ns
+    rows = _operators_in(facts, passes)
+    rows = rows[~np.isin(rows, backward_rows(facts.trace))]
+    if not rows.size:
+        return None
+    found = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    own = [one for one in found if one.spans.contains(starts_ns[rows]).sum() >= MOST_OF_OPERATORS * rows.size]
+    return min(reversed(own), key=lambda one: one.spans.total_ns, default=None)
+
+
+def _sampled_most(facts: Facts, own: UserFunction) -> float | None:
+    """The largest share of undisturbed steps in a function and in its part of the backward pass; None if not sampled.
+
+    A recording makes small operators longer than all others.
+    """
+    samples, passes = facts.run.stack_samples, facts.claim(Category.BACKWARD)
+    inside, backward = share_in_function(samples, own.location), share_of_steps(samples, in_backward)
+    if inside is None:
+        return None
+    part = (own.backward & passes).total_ns / max(passes.total_ns, 1)
+    most = inside.high + (backward.share * part if backward else 0.0)
+    return min(most, 1.0) * facts.timing.rest_share
 
 
 def _undisturbed(facts: Facts) -> float:
@@ -122,10 +158,12 @@ def outermost_operators(facts: Facts) -> Int64:
     return chosen
 
 
-def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_share: float) -> Outcome:
-    """A finding on many small operators, and the Python between them."""
+def _of_small_operators(
+    facts: Facts, between: SpanSet, claims: SpanSet, most_share: float, own: UserFunction | None
+) -> Outcome:
+    """A finding on many small operators, and the Python between them; ``own``: the function that has nearly all."""
     events, rows = facts.trace.events, outermost_operators(facts)
-    names, most = facts.trace.names, _most_in_forward(facts)
+    names, most = facts.trace.names, _most_in_forward(facts, own)
     is_loop = most.size >= FEWEST_CELLS * facts.step_count and CELLS.match(names[events.name_id[most[0]]]) is not None
     is_of_passes, looped = claims.total_ns > between.total_ns, facts.locations(most[:1])
     sites = own_sites(facts, between)[:MOST_SITES]
@@ -135,6 +173,9 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
     rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
     most_ns, expected_ns = (1 - KEPT_REST * (1 - most_share / outside)) * rest_ns, facts.share(claims) * step_ns / 2
+    own_places, sampled = ((own.location,), _sampled_most(facts, own)) if own else ((), None)
+    if sampled is not None:
+        most_ns, expected_ns = min(most_ns, sampled * step_ns), min(expected_ns, sampled * step_ns / 2)
     return finding_of(
         facts,
         claims=claims,
@@ -145,9 +186,10 @@ def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet, most_sh
             facts.time_per_step("Python code between operators", between),
             facts.count_per_step("operators without those inside others", rows.size),
             Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
+            facts.known("share of undisturbed steps in this function, at most", sampled, Unit.SHARE),
             *facts.times_at(places or sites),
         ),
-        locations=tuple(dict.fromkeys((*(looped if is_of_passes else ()), *between_at))) or looped,
+        locations=tuple(dict.fromkeys((*own_places, *(looped if is_of_passes else ()), *between_at))) or looped,
         caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
     )
 
@@ -156,9 +198,13 @@ FEWEST_CELLS = 8
 """Cells per step that are a loop over time."""
 
 
-def _most_in_forward(facts: Facts) -> Int64:
-    """Operators of the name that takes the most time of the forward pass, by the usual one; none without any."""
-    events, rows = facts.trace.events, _operators_in(facts, facts.claim(Category.FORWARD, Category.OTHER_HOST))
+def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
+    """Operators of the name that takes the most time of the forward pass, by the usual one; none without any.
+
+    ``own``: the function whose operators count; all by default.
+    """
+    passes = facts.claim(Category.FORWARD, Category.OTHER_HOST)
+    events, rows = facts.trace.events, _operators_in(facts, passes & own.spans if own else passes)
     usual = usual_durations(events, rows)
     most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
     chosen: Int64 = rows[events.name_id[rows] == most]

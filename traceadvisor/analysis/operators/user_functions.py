@@ -1,0 +1,58 @@
+"""Functions of the user that run inside a step, with what the backward pass runs because of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.call_sites import user_frame
+from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
+from traceadvisor.model.events import NONE
+from traceadvisor.model.location import Location
+from traceadvisor.model.spans import SpanSet
+
+
+@frozen(eq=False)
+class UserFunction:
+    """A function of the user, and when it runs."""
+
+    location: Location
+    spans: SpanSet
+    """While the training thread is inside of it."""
+
+    backward: SpanSet
+    """While the backward pass goes back through operators that began in it."""
+
+    @property
+    def whole(self) -> SpanSet:
+        """Both."""
+        return self.spans | self.backward
+
+
+def user_functions(observation: Observation, tree: OperatorTree, within: SpanSet) -> list[UserFunction]:
+    """Return the user's functions that the training thread runs in some time, without those around a backward pass.
+
+    They come in the order in which they begin first, inner ones behind those around them. Empty without recorded Python
+    calls.
+    """
+    trace, events = observation.trace, observation.trace.events
+    calls, mine = trace.python_calls, trace.python_calls.thread == observation.thread
+    nodes, forward = forward_operators(trace, tree)
+    linked = np.flatnonzero(forward != NONE)
+    node, first = np.unique(nodes[linked], return_index=True)
+    made_ns = tree.start_ns[forward[linked][first]]
+    passes_ns = np.sort(events.start_ns[backward_rows(trace)])
+    found = []
+    names, begun = np.unique(calls.name_id[mine], return_index=True)
+    for name in names[np.argsort(begun)].tolist():
+        place = user_frame([trace.names[name]], trace.own_code)
+        rows = np.flatnonzero(mine & (calls.name_id == name)) if place else np.empty(0, np.int64)
+        spans = SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows]) & within
+        begins, ends = (np.searchsorted(passes_ns, at) for at in (spans.starts_ns, spans.ends_ns))
+        if place and spans and not (ends > begins).any():
+            chosen = tree.rows[node[spans.contains(made_ns)]]
+            location = Location.of_function(place.file, place.line, place.function or "")
+            found.append(UserFunction(location, spans, events.spans(chosen) & within))
+    return found
