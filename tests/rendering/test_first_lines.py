@@ -107,3 +107,5 @@ def test_a_step_with_some_of_the_fixes_is_not_called_one_with_all() -> None:
     some = replace(report, recordings=(recording,), findings=(report.findings[0], *limits))
     assert "Step with the simulated fix" in page(report_document(some))
     assert "Step with all fixes" not in page(report_document(some))
+    one = replace(some, findings=some.findings[:1])
+    assert "Step with the fix" in page(report_document(one))

@@ -121,7 +121,7 @@ def test_a_run_without_stretches_is_one_column() -> None:
 
 
 CAUSES = (
-    CauseTime(RunPart.START_UP, RunCause.IMPORTS, round(1.5 * S)),
+    CauseTime(RunPart.START_UP, RunCause.IMPORTS, round(1.5 * S), line=Location("train.py", 2, None)),
     CauseTime(RunPart.START_UP, RunCause.SET_UP, S // 2),
     CauseTime(RunPart.SLOW, RunCause.COMPILATION, 3 * S, 25, Location("train.py", 17, "main"), "size 4, was 3"),
 )
@@ -135,7 +135,7 @@ def test_the_table_and_the_sentence_name_causes() -> None:
     about = next(row[3] for row in rows if "compile" in row[0])
     assert about == "25 steps; mostly at train.py:17; changed: size 4, was 3"
     assert run_time_sentence(found) == (
-        "The whole run takes 10.0 s, of which 30.0% slow steps (torch.compile 3.00 s) and "
+        "The whole run takes 10.0 s, of which 30.0% slow steps (torch.compile 3.00 s at train.py:17) and "
         "20.0% start-up (imports 1.50 s, other set-up 500.0 ms)."
     )
 

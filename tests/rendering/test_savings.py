@@ -288,6 +288,11 @@ def test_a_simulated_saving_of_zero_is_not_called_about_zero() -> None:
     assert saving_words(saving) == "up to 5.00 ms per step"
 
 
+def test_a_saving_that_is_not_expected_has_the_share_of_its_highest() -> None:
+    _, card = _cards(_second(Estimate(0, 0, 17.76 * MS, Method.REPLAY)))
+    assert card.effect == "After fix 1: up to 17.8 ms more per step (10.0%)"
+
+
 @pytest.mark.parametrize("kind", ["html", "md"])
 def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
     report = one_recording()

@@ -118,13 +118,14 @@ def faster_workers(workers: Workers | None, factor: float) -> Workers | None:
 
 GROWTH = {Scenario.HIGH: 0.75, Scenario.EXPECTED: 0.95, Scenario.LOW: 1.0}
 """Exponent of the batch in the time of a larger one: the shortest, likely and longest time. Kernels that do not fill
-the GPU grow less than in proportion. An assumption; a second recorded batch replaces it."""
+the GPU, and the part of loading that is made once for a batch, grow less than in proportion. An assumption; a second
+recorded batch replaces it."""
 
 SMALL_NS = (0, 5_000, 20_000)
 """As :data:`FIXED_NS`, for another batch: a kernel so short may not fill the GPU, and then takes as long with more."""
 
 CPU_GROWTH = {Scenario.HIGH: 0.0, Scenario.EXPECTED: 0.8, Scenario.LOW: 1.0}
-"""The same where the CPU computes or loads. An assumption: a small network took as long with 8 samples as with 32."""
+"""The same where the CPU computes. An assumption: a small network took as long with 8 samples as with 32."""
 
 SMALL_COPY_BYTES = 1 << 16
 """Smaller copies hold no batch, such as a loss."""
@@ -151,8 +152,8 @@ class OtherBatch(Edit):
         duration_ns = _stretched(device.duration_ns, factor, SMALL_NS, scenario)
         copies = np.isin(device.kind, (Kind.COPY_H2D, Kind.COPY_D2H)) & (device.byte_count >= SMALL_COPY_BYTES)
         duration_ns[copies] = scaled(device.duration_ns[copies], self.times)
-        load = _growth(self.times, CPU_GROWTH, scenario)
-        elsewhere = load if self.on_cpu else 1.0
+        load = _growth(self.times, GROWTH, scenario)
+        elsewhere = _growth(self.times, CPU_GROWTH, scenario) if self.on_cpu else 1.0
         per_task = np.where(is_loading(host), load, np.where(host.phase == Phase.OPTIMIZER, 1.0, elsewhere))
         return replace(
             graph,
@@ -185,7 +186,7 @@ class MeasuredBatch(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Stretch all GPU operations alike, and the CPU's work."""
         device_ns = scaled(graph.device.duration_ns, at(scenario, self.gpu))
-        load = _growth(self.times, CPU_GROWTH, scenario)
+        load = _growth(self.times, GROWTH, scenario)
         host = slowed(graph.host, np.where(is_loading(graph.host), load, at(scenario, self.cpu)))
         device = replace(graph.device, duration_ns=device_ns)
         return replace(graph, device=device, host=host, workers=faster_workers(graph.workers, load))

@@ -121,7 +121,11 @@ class StepLog:
     def state(self, place: int) -> StepState:
         """The state of a step."""
         state: StepState = self._value(place, _STATE)
-        return StepState.OTHER if any(place in one for one in self._rejected) else state
+        return StepState.OTHER if self.is_rejected(place) else state
+
+    def is_rejected(self, place: int) -> bool:
+        """Whether a step proved to be no training step."""
+        return any(place in one for one in self._rejected)
 
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""

@@ -122,7 +122,8 @@ class LoaderLoops:
     """Time to get the first batch of each loop."""
 
     batch_ns: int | None = None
-    """Median time of a worker to make a batch; None if none was timed."""
+    """Median time of a worker to make a batch; None if none was timed. Of an iterable data set, whose ``__iter__`` runs
+    in each loop also in workers that are kept, it is the time of the longest, which are the first of each loop."""
 
     location: Location | None = None
     """The loop over it, in the user's code."""

@@ -61,6 +61,7 @@ class BundleWriter:
     """When this rank started; None before it is known."""
 
     _files: dict[str, BundleFile] = field(default_factory=dict)
+    _withdrawn: set[str] = field(default_factory=set)
     _ending: RankEnding | None = None
 
     def stage(self, name: str) -> Path:
@@ -90,6 +91,12 @@ class BundleWriter:
             pass
         self.published = True
 
+    def withdraw(self, name: str) -> None:
+        """Remove a file, and leave it out of the manifest from its next version on; raises OSError if that fails."""
+        self._files.pop(name, None)
+        self._withdrawn.add(name)
+        (self.folder / name).unlink(missing_ok=True)
+
     def close(self) -> None:
         """Remove files that were not published."""
         with suppress(OSError):  # no file can be opened any more
@@ -118,7 +125,7 @@ class BundleWriter:
 
     def _merged(self, found: Manifest, notes: tuple[Note, ...]) -> Manifest:
         """The manifest with this rank's part."""
-        files = {file.path: file for file in found.files} | self._files
+        files = {file.path: file for file in found.files if file.path not in self._withdrawn} | self._files
         others = tuple(note for note in found.notes if note.rank != self.rank)
         mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
         process = RankProcess(self.rank, self.host, self.pid, start_ticks(self.pid)) if self.pid is not None else None

@@ -64,6 +64,12 @@ _ARGUMENTS_REDACTED = (
     "To record them: traceadvisor capture --keep-arguments."
 )
 
+_REJECTED = Note(
+    "recording-rejected",
+    "An early recording was removed: what it took for training steps proved to be none.",
+    degrades=False,
+)
+
 
 @frozen
 class Captured:
@@ -138,6 +144,10 @@ class CaptureSession:
         )
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
+        self._recordings: dict[str, int] = {}
+        """The place of the last step before each recording was saved, by its file."""
+        self._rejected: list[str] = []
+        """Recordings that were removed."""
         self._loop: LoopCapture | None = None
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
@@ -219,7 +229,7 @@ class CaptureSession:
         self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()
-        recorded = self._loop.window.saved_steps if self._loop else 0
+        recorded = self._recorded_steps()
         stopped = self._loop is not None and self._loop.stopped
         if stopped and ending is Ending.COMPLETED:
             ending = Ending.STOPPED
@@ -365,7 +375,18 @@ class CaptureSession:
             return None
         return Requests(Path(self._plan.rendezvous), self._launch, is_alone=self._plan.is_attached)
 
+    def _recorded_steps(self) -> int:
+        """Count the steps in recordings, without those whose steps proved to be none: these are removed."""
+        self._rejected = [name for name, place in self._recordings.items() if self._log.is_rejected(place)]
+        for name in self._rejected:
+            try:
+                self._writer.withdraw(name)
+            except OSError as error:
+                self._lost(error)
+        return min(self._loop.window.saved_steps, self._log.count(StepState.RECORDED)) if self._loop else 0
+
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
+        self._recordings[name] = len(self._log) - 1
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
         if whole and self._writer.published and self._launch.local_rank == 0 and not self._options.on_demand:
             rendezvous = self._rendezvous
@@ -408,6 +429,8 @@ class CaptureSession:
         if self._stacks and self._stacks.error:
             message = f"Sampling the Python stack ended early: {self._stacks.error}"
             notes.append(Note("stacks-ended", message, degrades=False))
+        if self._rejected:
+            notes.append(_REJECTED)
         if self._redacted:
             notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         if self._loss:

@@ -45,10 +45,10 @@ def further(row: RecordedFinding) -> Estimate:
 
 
 def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
-    """The expected saving as a share of the step, 0..1."""
-    if saving == row.finding.saving or not row.step_ns:
+    """The expected saving as a share of the step, 0..1; the highest one where none is expected."""
+    if not row.step_ns or (saving == row.finding.saving and saving.expected_ns):
         return row.saving_share
-    return saving.expected_ns / row.step_ns
+    return (saving.expected_ns or saving.high_ns) / row.step_ns
 
 
 def saving_words(saving: Estimate, *, adds: bool = False, of_window: bool = False) -> str:
@@ -155,7 +155,8 @@ def stated_share(saving: Estimate, expected_share: float) -> float:
 
 
 def _share_of(ns: float, saving: Estimate, expected_share: float) -> float:
-    return min(1.0, expected_share * ns / saving.expected_ns) if saving.expected_ns else 0.0
+    of_ns = saving.expected_ns or saving.high_ns
+    return min(1.0, expected_share * ns / of_ns) if of_ns else 0.0
 
 
 def _share_with_range(saving: Estimate, expected_share: float, *, wide_only: bool) -> str:

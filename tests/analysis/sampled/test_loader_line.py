@@ -55,6 +55,13 @@ def test_the_innermost_line_is_named_that_takes_most_of_its_callers_time() -> No
     assert (even.location.line, even.share) == (31, 1.0)
 
 
+def test_the_call_of_a_function_is_named_whose_lines_have_too_little_each() -> None:
+    stacks = ((45, (user("__getitem__", 33),)), (16, (ITEM, user("stats", 12))))
+    found = known((39, (ITEM, user("stats", 13))), *stacks)
+    assert (found.location.line, found.share) == (31, 0.55)
+    assert known((41, (ITEM, user("stats", 13))), *stacks).location.line == 13
+
+
 def test_waiting_and_cpu_time_have_shares_of_their_own() -> None:
     found = known((30, (ITEM, C_SLEEP)), (10, (ITEM, JSON)), (40, (user("decode", 5),)), (20, (FETCH,)), waiting=0)
     assert found.location.line in {5, 31}

@@ -150,6 +150,8 @@ def test_slow_steps_are_a_part_of_the_run_with_causes() -> None:
     shares = {one.cause: one.total_ns for one in found.causes if one.part is RunPart.START_UP}
     # of the samples before the end of the first step, 300 of 510 ms import
     assert shares[RunCause.IMPORTS] == pytest.approx(500 * MS * 300 / 510, rel=1e-6)
+    lines = {one.cause: one.line.line for one in found.causes if one.part is RunPart.START_UP and one.line}
+    assert lines == {RunCause.IMPORTS: 2, RunCause.SET_UP: 3}
 
 
 def test_a_run_has_64_stretches_that_sum_to_it_whatever_its_length() -> None:

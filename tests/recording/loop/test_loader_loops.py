@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.settings import decode_settings
@@ -41,12 +41,22 @@ class SlowStart(Sampler[int]):
         return 12
 
 
-def looped(folder: Path, *, validation: dict[str, Any] | None = None, **arguments: Any) -> tuple[LoaderLoops, ...]:
+class SlowStream(IterableDataset[Any]):
+    """Takes long before its first row in each loop, as one that reads an index does."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        time.sleep(SLOW_S)
+        yield from (torch.ones(4) * index for index in range(12))
+
+
+def looped(
+    folder: Path, *, rows: Dataset[Any] | None = None, validation: dict[str, Any] | None = None, **arguments: Any
+) -> tuple[LoaderLoops, ...]:
     """Three epochs of training, each with a validation; the loops that the capture has timed."""
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Capture(CaptureOptions(NEVER, folder=folder / "bundle")):
-        training = DataLoader(Rows(), batch_size=4, **arguments)
+        training = DataLoader(rows or Rows(), batch_size=4, **arguments)
         checks = DataLoader(Rows(), batch_size=4, **(validation or {}))
         for _ in range(3):
             for batch in training:
@@ -73,6 +83,14 @@ def test_a_slow_sampler_is_timed_apart_from_the_start_of_workers(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_what_an_iterable_data_set_does_first_takes_kept_workers_as_long(tmp_path: Path) -> None:
+    (loops,) = looped(tmp_path, rows=SlowStream(), num_workers=1)
+    assert loops.batch_ns is not None
+    assert loops.batch_ns >= SLOW_S * 1e9
+    assert loops.first_batch_ns >= 2 * SLOW_S * 1e9
+
+
+@pytest.mark.slow
 def test_kept_workers_start_once(tmp_path: Path) -> None:
     (loops,) = looped(tmp_path, num_workers=1, persistent_workers=True)
     assert loops.keeps_workers
@@ -81,7 +99,7 @@ def test_kept_workers_start_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_loops_over_the_validation_loader_are_timed_too(tmp_path: Path) -> None:
-    kept = {"num_workers": 1, "persistent_workers": True}
+    kept: dict[str, Any] = {"num_workers": 1, "persistent_workers": True}
     training, validation = looped(tmp_path, validation={"num_workers": 1}, **kept)
     assert (training.trains, validation.trains) == (True, False)
     assert validation.worker_start_ns > 0

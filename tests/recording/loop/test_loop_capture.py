@@ -194,6 +194,24 @@ def test_the_script_may_mark_the_end_of_steps(tmp_path: Path) -> None:
     assert capture.captured.recorded_steps == 8
 
 
+def test_a_recording_of_steps_that_proved_to_be_none_is_removed_and_not_counted(tmp_path: Path) -> None:
+    training = Training(batches=2 * TRAIN_STEPS)
+    with traceadvisor.capture(tmp_path / "bundle", skip_first=1, wait=1, warmup=1) as capture:
+        training.epoch()
+        (early,) = traces(tmp_path / "bundle")
+        for batch in training.loader:
+            training.learn(batch)
+            training.optimizer.step()
+            capture.step()
+    assert capture.captured is not None
+    assert (capture.captured.recorded_steps, capture.captured.steps) == (8, 2 * TRAIN_STEPS)
+    assert [path.name for path in traces(tmp_path / "bundle")] == [
+        one.path for one in manifest(tmp_path / "bundle").files if one.kind is FileKind.TRACE
+    ]
+    assert not early.exists()
+    assert "recording-rejected" in [note.code for note in capture.captured.notes]
+
+
 def test_settings_are_recorded(tmp_path: Path) -> None:
     training = Training(num_workers=2, persistent_workers=True, shuffle=True)
     with captured(tmp_path):

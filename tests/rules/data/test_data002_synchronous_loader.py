@@ -99,6 +99,18 @@ def test_the_order_rests_on_a_saving_that_other_programs_do_not_change(others: f
     assert found.alone_ns == pytest.approx(41_000, rel=0.25)
 
 
+def test_beside_other_programs_a_worker_takes_as_long_for_a_batch_as_the_training_process(tmp_path: Path) -> None:
+    # 80 of 100 us load a batch, of which 20 compute and 60 wait for a core: one worker hides the other 20 us.
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 80, kind=SINGLE).op("aten::mm", 80, 100)
+    captured = Captured(builder, tmp_path).loader(workers=0).made(20, core_wait_us=60, workers=[None])
+    captured = captured.with_settings(cpu_count=2).sampled(cpu=1.0).with_processes(mean_cpu_cores=0.2)
+    found = captured.finding(SynchronousLoader())
+    assert _number(found) == 1
+    assert found.saving.high_ns <= 20_000
+    assert found.alone_ns is not None
+    assert found.alone_ns <= 20_000, "without them, all of the step is shorter alike"
+
+
 @pytest.mark.parametrize("others", [0.0, 0.5, 1.0, 1.3, 1.6])
 def test_a_busy_machine_does_not_hide_that_workers_are_missing(others: float, tmp_path: Path) -> None:
     """The demo has this shape: a batch of compute takes two fifths of the step, on two cores that others use, too."""

@@ -19,6 +19,10 @@ from traceadvisor.statistics import share_interval
 FEWEST_SAMPLES = 10
 """Samples of the loading. With fewer, no line is named."""
 
+LARGE_SHARE = 0.4
+"""Share of the loading in a line that is worth a fix. If the lines of a function have less each, the line that calls it
+has their sum."""
+
 _LOADER = "torch/utils/data/"
 
 
@@ -69,20 +73,23 @@ class _Path:
 def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     """Return the line; None with too few samples, or if no line takes a large part.
 
-    It is the innermost line that takes most of the time of the line that calls it.
+    It is the innermost line that takes most of the time of the line that calls it, and a large part of the loading if
+    that one does.
 
     ``samples``: those of the workers, or of a training process that loads its own batches.
     """
     paths = _paths(samples) if samples else []
-    whole_ns, whole_count = sum(path.time_ns for path in paths), sum(path.count for path in paths)
+    whole_ns, whole_count = _time_ns(paths), sum(path.count for path in paths)
     if samples is None or whole_count < FEWEST_SAMPLES:
         return None
     here, depth = _heaviest(paths, 0), 0
     if not here:
         return None
     while inner := _within(here, depth + 1):
+        if _time_ns(inner) < LARGE_SHARE * whole_ns <= _time_ns(here):
+            break
         here, depth = inner, depth + 1
-    time_ns, count = sum(path.time_ns for path in here), sum(path.count for path in here)
+    time_ns, count = _time_ns(here), sum(path.count for path in here)
     waiting_ns = sum(path.time_ns for path in here if path.is_waiting)
     all_waiting_ns = sum(path.time_ns for path in paths if path.is_waiting)
     line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
@@ -138,7 +145,11 @@ def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:
     for path in paths:
         if depth < len(path.users):
             by_line[path.users[depth]].append(path)
-    return max(by_line.values(), key=lambda some: sum(path.time_ns for path in some), default=[])
+    return max(by_line.values(), key=_time_ns, default=[])
+
+
+def _time_ns(paths: Sequence[_Path]) -> int:
+    return sum(path.time_ns for path in paths)
 
 
 def _within(paths: list[_Path], depth: int) -> list[_Path]:

@@ -12,7 +12,7 @@ from traceadvisor.analysis.sampled.paths import place_of
 from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, step_rows
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
-from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, line_of_saving, slow_steps
+from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, most_sampled_line, slow_steps
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.run import Run, StepState
@@ -182,18 +182,17 @@ def _start_causes(first_end_ns: int, total_ns: int, sampled: SampledSteps | None
     before = None if sampled is None else sampled.at_ns < first_end_ns
     if sampled is None or before is None or int(before.sum()) < FEWEST_START_SAMPLES or not total_ns:
         return
-    by_cause = dict.fromkeys(RunCause, 0)
-    for stack, ns in zip(sampled.stack[before].tolist(), sampled.weight_ns[before].tolist(), strict=True):
-        cause = sampled.causes[stack]
-        by_cause[cause if cause and cause is not RunCause.EVALUATION else RunCause.SET_UP] += ns
-    whole_ns, given = max(sum(by_cause.values()), 1), 0
-    for cause, ns in by_cause.items():
-        own_ns = total_ns * ns // whole_ns
-        given += own_ns
-        if own_ns and cause is not RunCause.SET_UP:
-            yield CauseTime(RunPart.START_UP, cause, own_ns)
-    set_up_ns = total_ns * by_cause[RunCause.SET_UP] // whole_ns
-    yield CauseTime(RunPart.START_UP, RunCause.SET_UP, total_ns - given + set_up_ns)
+    doing = {cause: before & sampled.doing(cause) for cause in RunCause}
+    doing[RunCause.SET_UP] |= before & (sampled.doing(None) | sampled.doing(RunCause.EVALUATION))
+    doing[RunCause.EVALUATION] &= False
+    weights = {cause: int(sampled.weight_ns[own].sum()) for cause, own in doing.items()}
+    whole_ns = max(sum(weights.values()), 1)
+    shares = {cause: total_ns * ns // whole_ns for cause, ns in weights.items()}
+    shares[RunCause.SET_UP] += total_ns - sum(shares.values())
+    for cause, ns in shares.items():
+        if ns:
+            line = most_sampled_line(sampled, doing[cause])
+            yield CauseTime(RunPart.START_UP, cause, ns, line=place_of(line) if line else None)
 
 
 def _slow_causes(pieces: Sequence[Pieces], slow: SlowSteps) -> Iterator[CauseTime]:
@@ -207,7 +206,7 @@ def _slow_causes(pieces: Sequence[Pieces], slow: SlowSteps) -> Iterator[CauseTim
 
 def _saving(total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
     """The line that saves most of the checkpoints, where samples show one."""
-    if total_ns and sampled is not None and (line := line_of_saving(sampled)):
+    if total_ns and sampled is not None and (line := most_sampled_line(sampled, sampled.doing(RunCause.SAVING))):
         yield CauseTime(RunPart.CHECKPOINTS, RunCause.SAVING, total_ns, line=place_of(line))
 
 

@@ -179,17 +179,12 @@ def _lines(
             usual_ones = np.isin(sampled.step, places[~is_slow])
             line = _surplus(sampled, inside, usual_ones, float(found[cause].sum()))
         else:
-            line = _most(sampled, inside & sampled.doing(cause))
+            line = most_sampled_line(sampled, inside & sampled.doing(cause))
         if line:
             yield cause, place_of(line)
 
 
-def line_of_saving(sampled: SampledSteps) -> SampledFrame | None:
-    """Return the line that most samples show while checkpoints are saved; None without such a line."""
-    return _most(sampled, sampled.doing(RunCause.SAVING))
-
-
-def _most(sampled: SampledSteps, which: Mask) -> SampledFrame | None:
+def most_sampled_line(sampled: SampledSteps, which: Mask) -> SampledFrame | None:
     """Return the line that most of some samples show; None if they are too few or show several."""
     weights = _by_line(sampled, which)
     line = max(weights, key=lambda one: weights[one], default=None)

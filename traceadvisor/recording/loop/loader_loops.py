@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -108,7 +108,7 @@ class LoopTimes:
                 sums.worker_start_ns,
                 sums.worker_stop_ns,
                 sums.first_batch_ns,
-                _usual_ns(log_of(loader)),
+                _batch_ns(log_of(loader), firsts=loader.begins_anew * loader.workers * sums.loops),
                 loader.settings.location,
                 loader.constructed.place if loader.constructed and not loader.constructed.through else None,
             )
@@ -116,5 +116,7 @@ class LoopTimes:
         )
 
 
-def _usual_ns(log: BatchLog | None) -> int | None:
-    return round(median(batch.duration_ns for batch in log)) if log else None
+def _batch_ns(log: BatchLog | None, *, firsts: int) -> int | None:
+    """Return the median time to make a batch; with ``firsts``, the mean of so many of the longest."""
+    made_ns = sorted(batch.duration_ns for batch in log or ())
+    return round(fmean(made_ns[-firsts:]) if firsts else median(made_ns)) if made_ns else None

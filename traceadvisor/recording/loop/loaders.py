@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from traceadvisor.bundle.settings import RecordedLoader
 from traceadvisor.frozen import frozen
@@ -30,6 +30,8 @@ class KnownLoader:
 
     settings: RecordedLoader
     constructed: Constructed | None = None
+    begins_anew: bool = False
+    """Whether its data set is iterable: also workers that are kept begin it anew in each loop."""
 
     @property
     def workers(self) -> int:
@@ -109,7 +111,8 @@ class LoaderRegistry:
             return remembered[1]
         inside = _loader_in(loader, levels=2)
         source = loader if inside is None else inside
-        known = KnownLoader(_settings(source, "", _user_frame()), self._constructors.of_loader(source))
+        begins_anew = isinstance(getattr(source, "dataset", None), IterableDataset)
+        known = KnownLoader(_settings(source, "", _user_frame()), self._constructors.of_loader(source), begins_anew)
         self._by_loader[id(loader)] = (weakref.ref(loader), known)
         return known
 

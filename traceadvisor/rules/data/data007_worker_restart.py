@@ -25,7 +25,8 @@ class WorkerRestart(Rule):
     What it finds: The time to start and stop worker processes, of each data loader of the run, validation's too, for
         all loops except the first. A capture times it apart from the sampler, which also runs at the start of a loop:
         ``persistent_workers`` saves nothing of that. The first batch counts as far as it comes later than a worker
-        takes to make one. Captures before 2026-11-27 timed the start of an epoch as a whole. There it is the time in
+        takes to make one; of an iterable data set, than it takes to make a first one, since ``__iter__`` runs in kept
+        workers, too. Captures before 2026-11-27 timed the start of an epoch as a whole. There it is the time in
         the data loader's ``__iter__`` without the part in which samples show the sampler, the extra time of the first
         ``__next__``, and the last call of the epoch before, which stops the workers. The rule covers only loaders that
         do not keep their workers (``persistent_workers=False``).

@@ -404,16 +404,20 @@ def one_thread(facts: Facts) -> str:
     return "\n".join(("import os  # in the first lines of the script", "", *lines))
 
 
-def _alone(loading: Loading, curve: WorkerCurve) -> tuple[Point, float] | None:
+def _alone(loading: Loading, curve: WorkerCurve, workers: int | None = None) -> tuple[Point, float] | None:
     """Return the best setting without other programs, and its saving in the time of the recorded step.
 
-    Loading takes longer beside other programs, and so does the rest. CPU time tells the share of the loading that is
-    saved; the rest is at most as long as recorded, which hides no more than all of it.
+    ``workers``: their number if that is settled.
+
+    Loading takes longer beside other programs, and so does the rest of a step without a GPU. CPU time tells the share
+    of the loading that is saved; other programs are assumed to lengthen the rest as much.
     """
     if loading.workers != 0 or not curve.cost.is_split or curve.cost.is_waiting or curve.cost.has_threads:
         return None
-    free = replace(curve, loop=replace(curve.loop, cores=loading.cores(beside_others=False)))
-    now, then = free.at(0), free.best()
+    longer = 1.0 if loading.has_device else max(loading.loader_ns / max(curve.cost.mean_ns * loading.fetches, 1.0), 1.0)
+    cores, rest_ns = loading.cores(beside_others=False), curve.loop.rest_ns / longer
+    free = replace(curve, loop=replace(curve.loop, cores=cores, rest_ns=rest_ns))
+    now, then = free.at(0), free.at(workers) if workers else free.best()
     share = max(now.step_ns - then.step_ns, 0.0) / max(now.wait_ns, 1.0)
     return then, min(share, 1.0) * loading.loader_ns
 
@@ -446,8 +450,10 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     if curve.cost.source is not CostSource.LOADER_TIME and not is_free:
         saving = _by_curve(curve, point, loading.step_ns, 1.0)
     if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
-        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), of_the_fix(NO_FREE_CORE))
-    alone = _alone(loading, curve)
+        # beside the same programs, each worker takes as long for a batch as the training thread did
+        most_ns = loading.step_ns - max(loading.rest_ns, loading.loader_ns / point.workers)
+        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns, most_ns), of_the_fix(NO_FREE_CORE))
+    alone = _alone(loading, curve, point.workers)
     return Proposal(point, fix, saving, alone[1] if alone else None)
 
 

@@ -6,7 +6,6 @@ Operators show it; where a CUDA graph launched the kernels, their names do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windo
     order = np.lexsort((events.start_ns[calls], events.thread[calls]))
     rows, calls = rows[order], calls[order]
     thread, called_ns = events.thread[calls].astype(np.int64), events.start_ns[calls]
-    first, middle, last = np.array(list(_blocks(trace, tree)), dtype=np.int64).reshape(-1, 3).T
+    first, middle, last = _blocks(trace, tree).T
     one, beyond = np.zeros_like(first), np.zeros_like(first)
     for owner, mine in positions_by(tree.thread[first]).items():
         begin, end = np.searchsorted(thread, [owner, owner + 1])
@@ -116,16 +115,16 @@ def _reach(at: int, step: int, count: int, stream: Int64, is_product: Mask, is_p
     return position
 
 
-def _blocks(trace: Trace, tree: OperatorTree) -> Iterator[tuple[int, int, int]]:
-    """Yield the positions in the tree of each block's first matmul, softmax and last matmul."""
-    named = name_mask(trace.names, lambda name: name in FORMULAS or name in AROUND)[trace.events.name_id[tree.rows]]
-    marked = np.flatnonzero(named).tolist()
-    names = [trace.names[trace.events.name_id[tree.rows[at]]] for at in marked]
-    for position, name in enumerate(names):
-        reach = AROUND.get(name, 0)
-        before, after = names[max(position - reach, 0) : position], names[position + 1 : position + 1 + reach]
-        if not reach or len(before) < reach or len(after) < reach or not PRODUCTS.issuperset(before + after):
-            continue
-        first, last = marked[position - reach], marked[position + reach]
-        if tree.thread[first] == tree.thread[last]:
-            yield first, marked[position], last
+def _blocks(trace: Trace, tree: OperatorTree) -> Int64:
+    """Return the positions in the tree of each block's first matmul, softmax and last matmul; shape ``(n, 3)``."""
+    names = trace.events.name_id[tree.rows]
+    marked = np.flatnonzero(name_mask(trace.names, lambda name: name in FORMULAS or name in AROUND)[names])
+    is_product = np.append(name_mask(trace.names, PRODUCTS.__contains__)[names[marked]], False)
+    reach = np.array([AROUND.get(name, 0) for name in trace.names], dtype=np.int64)[names[marked]]
+    at = np.flatnonzero(reach)
+    for away in range(1, max(AROUND.values()) + 1):  # beyond either end of the array is what is no product
+        beside = is_product[np.maximum(at - away, -1)] & is_product[np.minimum(at + away, marked.size)]
+        at = at[(reach[at] < away) | beside]
+    first, last = marked[at - reach[at]], marked[at + reach[at]]
+    is_one_thread = tree.thread[first] == tree.thread[last]
+    return np.stack((first, marked[at], last), axis=1)[is_one_thread]

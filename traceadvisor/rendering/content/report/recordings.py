@@ -279,7 +279,7 @@ def _joint_label(report: Report, recording: Recording) -> str:
     own = [further(case) for case in cases if recording.id in case.recording_ids and case.finding.saving.high_ns]
     count = sum(one.method is Method.REPLAY for one in own)
     if count == len(own):
-        return "Step with all fixes"
+        return "Step with the fix" if count == 1 else "Step with all fixes"
     return "Step with the simulated fix" if count == 1 else f"Step with the {count} simulated fixes"
 
 

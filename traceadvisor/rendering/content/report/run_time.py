@@ -123,8 +123,13 @@ def _causes(found: RunTime, part: RunPart) -> str:
     own = sorted((one for one in found.causes if one.part is part), key=lambda one: -one.total_ns)
     least_ns = LEAST_CAUSE_SHARE * found.parts_ns[part]
     named = [one for one in own if one.total_ns >= least_ns][:MOST_CAUSES]
-    words = (f"{RUN_CAUSE[one.cause]} {duration(one.total_ns)}" for one in named)
-    return f" ({', '.join(words)})" if named else ""
+    return f" ({', '.join(map(_cause_words, named))})" if named else ""
+
+
+def _cause_words(one: CauseTime) -> str:
+    """A cause with its time and, but for imports, its line: most import torch for longest."""
+    line = f" at {location_words(one.line)}" if one.line and one.cause is not RunCause.IMPORTS else ""
+    return f"{RUN_CAUSE[one.cause]} {duration(one.total_ns)}{line}"
 
 
 def growth_sentence(found: RunGrowth) -> str:
