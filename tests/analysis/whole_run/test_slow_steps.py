@@ -104,6 +104,16 @@ def test_the_line_that_slow_steps_have_more_of_is_named() -> None:
     assert found.lines[RunCause.OTHER].line == 20
 
 
+def test_slow_steps_that_a_profiler_watches_are_no_usual_ones() -> None:
+    """Every fourth step calls line 20: those with the profiler would show it as a line of usual steps, too."""
+    runs = Runs()
+    for step in range(60):
+        state = StepState.RECORDED if 20 <= step < 40 else StepState.PLAIN
+        longer = [(line(20), 100.0 if state is StepState.RECORDED else 20.0)] if step % 4 == 3 else []
+        runs.step([*USUAL, *longer], state=state)
+    assert slow_of(runs.run()).lines[RunCause.OTHER].line == 20
+
+
 def test_steps_that_other_programs_delay_have_no_line() -> None:
     """All lines of a slow step take longer alike."""
     runs = Runs()

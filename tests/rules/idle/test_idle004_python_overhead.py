@@ -409,6 +409,14 @@ def test_code_of_every_step_that_other_programs_held_up_in_one_is_no_finding(
     assert captured.with_node(mean_cpu_share=(0.5 + others_cores) / 2).is_found(PythonOverhead()) is found
 
 
+def test_the_loops_own_code_that_other_programs_held_up_in_some_steps_is_no_finding(tmp_path: Path) -> None:
+    # The call of the script's own code holds all steps: none begins inside of one.
+    builder = _idle_at_the_end(20, 20, 1500, 20, 20, step_us=2000).python("train.py(1): <module>", -10, 10_010)
+    captured = Captured(builder, tmp_path).with_settings(cpu_count=2).with_processes(mean_cpu_cores=0.5)
+    assert not captured.with_node(mean_cpu_share=1.0).is_found(PythonOverhead())
+    assert captured.with_node(mean_cpu_share=0.25).is_found(PythonOverhead())
+
+
 def test_at_most_five_functions_are_named(tmp_path: Path) -> None:
     found = finding(PythonOverhead(), _with_functions(180, 170, 165, 163, 162, 160), tmp_path)
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]

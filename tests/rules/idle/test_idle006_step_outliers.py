@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.analysis.sampled.sampling import Samples, user
+from tests.analysis.sampled.sampling import Samples, library, user
+from tests.analysis.whole_run.building import Runs, line
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
@@ -16,6 +18,7 @@ from traceadvisor.model.breakdown import Category, StepBreakdown
 from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.samples import SampledFrame, StackSamples
 from traceadvisor.model.steps import Step
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
@@ -143,8 +146,8 @@ def test_a_line_with_more_time_than_all_usual_steps_is_that_of_the_slow_ones(
 ) -> None:
     # Of 1,700 us in eight steps, the slow one takes 900 beyond the median: 0.53 of the time.
     samples = Samples().add(rollout, user("<module>", 14), user("play", 5))
-    for line in (40, 41):
-        samples.add((100 - rollout) // 2, user("<module>", line))
+    for at in (40, 41):
+        samples.add((100 - rollout) // 2, user("<module>", at))
     captured = _captured(([100.0] * 7 + [1000.0]) * 9, tmp_path)
     found = captured.with_run(stacks=samples.build()).finding(StepOutliers())
     assert [one.line for one in found.locations] == lines
@@ -424,3 +427,44 @@ def test_without_a_loader_regular_slow_steps_may_be_the_rest_of_an_iteration(tmp
     assert not any("iteration" in one for one in fed.caveats)
     alone = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
     assert not any("iteration" in one for one in alone.caveats)
+
+
+ROLLOUT = line(20, library("log_prob", 90, "torch/distributions/normal.py"))
+POLICY = line(20, library("_call_impl", 1, "torch/nn/modules/module.py"))
+
+
+def _with_rollouts(folder: Path, *stacks: tuple[tuple[SampledFrame, ...], float]) -> Captured:
+    """A run of updates of 10 ms, of which every third comes after this."""
+    runs = Runs()
+    for step in range(90):
+        runs.step([(line(11), 10.0), *(stacks if step % 3 == 2 else ())])
+    run = runs.run()
+    return Captured(_on_cpu(100, 100, 100, 100), folder).with_run(steps=run.steps, stacks=_counted(run.stacks))
+
+
+def _counted(samples: StackSamples | None) -> StackSamples | None:
+    """The samples with their number by stack."""
+    if samples is None:
+        return None
+    counts = Counter(one.stack for one in samples.timed)
+    stacks = tuple(
+        replace(stack, by_state={StepState.PLAIN: replace(stack.by_state[StepState.PLAIN], count=counts[at])})
+        for at, stack in enumerate(samples.stacks)
+    )
+    return replace(samples, stacks=stacks, squares_ns2=float(sum(one.time_ns**2 for one in samples.timed)))
+
+
+def test_a_line_that_runs_before_every_third_update_is_found_with_its_own_share(tmp_path: Path) -> None:
+    found = _with_rollouts(tmp_path, (ROLLOUT, 60.0), (POLICY, 30.0)).finding(StepOutliers())
+    assert [at.line for at in found.locations] == [20]
+    assert evidence(found, "share of undisturbed steps at this line") == pytest.approx(60 / 120, abs=0.01)
+    assert found.saving.high_ns < 0.7 * 40_000_000
+    assert "only some steps run it" in found.fix.summary
+
+
+def test_updates_that_other_programs_hold_up_alike_are_no_line(tmp_path: Path) -> None:
+    assert not _with_rollouts(tmp_path, (line(11), 90.0)).is_found(StepOutliers())
+
+
+def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path: Path) -> None:
+    assert not _with_rollouts(tmp_path, (POLICY, 90.0)).is_found(StepOutliers())

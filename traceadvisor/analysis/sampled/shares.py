@@ -119,6 +119,16 @@ def share_in_function(samples: StackSamples | None, function: Location) -> Sampl
     return share_of_steps(samples, lambda frames: any(_is_function(frame, function) for frame in frames))
 
 
+def share_under_line(samples: StackSamples | None, line: Location) -> SampledShare | None:
+    """Return the share of undisturbed steps at a line of the user and in what it calls, beside training passes."""
+
+    def matches(frames: Frames) -> bool:
+        is_there = any(frame.line == line.line and _is_function(frame, line) for frame in frames if frame.is_user)
+        return is_there and _beside(frames) is not None
+
+    return share_of_steps(samples, matches)
+
+
 def share_around_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
     """Return the same with all lines of their functions, except for those that call the backward pass."""
     lines = _lines(samples, matches)

@@ -98,8 +98,9 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
         step.index: [(cause, int(ns[at])) for cause, ns in found.items() if ns[at] >= 1]
         for at, step in enumerate(steps)
     }
-    lines = dict(_lines(sampled, np.array(places), found, is_slow)) if sampled is not None else {}
-    ratio = _cpu_ratio(sampled, np.array(places), is_slow) if sampled is not None else None
+    is_usual = is_plain & ~is_slow
+    lines = dict(_lines(sampled, np.array(places), found, is_usual)) if sampled is not None else {}
+    ratio = _cpu_ratio(sampled, np.array(places), is_slow, is_usual) if sampled is not None else None
     return SlowSteps({index: rows for index, rows in parts.items() if rows}, lines, ratio, _changed(run, steps))
 
 
@@ -161,22 +162,22 @@ def _sampled_causes(sampled: SampledSteps, places: Sequence[int]) -> Iterator[tu
         yield cause, part / np.maximum(whole, 1.0)
 
 
-def _cpu_ratio(sampled: SampledSteps, places: Int64, is_slow: Mask) -> float | None:
+def _cpu_ratio(sampled: SampledSteps, places: Int64, is_slow: Mask, is_usual: Mask) -> float | None:
     own = ~sampled.doing(RunCause.COMPILATION)
-    sums = [float(sampled.cpu_ns[own & np.isin(sampled.step, places[one])].sum()) for one in (is_slow, ~is_slow)]
-    counts = [max(int(one.sum()), 1) for one in (is_slow, ~is_slow)]
+    sums = [float(sampled.cpu_ns[own & np.isin(sampled.step, places[one])].sum()) for one in (is_slow, is_usual)]
+    counts = [max(int(one.sum()), 1) for one in (is_slow, is_usual)]
     return sums[0] / counts[0] / (sums[1] / counts[1]) if sums[1] and is_slow.any() else None
 
 
 def _lines(
-    sampled: SampledSteps, places: Int64, found: Mapping[RunCause, Float64], is_slow: Mask
+    sampled: SampledSteps, places: Int64, found: Mapping[RunCause, Float64], is_usual: Mask
 ) -> Iterator[tuple[RunCause, Location]]:
     """Yield the line of each cause that most samples in its steps show, beyond what usual steps have of them."""
     for cause in (*_SAMPLED, RunCause.OTHER):
         has_it = found.get(cause, np.zeros(places.size)) > 0
         inside = np.isin(sampled.step, places[has_it])
         if cause is RunCause.OTHER:
-            usual_ones = np.isin(sampled.step, places[~is_slow])
+            usual_ones = np.isin(sampled.step, places[is_usual])
             line = _surplus(sampled, inside, usual_ones, float(found[cause].sum()))
         else:
             line = most_sampled_line(sampled, inside & sampled.doing(cause))

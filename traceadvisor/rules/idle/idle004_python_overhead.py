@@ -221,7 +221,7 @@ def _not_its_own(facts: Facts, unnamed_share: float | None, of_some: Sequence[Ca
 
 
 def _is_held_up(facts: Facts, sites: Sequence[CallSite]) -> bool:
-    """Whether other programs took the CPU, and each usual step calls what most of some time passes in."""
+    """Whether other programs took the CPU, and each usual step runs what most of some time passes in."""
     if not is_busy(facts.run.telemetry, facts.run.host_cores):
         return False
     calls, mine = facts.trace.python_calls, facts.trace.python_calls.thread == facts.observation.thread
@@ -229,9 +229,10 @@ def _is_held_up(facts: Facts, sites: Sequence[CallSite]) -> bool:
     in_each_ns = 0
     for site in sites:
         called = [name for name, frame in frames.items() if _is_called(frame, site)]
-        starts_ns = calls.start_ns[mine & np.isin(calls.name_id, called)]
-        per_step = (np.searchsorted(starts_ns, (step.start_ns, step.end_ns)) for step in facts.steps.typical)
-        in_each_ns += site.spans.total_ns if all(first < end for first, end in per_step) else 0
+        rows = np.flatnonzero(mine & np.isin(calls.name_id, called))
+        starts_ns, ends_ns = calls.start_ns[rows], calls.end_ns[rows]
+        run_in = (((starts_ns < step.end_ns) & (ends_ns > step.start_ns)).any() for step in facts.steps.typical)
+        in_each_ns += site.spans.total_ns if all(run_in) else 0
     return 2 * in_each_ns > sum(site.spans.total_ns for site in sites)
 
 

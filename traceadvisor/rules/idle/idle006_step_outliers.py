@@ -5,6 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from traceadvisor.analysis.sampled.shares import share_under_line
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Skipped, Unit
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
@@ -27,6 +28,9 @@ LEAST_OWN_SHARE = 0.5
 MOST_DELAYED_RATIO = 1.2
 """CPU time of slow steps over that of others, below which other programs delay them: they do nothing else."""
 
+LEAST_OWN_RATIO = 2.0
+"""The same ratio from which slow steps do something that others do not, however many they are."""
+
 NOT_RECORDED = "Record more steps: no slow step was recorded, so its cause is unknown."
 _ITERATIONS = (
     "If an iteration holds {} optimizer steps, as in reinforcement learning, this time is the rest of the iteration, "
@@ -37,6 +41,15 @@ _ITERATIONS = (
 _NOT_SIMULATED = "we simulate only steps near the median"
 OF_ANYTHING = Fix(
     "Check what only the slow steps do, and do it less often or in the background", not_replayed=_NOT_SIMULATED
+)
+OF_LINE = Fix(
+    "Make this line faster, with operators on whole tensors instead of loops, or run it less often: only some steps "
+    "run it, and it takes more time than all others together",
+    not_replayed=_NOT_SIMULATED,
+)
+_MANY_STEPS = (
+    "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
+    "of each iteration. Mark iterations with traceadvisor.capture() and its step()."
 )
 OF_CAUSE: Mapping[RunCause | None, Fix] = {
     RunCause.EVALUATION: Fix("Evaluate less often, on less data, or with larger batches", not_replayed=_NOT_SIMULATED),
@@ -56,7 +69,9 @@ class StepOutliers(Rule):
         finding shows the category that grew. It also shows operators, calls and functions that only these steps
         contain. Samples of the whole run name the line that slow steps have more of than others. Without a GPU,
         slow steps at random without such contents or a checkpoint do not count: other programs delay them. Slow
-        steps in which samples show logging, or functions without gradients, always count. Steps that update the
+        steps in which samples show logging, or functions without gradients, always count. So do many slow steps that
+        take half of the training loop beyond the usual step and twice the CPU time of others, if samples show one line
+        for it: a rollout or advantages before the updates of reinforcement learning. Steps that update the
         parameters do not count if the others only accumulate gradients. If no slow step was recorded, the finding
         names a line only if samples show that it takes more time than all usual steps together.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
@@ -64,7 +79,8 @@ class StepOutliers(Rule):
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
         few fixed input shapes, or keep allocated memory.
     How the saving is estimated: The saving is an upper limit: the time of these steps beyond the median. It is a share
-        of the training time, applied to the step.
+        of the training time, applied to the step. For a line before some updates it is the share of that line in
+        samples of undisturbed steps, without calls of modules and the backward pass.
     When it may be wrong: Other programs on the machine slow down random steps. Without a data loader, each optimizer
         step counts as a step: if an iteration holds several, its rollout looks like a slow step. The
         profiler itself may slow down a recorded step.
@@ -97,7 +113,7 @@ class StepOutliers(Rule):
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
         found = self._compared(facts)
-        return found if isinstance(found, Finding) else self._by_cause(facts) or found
+        return found if isinstance(found, Finding) else self._by_cause(facts) or self._between(facts) or found
 
     def _by_cause(self, facts: Facts) -> Finding | None:
         """Slow steps of the whole run in which samples show what they do; None if that takes little."""
@@ -119,6 +135,32 @@ class StepOutliers(Rule):
             most_share=min(sums[cause] / loop_ns, 1.0),
             whole_ns=loop_ns / max(whole.training_steps, 1),
             locations=(slow.lines[cause],) if cause in slow.lines else (),
+        )
+
+    def _between(self, facts: Facts) -> Finding | None:
+        """A line that runs before some steps only and sets the pace of the run, however many these are."""
+        slow, whole, line = facts.run.slow, facts.run.time, facts.run.slow.lines.get(RunCause.OTHER)
+        if whole is None or line is None or (slow.cpu_ratio or 0.0) < LEAST_OWN_RATIO:
+            return None
+        found, excess_ns = share_under_line(facts.run.stack_samples, line), slow.total_ns(RunCause.OTHER)
+        if found is None or found.share < self.min_share or excess_ns < LEAST_OWN_SHARE * max(whole.loop_ns, 1):
+            return None
+        return finding_of(
+            facts,
+            fix=OF_LINE,
+            effort=Effort.REFACTOR,
+            evidence=(
+                Evidence("share of undisturbed steps at this line, without training passes", found.share, Unit.SHARE),
+                Evidence(
+                    "extra time of slow steps as a share of the training loop", excess_ns / whole.loop_ns, Unit.SHARE
+                ),
+                Evidence("slow steps with it", len(slow.steps_with(RunCause.OTHER)), Unit.COUNT),
+                Evidence("training steps", whole.training_steps, Unit.COUNT),
+            ),
+            most_share=found.high,
+            whole_ns=whole.loop_ns / max(whole.training_steps, 1),
+            locations=(line,),
+            caveats=(_MANY_STEPS,),
         )
 
     def _compared(self, facts: Facts) -> Outcome:
