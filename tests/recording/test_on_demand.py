@@ -15,6 +15,7 @@ from tests.recording.looping import Loop, states
 from tests.recording.running import CAPTURE, manifest, steps, traces
 from tests.waiting import wait_until
 from traceadvisor.bundle.layout import FORMAT, FileKind, Manifest, RankProcess
+from traceadvisor.cli import record_command
 from traceadvisor.errors import UsageError
 from traceadvisor.model.run import StepState
 from traceadvisor.recording import asking
@@ -275,6 +276,20 @@ def test_a_rank_that_trains_later_takes_part_in_the_latest_request(place: Path) 
     assert late.is_due(1)
     late.answer()
     assert {path.name.split(".")[1] for path in other.glob("answered.*")} == {"1", "2"}
+
+
+@pytest.mark.parametrize("content", [b"\xff\n1", b"1e9\n", b"-" * 100, 5000 * b"9", b"1\n" * 10**6], ids=range(5))
+def test_a_request_with_any_content_is_read(place: Path, content: bytes) -> None:
+    (place / "asked.1").write_bytes(content)
+    assert len(asking._asked(place, 1)) <= asking._LARGEST
+    assert Running(place.parent, (place,)).silent(1) == ()
+
+
+def test_a_manifest_of_a_job_that_cannot_be_names_few_ranks(tmp_path: Path) -> None:
+    header = Manifest(FORMAT, "1", 0, ("train.py",), DEFAULT_SCHEDULE, 10**15)
+    BundleWriter(tmp_path, header, 0, "elsewhere").enter((), (), None)
+    told = record_command._waits_for(Running(tmp_path, ()))
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 65527 more" in told
 
 
 def test_a_rank_that_makes_no_more_steps_does_not_keep_others_from_asking(
