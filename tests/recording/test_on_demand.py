@@ -14,7 +14,8 @@ from tests.children import DEVNULL, Done, added, run, started
 from tests.recording.looping import Loop, states
 from tests.recording.running import CAPTURE, manifest, steps, traces
 from tests.waiting import wait_until
-from traceadvisor.bundle.layout import FORMAT, FileKind, Manifest
+from traceadvisor.bundle.layout import FORMAT, FileKind, Manifest, RankProcess
+from traceadvisor.cli import record_command
 from traceadvisor.errors import UsageError
 from traceadvisor.model.run import StepState
 from traceadvisor.recording import asking
@@ -23,7 +24,7 @@ from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.options import DEFAULT_SCHEDULE
 from traceadvisor.recording.requests import PATIENCE_S, Requests, hold, is_asked
 from traceadvisor.recording.script.launch import Launch
-from traceadvisor.system.processes import start_ticks
+from traceadvisor.system.processes import host_name, start_ticks
 
 RECORD = (sys.executable, "-m", "traceadvisor", "record")
 
@@ -58,9 +59,11 @@ if is_job:
 
 
 @contextmanager
-def training(folder: Path, *launcher: str, options: tuple[str, ...] = ("--on-demand",)) -> Iterator[Path]:
+def training(
+    folder: Path, *launcher: str, options: tuple[str, ...] = ("--on-demand",), script: str = SCRIPT
+) -> Iterator[Path]:
     """A training that runs until the end of the block; yields its bundle, once it has made a step."""
-    (folder / "train.py").write_text(SCRIPT)
+    (folder / "train.py").write_text(script)
     words = (*CAPTURE, "-o", "run", *options, "--", *launcher, "train.py", *(["job"] if launcher else []))
     with started(*words, cwd=folder, stderr=DEVNULL, stdout=DEVNULL, env=added(OMP_NUM_THREADS="1")) as child:
         wait_until(lambda: (folder / "run" / "manifest.json").exists() or child.poll() is not None)
@@ -232,7 +235,7 @@ def test_names_that_are_no_number_are_no_request(place: Path) -> None:
 
 
 def test_a_recording_that_is_in_progress_is_not_asked_for_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_alive", lambda _: iter([os.getpid()]))
+    monkeypatch.setattr(asking, "_alive", lambda _: iter([RankProcess(0, host_name(), os.getpid())]))
     running, requests = Running(place.parent, (place,)), Requests(place, Launch.of_this_process())
     assert running.ask() == 1
     with pytest.raises(UsageError, match="in progress"):
@@ -242,11 +245,99 @@ def test_a_recording_that_is_in_progress_is_not_asked_for_again(place: Path, mon
     assert running.ask() == 2
 
 
+def test_a_request_is_for_the_ranks_that_trained_when_it_came(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, later = (RankProcess(rank, host_name(), os.getpid() + rank) for rank in range(2))
+    monkeypatch.setattr(asking, "_alive", lambda _: iter([here]))
+    running, requests = Running(place.parent, (place,)), Requests(place, Launch.of_this_process())
+    number = running.ask()
+    monkeypatch.setattr(asking, "_alive", lambda _: iter([here, later]))
+    assert running.silent(number) == (0,)
+    assert requests.is_due(3)
+    requests.answer()
+    assert running.is_answered(number)
+
+
+def test_a_rank_that_trains_later_takes_part_in_no_answered_request(place: Path) -> None:
+    (place / "asked.1").touch()
+    (place / "answered.1.host.1").touch()
+    late = Requests(place, Launch.of_this_process())
+    assert not late.is_due(1)
+    (place / "asked.2").touch()
+    assert late.is_due(2)
+
+
+def test_a_rank_that_trains_later_takes_part_in_the_latest_request(place: Path) -> None:
+    other = place.parent / "unfinished.host.2.command"
+    other.mkdir(mode=0o700)
+    assert Running(place.parent, (place,)).ask() == 1
+    (place / "answered.1.host.1").touch()
+    assert Running(place.parent, (place, other)).ask() == 2  # a rank that was captured by itself has come
+    late = Requests(other, Launch.of_this_process())
+    assert late.is_due(1)
+    late.answer()
+    assert {path.name.split(".")[1] for path in other.glob("answered.*")} == {"1", "2"}
+
+
+@pytest.mark.parametrize("content", [b"\xff\n1", b"1e9\n", b"-" * 100, 5000 * b"9", b"1\n" * 10**6], ids=range(5))
+def test_a_request_with_any_content_is_read(place: Path, content: bytes) -> None:
+    (place / "asked.1").write_bytes(content)
+    assert len(asking._asked(place, 1)) <= asking._LARGEST
+    assert Running(place.parent, (place,)).silent(1) == ()
+
+
+def test_a_manifest_of_a_job_that_cannot_be_names_few_ranks(tmp_path: Path) -> None:
+    header = Manifest(FORMAT, "1", 0, ("train.py",), DEFAULT_SCHEDULE, 10**15)
+    BundleWriter(tmp_path, header, 0, "elsewhere").enter((), (), None)
+    told = record_command._waits_for(Running(tmp_path, ()))
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 65527 more" in told
+
+
+def test_a_rank_that_makes_no_more_steps_does_not_keep_others_from_asking(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = [RankProcess(rank, host_name(), os.getpid() + rank) for rank in range(2)]
+    monkeypatch.setattr(asking, "_alive", lambda _: iter(ranks))
+    running = Running(place.parent, (place,))
+    assert running.ask() == 1
+    answer = place / f"answered.1.{host_name()}.{os.getpid()}"
+    answer.touch()
+    with pytest.raises(UsageError, match="in progress"):
+        running.ask()
+    now_s = answer.stat().st_mtime + asking._SILENCE_S + 1
+    monkeypatch.setattr("time.time", lambda: now_s)
+    assert asking.wait_for(running, 1, lambda: False)
+    assert running.silent(1) == (1,)
+    monkeypatch.setattr("time.time", lambda: now_s + PATIENCE_S)
+    assert running.ask() == 2
+
+
 def test_the_folder_is_held_open_where_it_is_there(place: Path) -> None:
     assert hold(place)
     assert place in asking._held_by(os.getpid())
     assert not hold(place / "missing")
 
+
+LATE = """
+import pathlib, time
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+if dist.get_rank():
+    while not pathlib.Path("late").exists():
+        time.sleep(0.05)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(TensorDataset(torch.randn(400, 8)), batch_size=4)
+while not pathlib.Path("end").exists():
+    for (batch,) in loader:
+        model(batch).sum().backward()
+        optimizer.step()
+        time.sleep(0.002)
+dist.barrier()
+"""
 
 # -- real runs -------------------------------------------------------------------------------------------------------
 
@@ -292,3 +383,19 @@ def test_four_ranks_record_the_same_steps_twice(tmp_path: Path) -> None:
     recorded = [[step.index for step in steps(bundle, rank) if step.state is StepState.RECORDED] for rank in range(4)]
     assert len(recorded[0]) == 16
     assert recorded[1:] == recorded[:1] * 3
+
+
+@pytest.mark.slow
+def test_a_request_before_all_ranks_train_names_those_that_are_missing(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    with training(tmp_path, *launcher, script=LATE) as bundle:
+        early = record("run", cwd=tmp_path)
+        assert early.returncode == 3, early.stderr
+        assert "waits up to 30 seconds for rank 1: no step so far" in early.stderr
+        assert "rank 1 made none" in early.stderr
+        (tmp_path / "late").touch()
+        wait_until(lambda: len(manifest(bundle).processes) == 2)
+        done = record("run", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    recorded = [sum(step.state is StepState.RECORDED for step in steps(bundle, rank)) for rank in range(2)]
+    assert recorded == [8, 8]

@@ -6,10 +6,10 @@ The columns are the fields of :class:`~traceadvisor.model.run.TimedStep`, in the
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from io import StringIO
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, chain, groupby, islice, repeat
 from operator import add, attrgetter, sub
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias, TypeVar
@@ -21,6 +21,9 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import StepState, TimedStep
 
 T = TypeVar("T")
+
+Times: TypeAlias = tuple[int, int, int]
+"""Steady clock at the start and at the end of a step, and the time in the loader in between."""
 
 MOST_STEPS = 10_000_000
 LARGEST_STEPS_BYTES = 1 << 30
@@ -85,12 +88,32 @@ class StepLog:
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
-        latest = self._latest
-        latest.extend(_values(step))
-        self._count += 1
-        if len(latest) == _BLOCK_VALUES:
+        self._extend(_values(step))
+
+    def add_like(self, step: TimedStep, times: Sequence[Times]) -> TimedStep:
+        """Add steps after a step, each like it but for its times; returns the last one."""
+        starts_ns, ends_ns, loaders_ns = zip(*times, strict=True)
+        changed: dict[str, Iterable[Any]] = {
+            "index": range(step.index + 1, step.index + 1 + len(times)),
+            "start_ns": map(add, starts_ns, repeat(step.start_ns - (step.clock_ns or 0))),
+            "duration_ns": map(sub, ends_ns, starts_ns),
+            "loader_ns": loaders_ns,
+            "clock_ns": starts_ns,
+        }
+        columns = (changed.get(name, repeat(getattr(step, name))) for name in _FIELDS)
+        rows = zip(*columns, strict=False)
+        while part := tuple(islice(rows, BLOCK_STEPS - len(self._latest) // _WIDTH)):
+            self._extend(tuple(chain.from_iterable(part)))
+            step = TimedStep(*part[-1])
+        return step
+
+    def _extend(self, values: Sequence[Any]) -> None:
+        """Add the values of steps that the latest block has room for."""
+        self._latest.extend(values)
+        self._count += len(values) // _WIDTH
+        if len(self._latest) == _BLOCK_VALUES:
             number = len(self._packed)
-            self._known = number, self.changes, self._marked(number, _columns(latest))
+            self._known = number, self.changes, self._marked(number, _columns(self._latest))
             self._packed.append(_pack(self._known[2]))
             self._latest = []
 

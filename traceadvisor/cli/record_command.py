@@ -16,6 +16,9 @@ from traceadvisor.cli.streams import tell
 if TYPE_CHECKING:
     from traceadvisor.recording.asking import Running
 
+_MOST_NAMED = 8
+"""Ranks to name in a message."""
+
 _PID = re.compile(r"[0-9]{1,10}")
 
 
@@ -59,12 +62,12 @@ def command(*, run: str | None, output: Path | None, minutes: float) -> None:
         running = _found(run)
         before = running.recordings()
         number = running.ask()
-        tell(f"asked {running.folder} for recording {number}.")
+        tell(f"asked {running.folder} for recording {number}.{_waits_for(running)}")
         end_s = time.monotonic() + minutes * 60
         is_answered = wait_for(running, number, lambda: time.monotonic() > end_s)
         made = running.recordings() - before
         if not made:
-            tell(_nothing(running, minutes, is_answered=is_answered))
+            tell(_nothing(running, number, minutes, is_answered=is_answered))
             sys.exit(ExitCode.UNREADABLE)
         _report(running, made, output or running.folder / f"report-{number}")
 
@@ -88,12 +91,28 @@ def _found(run: str | None) -> Running:
     return attach(int(run))
 
 
-def _nothing(running: Running, minutes: float, *, is_answered: bool) -> str:
+def _waits_for(running: Running) -> str:
+    from traceadvisor.recording.requests import PATIENCE_S  # noqa: PLC0415  # as above
+
+    missing = running.missing
+    return f" It waits up to {PATIENCE_S:.0f} seconds for {_ranks(missing)}: no step so far." if missing else ""
+
+
+def _nothing(running: Running, number: int, minutes: float, *, is_answered: bool) -> str:
     if running.is_over:
         return "the run ended before anything was recorded."
-    if is_answered:
-        return "nothing was recorded: the script uses its own profiler, or its ranks did not agree on a step."
-    return f"nothing was recorded within {minutes:g} minutes. The recording comes when the next training steps do."
+    if not is_answered:
+        return f"nothing was recorded within {minutes:g} minutes. The recording comes when the next training steps do."
+    if absent := running.missing or running.silent(number):
+        return f"nothing was recorded: the ranks record the same steps, and {_ranks(absent)} made none."
+    return "nothing was recorded: the script uses its own profiler, or its ranks did not agree on a step."
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    """Their numbers; of many the first ones."""
+    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
 
 
 def _report(running: Running, made: frozenset[str], folder: Path) -> None:

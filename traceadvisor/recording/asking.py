@@ -10,14 +10,24 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from traceadvisor.bundle.layout import MANIFEST, UNFINISHED, FileKind, Manifest
+from traceadvisor.bundle.layout import MANIFEST, UNFINISHED, FileKind, Manifest, RankProcess
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import read_manifest
 from traceadvisor.recording.children.plan import PLACE_END
+from traceadvisor.recording.requests import PATIENCE_S
 from traceadvisor.system.processes import host_name, start_ticks
 
 _LOOK_S = 0.1
+
+_SILENCE_S = 10.0
+"""Time for the answers of other ranks after the first one."""
+
+_LARGEST = 1 << 20
+"""Bytes of a request to read: it is a short list of numbers."""
+
+MOST_RANKS = 1 << 16
+"""Ranks of a job to look for."""
 
 HOW_TO_START = "Start it with `traceadvisor capture --on-demand`."
 
@@ -44,11 +54,15 @@ class Running:
             UsageError: the run has ended, or somebody else has asked and waits.
         """
         number = next(one for one in count(1) if not self._has(one))
-        if number > 1 and not self.is_answered(number - 1):
+        if number > 1 and not (self.is_answered(number - 1) or self.is_given_up(number - 1, PATIENCE_S)):
             raise self._is_asked_already()
+        asked = "\n".join(str(one.pid) for one in self._alive()).encode()
         try:
             for place in self.places:
-                os.close(os.open(place / f"asked.{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                for earlier in range(1, number):  # before this place was there
+                    with suppress(FileExistsError):
+                        _write_new(place / f"asked.{earlier}", b"")
+                _write_new(place / f"asked.{number}", asked)
         except FileExistsError as error:
             raise self._is_asked_already() from error
         except OSError as error:
@@ -62,30 +76,75 @@ class Running:
         return UsageError(f"A recording of {self.folder} is in progress, for another `record`. Ask again after it.")
 
     def is_answered(self, number: int) -> bool:
-        """Whether each rank of this machine that still runs has answered a request."""
+        """Whether each rank of this machine that was asked and still runs has answered a request."""
+        return not self.silent(number)
+
+    def is_given_up(self, number: int, after_s: float) -> bool:
+        """Whether a rank answered a request so long ago that the silent ones probably make no steps."""
+        with suppress(OSError, ValueError):
+            answers = (path.stat().st_mtime for place in self.places for path in place.glob(f"answered.{number}.*"))
+            return time.time() - min(answers) > after_s
+        return False
+
+    def silent(self, number: int) -> tuple[int, ...]:
+        """The ranks of this machine that were asked, still run, and have not answered."""
         answered = {path.name for place in self.places for path in place.glob(f"answered.{number}.*")}
-        return all(f"answered.{number}.{host_name()}.{pid}" in answered for pid in _alive(read_manifest(self.folder)))
+        asked = {pid for place in self.places for pid in _asked(place, number)}
+        waits = [one for one in self._alive() if f"answered.{number}.{host_name()}.{one.pid}" not in answered]
+        return tuple(sorted(one.rank for one in waits if one.pid in asked or not asked))
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The ranks of the job that have made no step yet, as far as this folder shows."""
+        found = read_manifest(self.folder)
+        there = {one.rank for one in found.processes} if found else set()
+        return tuple(rank for rank in range(min(found.world_size, MOST_RANKS) if found else 0) if rank not in there)
 
     @property
     def is_over(self) -> bool:
         """Whether no rank of it runs any more on this machine."""
-        return not any(_alive(read_manifest(self.folder)))
+        return not any(self._alive())
+
+    def _alive(self) -> Iterator[RankProcess]:
+        return _alive(read_manifest(self.folder))
+
+
+def _asked(place: Path, number: int) -> list[int]:
+    """The processes that were asked."""
+    with suppress(OSError, ValueError):
+        return [int(line) for line in (place / f"asked.{number}").read_bytes()[:_LARGEST].split()]
+    return []
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet, whole; raises OSError."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def wait_for(running: Running, number: int, is_time_over: Callable[[], bool]) -> bool:
-    """Wait until a request is answered; whether it was, in time."""
+    """Wait until a request is answered; whether it was, in time.
+
+    Where a rank has answered and nothing is recorded, the others get :data:`_SILENCE_S` more.
+    """
+    before = running.recordings()
     while not running.is_over and not is_time_over():
         if running.is_answered(number):
+            return True
+        if running.is_given_up(number, _SILENCE_S) and running.recordings() == before:
             return True
         time.sleep(_LOOK_S)
     return running.is_over
 
 
-def _alive(found: Manifest | None) -> Iterator[int]:
+def _alive(found: Manifest | None) -> Iterator[RankProcess]:
     """The processes of the ranks of this machine that still run."""
     for one in found.processes if found else ():
         if one.host == host_name() and (ticks := start_ticks(one.pid)) is not None and ticks == one.start_ticks:
-            yield one.pid
+            yield one
 
 
 def running_in(folder: Path) -> Running:
@@ -102,7 +161,7 @@ def running_in(folder: Path) -> Running:
     places = dict.fromkeys((*_places(folder), *_places(first)))
     if not any(_alive(found)):
         raise UsageError(f"The run of {folder} has ended, or runs on another machine.")
-    held = {place for pid in _alive(found) for place in _held_by(pid)}
+    held = {place for one in _alive(found) for place in _held_by(one.pid)}
     if held.isdisjoint(places):
         raise UsageError(f"{folder} does not record on request, or is another user's. {HOW_TO_START}")
     return Running(folder, tuple(_owned(place) for place in places if place in held))
@@ -127,7 +186,9 @@ def running_as(pid: int) -> Running | None:
     for place in _held_by(pid):
         for folder in (place.parent, *sorted(place.parent.parent.glob(f"{place.parent.name}-*"))):
             found = read_manifest(folder)
-            if found and (pid in _alive(found) or not any(pid == one.pid for one in found.processes)):
+            if found and (
+                any(pid == one.pid for one in _alive(found)) or all(pid != one.pid for one in found.processes)
+            ):
                 return running_in(folder)
         raise UsageError(f"Process {pid} has not made a training step yet.")
     return None

@@ -1,8 +1,10 @@
 """How ``traceadvisor record`` asks a running training for a recording, and hears of it.
 
-Both meet in the folder of the command's processes, which only its user can enter. The request with number N is an empty
-file ``asked.N``. The ranks of a job agree on the step from which they record, as they do on the last step of a run.
-When it is recorded, each leaves ``answered.N.<host>.<pid>``.
+Both meet in the folder of the command's processes, which only its user can enter. The request with number N is a file
+``asked.N`` with the ids of the processes that are asked. The ranks of a job agree on the step from which they record,
+as they do on the last step of a run. When it is recorded, each leaves ``answered.N.<host>.<pid>``.
+
+A rank that begins to train later takes part in a request that nobody has answered yet, and in none before it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ PATIENCE_S = 30.0
 """Longest time for which a rank waits for the others: one of them may not train."""
 
 _KEY = "traceadvisor/asked/{restart}/{number}"
+_OVER = "/answered"
 
 
 class Requests:
@@ -31,6 +34,8 @@ class Requests:
         self._place, self._launch, self._is_alone = place, launch, is_alone
         self._number = 0
         """Number of the latest request."""
+        self._answered = 0
+        """Number of the latest request with an answer."""
         self._ranks: Ranks | None = None
         """Agree on a step; None if no request waits for that."""
         self._due_s = 0.0
@@ -46,8 +51,11 @@ class Requests:
         """Whether to begin now; ``steps``: training steps so far."""
         if self._is_here is None:
             self._is_here = hold(self._place)
+            while self._is_over(self._number + 1):
+                self._number = self._answered = self._number + 1
         if self._ranks is None and self._is_asked(self._number + 1):
-            self._number += 1
+            while self._is_asked(self._number + 1):
+                self._number += 1
             self._ranks = Ranks(key=self._key(self._number) + "/{rank}")
             self._due_s = clocks.monotonic() + PATIENCE_S
         if self._ranks is None:
@@ -66,8 +74,21 @@ class Requests:
 
     def answer(self) -> None:
         """The latest request is done, with or without a recording."""
+        with suppress(Exception):  # the store is gone: so is the job
+            if store := job_store():
+                store.set(self._key(self._number) + _OVER, "")
         with suppress(OSError):  # the folder is gone: nobody waits
-            (self._place / f"answered.{self._number}.{self._launch.host}.{os.getpid()}").touch()
+            for number in range(self._answered + 1, self._number + 1):
+                (self._place / f"answered.{number}.{self._launch.host}.{os.getpid()}").touch()
+        self._answered = self._number
+
+    def _is_over(self, number: int) -> bool:
+        """Whether another rank has answered a request, in the folder or in the store."""
+        if any(self._place.glob(f"answered.{number}.*")):
+            return True
+        with suppress(Exception):  # as above
+            return bool((store := job_store()) and store.check([self._key(number) + _OVER]))
+        return False
 
     def _is_asked(self, number: int) -> bool:
         """Whether there is a request with this number: in the folder, or in the store if this node does not see it."""

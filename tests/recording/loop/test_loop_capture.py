@@ -28,7 +28,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.capture import Capture
-from traceadvisor.recording.loop import held_events
+from traceadvisor.recording.loop import held_events, loop_capture
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.own_code import is_own_frame
@@ -466,6 +466,8 @@ def test_a_step_outside_the_recording_calls_few_functions_of_this_package(
 ) -> None:
     calls = Counter[str]()
     monkeypatch.setattr(ProfiledSteps, "stepped", lambda _: None)  # with a profile function, no steps are held
+    monkeypatch.setattr(loop_capture, "MOST_STEPS", 64)
+    monkeypatch.setattr(held_events, "LONGEST_NS", 10**12)  # on a busy machine, too
 
     def called(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and (is_own_frame(frame) or frame.f_code.co_filename.startswith(PACKAGE)):
@@ -481,7 +483,7 @@ def test_a_step_outside_the_recording_calls_few_functions_of_this_package(
             training.optimizer.step()
         sys.setprofile(None)
     assert calls["may_note"] == 200
-    assert sum(calls.values()) < 60 * 200
+    assert sum(calls.values()) < 12 * 200, calls
     assert calls["backward"] == calls["_begins"] == 0
     assert len(steps(tmp_path / "bundle")) == 300
 

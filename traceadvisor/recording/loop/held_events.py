@@ -7,22 +7,31 @@ the tracker gets them together. Meanwhile the hooks call nothing else: see :meth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
+from itertools import repeat
+from operator import sub
 from typing import TypeAlias
 
+from traceadvisor.bundle.steps import Times
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 from traceadvisor.system import clocks
 
-MOST_STEPS = 64
-"""Optimizer steps that wait at most."""
+MOST_STEPS = 512
+"""Optimizer steps that wait at most: of steps of 0.3 ms, so many take less than :data:`LONGEST_NS`."""
 
-LONGEST_NS = 250_000_000
+LONGEST_NS = 500_000_000
 """How long they wait: a killed run loses them."""
+
+_MOST_EVENTS = 64
+"""Loaders and optimizers whose events are kept."""
 
 Event: TypeAlias = Callable[[], None]
 """Tells the tracker."""
+
+Held: TypeAlias = Sequence[tuple[int, Event]]
+"""Events, each with its time."""
 
 
 class LateClock:
@@ -70,6 +79,11 @@ class HeldEvents:
         self._held: list[tuple[int, Event]] = []
         self.hold = self._held.append
         """Takes an event with its time, which is before :attr:`until_ns`."""
+        once = lru_cache(_MOST_EVENTS)  # equal events are the same object: so steps alike are found
+        self.begins = once(lambda loader, grad: partial(tracker.fetch_begins, loader, grad=grad))
+        self.ends = once(lambda loader: partial(tracker.fetch_ended, loader, got_batch=True))
+        self.stepped = once(lambda optimizer: partial(tracker.optimizer_stepped, optimizer))
+        """The events of a fetch with or without gradients, of a batch that came, and of an optimizer's step."""
         self.until_ns = 0
         """Until when events may wait; 0 if the next must not."""
         self.room = 0
@@ -77,19 +91,27 @@ class HeldEvents:
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0, restarted: bool = False) -> None:
         """See :meth:`LoopTracker.fetch_begins`."""
-        begins = self._tracker.fetch_begins
-        self._tell(partial(begins, loader, grad=grad, loader_start_ns=loader_start_ns, restarted=restarted))
+        if restarted or loader_start_ns:
+            begins = partial(self._tracker.fetch_begins, loader_start_ns=loader_start_ns, restarted=restarted)
+            self._tell(partial(begins, loader, grad=grad))
+        else:
+            self._tell(self.begins(loader, grad))
 
     def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
         """See :meth:`LoopTracker.fetch_ended`."""
-        self._tell(partial(self._tracker.fetch_ended, loader, got_batch=got_batch, loader_start_ns=loader_start_ns))
+        if got_batch and not loader_start_ns:
+            self._tell(self.ends(loader))
+        else:
+            ended = partial(self._tracker.fetch_ended, got_batch=got_batch, loader_start_ns=loader_start_ns)
+            self._tell(partial(ended, loader))
 
     def optimizer_stepped(self, optimizer: int, *, at_ns: int | None = None) -> None:
         """See :meth:`LoopTracker.optimizer_stepped`."""
         self.room -= 1
         if self.room <= 0:
             self.until_ns = 0
-        self._tell(partial(self._tracker.optimizer_stepped, optimizer, at_ns=at_ns))
+        stepped = self._tracker.optimizer_stepped
+        self._tell(self.stepped(optimizer) if at_ns is None else partial(stepped, optimizer, at_ns=at_ns))
 
     def loader_left(self, loader: Hashable) -> None:
         """See :meth:`LoopTracker.loader_left`."""
@@ -121,7 +143,44 @@ class HeldEvents:
         self._window.is_late = True
         try:
             self._window.renew()
-            for self._clock.at_ns, event in held:
-                event()
+            self._pass_late(held)
         finally:
             self._clock.at_ns, self._window.is_late = None, False
+
+    def _pass_late(self, held: Held) -> None:
+        """Pass on late events: one by one, but those of steps that repeat the one before all at once."""
+        tracker, place = self._tracker, 0
+        begun: tuple[int, Hashable, int] = 0, None, 0
+        while place < len(held):
+            latest = tracker.latest
+            self._clock.at_ns, event = held[place]
+            event()
+            place += 1
+            if tracker.latest is not latest:
+                before, begun = begun, (place, tracker.footing, tracker.repetitions)
+                if begun[1] == before[1] is not None:
+                    place += self._repeat(held, before[0], place, begun[2] - before[2])
+                    begun = place, begun[1], tracker.repetitions
+
+    def _repeat(self, held: Held, begin: int, end: int, repetitions: int) -> int:
+        """Log the steps that have the events from ``begin`` to ``end`` again, one after another; returns their events.
+
+        ``repetitions``: of the optimizers' pattern in such a step.
+        """
+        events = [event for _, event in held]
+        same, length, count = events[begin:end], end - begin, 0
+        while events[end + count * length : end + (count + 1) * length] == same:
+            count += 1
+        times = self._times([at_ns for at_ns, _ in held[begin - 1 : end + count * length]], same)
+        if not count or times[0] != self._tracker.latest_times:
+            return 0
+        self._tracker.repeat(times[1:], repetitions)
+        return count * length
+
+    def _times(self, at_ns: Sequence[int], events: Sequence[Event]) -> list[Times]:
+        """The times of steps with the same events, from the times of all events and of the one before them."""
+        length, ended = len(events), self._tracker.fetch_ended
+        ends = [place for place, event in enumerate(events, 1) if isinstance(event, partial) and event.func == ended]
+        waits = [map(sub, at_ns[place::length], at_ns[place - 1 :: length]) for place in ends]
+        loader_ns = map(sum, zip(*waits, strict=True)) if waits else repeat(0)
+        return list(zip(at_ns[:-1:length], at_ns[length::length], loader_ns, strict=False))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -40,6 +42,13 @@ def _nothing() -> None:
     pass
 
 
+def _weakly(optimizer: object) -> Callable[[], object]:
+    """A weak reference; to an optimizer that allows none, one that leads nowhere."""
+    with suppress(TypeError):
+        return weakref.ref(optimizer)
+    return _nothing
+
+
 class LoopListener:
     """Passes what the hooks see in the training thread to the tracker.
 
@@ -66,8 +75,8 @@ class LoopListener:
         self._graphs = graphs
         self._seen = seen
         self._failed = failed
-        self._thread = thread
-        self._depth = 0
+        self.thread = thread
+        self.depth = 0
         """Fetches and optimizer steps within one another."""
         self._feed: KnownLoader | None = None
         """The feed that the script asked for a batch; None otherwise."""
@@ -79,9 +88,9 @@ class LoopListener:
         self._begins: tuple[Event, Event] = (_nothing, _nothing)
         self._ends: Event = _nothing
         """Events of a batch of the loader noted last, without and with gradients: made once, not for each step."""
-        self._stepper = 0
+        self._stepper: Callable[[], object] = _nothing
         self._stepped: Event = _nothing
-        """The id of the optimizer noted last, and the event of its step."""
+        """A weak reference to the optimizer noted last, and the event of its step."""
         self._in_backward: deque[tuple[Optimizer, int]] = deque(maxlen=_MOST_IN_BACKWARD)
         """Optimizers that stepped within a backward pass in another thread, and when; the tracker has yet to hear."""
         self.has_optimizer = self.has_stepped = False
@@ -101,24 +110,24 @@ class LoopListener:
     @property
     def is_here(self) -> bool:
         """Whether the training thread runs, and is followed."""
-        return self.active and threading.get_ident() == self._thread
+        return self.active and threading.get_ident() == self.thread
 
     @property
     def is_outside(self) -> bool:
         """Whether no fetch and no optimizer step runs."""
-        return self._depth == 0
+        return self.depth == 0
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
-        if not self.active or threading.get_ident() != self._thread:
+        if not self.active or threading.get_ident() != self.thread:
             return False
-        self._depth += 1
+        self.depth += 1
         return True
 
     def leave(self) -> bool:
         """A call has ended; whether it was the outermost."""
-        self._depth -= 1
-        return self._depth == 0
+        self.depth -= 1
+        return self.depth == 0
 
     def may_note(self, iterator: object) -> bool:
         """Note that the script asks for another batch, if that may wait.
@@ -128,24 +137,23 @@ class LoopListener:
         """
         at_ns = clocks.perf_counter_ns()
         latest, loader = self._loaders.latest
-        if self.infers or at_ns >= self._events.until_ns or latest() is not iterator or self._depth or not self.active:
+        if self.infers or at_ns >= self._events.until_ns or latest() is not iterator or self.depth or not self.active:
             return False
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self.thread:
             return False
         if loader is not self._noted:
             self._note_of(loader)
-        self._depth, self.is_fetching = 1, True
+        self.depth, self.is_fetching = 1, True
         self._events.hold((at_ns, self._begins[torch.is_grad_enabled()]))
         return True
 
     def _note_of(self, loader: KnownLoader | None) -> None:
-        begins, ends = self._tracker.fetch_begins, self._tracker.fetch_ended
-        self._begins = partial(begins, loader, grad=False), partial(begins, loader, grad=True)
-        self._noted, self._ends = loader, partial(ends, loader, got_batch=True)
+        self._begins = self._events.begins(loader, False), self._events.begins(loader, True)  # noqa: FBT003  # gradients
+        self._noted, self._ends = loader, self._events.ends(loader)
 
     def note_batch(self) -> None:
         """Note that the loader returned it."""
-        self._depth, self.is_fetching = 0, False
+        self.depth, self.is_fetching = 0, False
         self._events.hold((clocks.perf_counter_ns(), self._ends))
 
     def loop_started(self, took_ns: int) -> None:
@@ -158,7 +166,7 @@ class LoopListener:
     def fetch_begins(self, iterator: object) -> None:
         """The script, or a feed that it uses, asks for a batch."""
         try:
-            if self._depth == 1:
+            if self.depth == 1:
                 self.is_fetching = True
                 self.hear_of_backward()
                 self._end_inference()
@@ -180,7 +188,7 @@ class LoopListener:
                 self._clocks.fetch_begins(iterator)
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._fail(error)
-        if self.after_event and self.active and self._depth == 1:
+        if self.after_event and self.active and self.depth == 1:
             self.after_event()
 
     def _end_inference(self) -> None:
@@ -218,12 +226,12 @@ class LoopListener:
 
     def _is_within_feed(self, iterator: object) -> bool:
         """Whether a feed takes a batch from its ``DataLoader``."""
-        return self._feed is not None and self._depth == 2 and not isinstance(iterator, FeedLoop)
+        return self._feed is not None and self.depth == 2 and not isinstance(iterator, FeedLoop)
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
-        self._depth -= 1
-        if self._depth or not self.active:
+        self.depth -= 1
+        if self.depth or not self.active:
             return
         if self._graphs.are_used and is_capturing():
             self._graphs.stepped(optimizer)
@@ -232,16 +240,16 @@ class LoopListener:
         if at_ns < events.until_ns and events.room > 1 and self.has_stepped and not self._in_backward:
             events.room -= 1
             self._seen.optimizer_steps += 1
-            if self._stepper != id(optimizer):
-                self._stepper = id(optimizer)
-                self._stepped = partial(self._tracker.optimizer_stepped, self._stepper)
+            if self._stepper() is not optimizer:  # id() raises an audit event, and takes longer than the rest of this
+                self._stepper = _weakly(optimizer)
+                self._stepped = events.stepped(id(optimizer))
             events.hold((at_ns, self._stepped))
         else:
             self._all_stepped((optimizer,))
 
     def backward_ended(self) -> None:
         """A backward pass has returned. It shows a step if the script updates its parameters itself."""
-        if self.has_stepped or not self.active or self._depth or threading.get_ident() != self._thread:
+        if self.has_stepped or not self.active or self.depth or threading.get_ident() != self.thread:
             return
         self._trains_after_all()
         self._backward_passes += 1
@@ -250,7 +258,7 @@ class LoopListener:
 
     def stepped_elsewhere(self, optimizer: Optimizer) -> None:
         """An optimizer stepped in another thread: of the training if that is the thread of a GPU's backward pass."""
-        if self.active and threading.get_ident() != self._thread and torch._C._current_autograd_node() is not None:
+        if self.active and threading.get_ident() != self.thread and torch._C._current_autograd_node() is not None:
             self._in_backward.append((optimizer, clocks.perf_counter_ns()))
 
     def hear_of_backward(self) -> None:
@@ -291,7 +299,7 @@ class LoopListener:
 
     def saved(self, took_ns: int) -> None:
         """A checkpoint was saved."""
-        if self.active and threading.get_ident() == self._thread:
+        if self.active and threading.get_ident() == self.thread:
             try:
                 self._events.now(partial(self._tracker.saved, took_ns))
             except Exception as error:  # noqa: BLE001  # as above
@@ -305,7 +313,7 @@ class LoopListener:
             self.infers = False
             self._events.now(self._tracker.step)
 
-        if self.active and threading.get_ident() == self._thread:
+        if self.active and threading.get_ident() == self.thread:
             self._report_step(tell)
 
     def _fail(self, error: Exception) -> None:

@@ -7,7 +7,7 @@ its start, twice or more, is read correctly: its smallest period is the length o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 FEWEST_STEPS = 8
@@ -71,7 +71,9 @@ class OptimizerPattern:
         self._last = 0
         self._odd: list[int] = []
         """Optimizer steps since the first irregular one."""
-        self._repetitions = self._irregular = self._strange = 0
+        self.repetitions = 0
+        """How often it was repeated."""
+        self._irregular = self._strange = 0
 
     @classmethod
     def of(cls, order: Sequence[int], *, repeats: int = 2) -> OptimizerPattern | None:
@@ -95,8 +97,18 @@ class OptimizerPattern:
     @property
     def is_uncertain(self) -> bool:
         """Whether the optimizers do not step in a stable pattern."""
-        irregular = self._irregular > max(_IRREGULAR_SHARE * self._repetitions, _EXACT_IN_A_ROW)
+        irregular = self._irregular > max(_IRREGULAR_SHARE * self.repetitions, _EXACT_IN_A_ROW)
         return not self.pattern or irregular or self._strange >= _FEWEST_STRANGE
+
+    @property
+    def footing(self) -> Hashable:
+        """What decides, besides later optimizer steps, where a repetition ends; None after an irregular one."""
+        return None if self._odd else (self.pattern, self._at, self._is_exact, frozenset(self._seen), self._last)
+
+    def repeated(self, repetitions: int) -> None:
+        """As many exact repetitions followed, from one footing to the same."""
+        self.repetitions += repetitions
+        self._exact_in_a_row += repetitions
 
     def restart(self) -> None:
         """The next optimizer step begins a repetition."""
@@ -109,7 +121,7 @@ class OptimizerPattern:
         if self._odd or not self._is_exact:
             self._odd.append(optimizer)
         if ended:
-            self._repetitions += 1
+            self.repetitions += 1
             self._irregular += not self._is_exact
             self._exact_in_a_row = self._exact_in_a_row + 1 if self._is_exact else 0
             if self._exact_in_a_row >= _EXACT_IN_A_ROW and self._odd and set(self._odd) <= set(self.pattern):
@@ -142,7 +154,7 @@ class OptimizerPattern:
         """Follow earlier optimizer steps; returns the places at which repetitions end."""
         ends = [place for place, optimizer in enumerate(order) if self.ends_step(optimizer)]
         self._odd.clear()
-        self._repetitions = self._irregular = self._strange = 0
+        self.repetitions = self._irregular = self._strange = 0
         return ends
 
     def holds_several(self, other: OptimizerPattern) -> bool:

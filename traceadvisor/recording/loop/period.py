@@ -68,6 +68,14 @@ class Period:
         """The optimizers in the order of their steps."""
         return [optimizer for optimizer, _ in self.stepped]
 
+    @property
+    def footing(self) -> Hashable:
+        """What decides, besides later events, whether it proves to be a training step; None once it has had some."""
+        has_begun = (
+            self.seen or self.stepped or self.exhausted or self.batches or self.restarted or self.loader_start_ns
+        )
+        return None if has_begun else (self.state, self.suspected, self.is_start_known, self.is_mixed, self.grad)
+
     def rest(self, start_ns: int) -> Period:
         """The part from an instant on, without its batches."""
         later = self.stepped[bisect_right(self.stepped, start_ns, key=lambda each: each[1]) :]

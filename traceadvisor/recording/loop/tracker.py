@@ -12,11 +12,11 @@ had been known from the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from traceadvisor.bundle.layout import Note
-from traceadvisor.bundle.steps import StepLog
+from traceadvisor.bundle.steps import StepLog, Times
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
 from traceadvisor.recording.loop.period import Period, long_steps
@@ -89,6 +89,8 @@ class LoopTracker:
         self._is_uncertain = False
         self._saves: list[tuple[int, int]] = []
         """Checkpoints since the last step: when each was saved, and how long it took."""
+        self.latest: TimedStep | None = None
+        """The step that ended last."""
         self.untimed_steps = 0
         """The first step of a loop without a loader: nothing shows where it began, so the log lacks it."""
         self.notes: list[Note] = []
@@ -281,7 +283,54 @@ class LoopTracker:
         )
         self._log.add(step)
         self._window.ended(step)
+        self.latest = step
         self._number += 1
+
+    # -- steps like the one before ------------------------------------------------------------------------------
+
+    @property
+    def footing(self) -> Hashable:
+        """What decides, besides later events, which steps follow; None where none begins, or after anything special.
+
+        From one footing to the same, the same events make the same steps.
+        """
+        period, pattern, step = self._period, self._pattern, self.latest
+        if self._saves or self._is_manual or not (period and step and step.state is StepState.PLAIN):
+            return None
+        parts = (period.footing, pattern.footing if pattern else ())
+        if None in parts:
+            return None
+        loaders = (frozenset(self._training), self._training_grad, self._new_loaders, self._most_batches)
+        return (*parts, *loaders, self._is_unfed, self._fed_in_a_row, self._most_optimizer_steps)
+
+    @property
+    def latest_times(self) -> Times | None:
+        """The times of the latest step."""
+        step = self.latest
+        if step is None or step.clock_ns is None:
+            return None
+        return step.clock_ns, step.clock_ns + step.duration_ns, step.loader_ns
+
+    @property
+    def repetitions(self) -> int:
+        """Repetitions of the pattern so far."""
+        return self._pattern.repetitions if self._pattern else 0
+
+    def repeat(self, times: Sequence[Times], repetitions: int) -> None:
+        """Steps followed with the footing of the latest one: all times of each, and its repetitions of the pattern."""
+        period, step = self._period, self.latest
+        if period is None or step is None:  # there was no footing
+            return
+        self.latest = self._log.add_like(step, times)
+        self._window.ended_alike([(end_ns - start_ns, loader_ns) for start_ns, end_ns, loader_ns in times])
+        self._number += len(times)
+        if self._pattern and repetitions:
+            self._pattern.repeated(repetitions * len(times))
+        start_ns = times[-1][1]
+        if not self._is_unfed:
+            self._fetch_ns = start_ns
+        period.wall_ns += start_ns - period.start_ns
+        period.start_ns = start_ns
 
     def _has_trained(self, period: Period) -> bool:
         """Whether a period is a training step.

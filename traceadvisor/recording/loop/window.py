@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum, auto
 from math import ceil
 from statistics import fmean
@@ -246,6 +247,13 @@ class Window:
         self._left -= 1
         self._recorded += step.state is StepState.RECORDED
         self._settled += step.state is StepState.SETTLING
+
+    def ended_alike(self, times_ns: Sequence[tuple[int, int]]) -> None:
+        """Plain training steps ended, while nothing is to be decided: their durations and times in the loader."""
+        self.training_steps += len(times_ns)
+        self._stretch += len(times_ns)
+        self._times_ns.extend(times_ns)
+        self._left -= len(times_ns)
 
     def untrained_batch(self) -> None:
         """A batch was fetched that is probably not for training: validation. Much of it ends a recording."""
