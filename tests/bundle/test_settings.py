@@ -94,6 +94,7 @@ SETTINGS = RecordedSettings(
     ),
     positions_per_sample=128.0,
     subnormal_share=0.5,
+    allocator_retries=3,
 )
 
 

@@ -46,6 +46,7 @@ class _Cuda:
             ("current_device", lambda: 0),
             ("get_device_properties", _properties),
             ("get_sync_debug_mode", lambda: 0),
+            ("memory_stats", lambda index: {"num_alloc_retries": 2 + index, "num_ooms": 0}),
         ):
             monkeypatch.setattr(f"torch.cuda.{name}", self._answering(answer))
 
@@ -139,3 +140,15 @@ def test_a_device_is_asked_while_python_starts_no_thread(
     monkeypatch.setattr("torch.cuda.current_stream", lambda: stream)
     monkeypatch.setattr("threading.Thread.start", refused)
     assert wait_for_streams(0.1) is answers[-1]
+
+
+def test_retries_of_the_allocator_are_counted_over_all_gpus(cuda: _Cuda) -> None:
+    assert SettingsSeen().settings().allocator_retries == 5
+    cuda.failed = True
+    assert SettingsSeen().settings().allocator_retries is None
+
+
+def test_without_cuda_no_retries_are_known_and_nothing_is_asked(cuda: _Cuda) -> None:
+    cuda.initialized = False
+    cuda.failed = True
+    assert SettingsSeen().settings().allocator_retries is None

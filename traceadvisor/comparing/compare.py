@@ -209,7 +209,7 @@ _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version
 _MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
 _COLLECTIONS = frozenset({"gc_share", "gc_longest_ns", "gc_long_count", "gc_long_share", "gc_long_steps"})
 _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_profiler_recorded"})
-_SEEN = frozenset({"positions_per_sample", "subnormal_share"})
+_SEEN = frozenset({"positions_per_sample", "subnormal_share", "allocator_retries"})
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}
 """Numbers that are measured or compared elsewhere."""
 

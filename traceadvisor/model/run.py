@@ -372,6 +372,10 @@ class RunSettings:
     """Largest share of subnormal numbers among the parameters and gradients on the CPU that were looked at; None if
     there were none to look at."""
 
+    allocator_retries: int | None = None
+    """How often torch freed its cache of GPU memory over the run, because an allocation failed, and tried again; None
+    where CUDA was not used."""
+
 
 @frozen
 class Repository:

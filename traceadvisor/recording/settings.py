@@ -158,6 +158,7 @@ class SettingsSeen:
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),
             subnormal_share=self.subnormal.share,
+            allocator_retries=_guarded(_allocator_retries),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 
@@ -182,6 +183,14 @@ def training_device(properties: Any) -> TrainingDevice:
         uuid=None if uuid is None else f"GPU-{str(uuid).removeprefix('GPU-')}",
         pci_bus_id=pci_bus_id(*place) if place else None,
     )
+
+
+def _allocator_retries() -> int | None:
+    """Count them over all GPUs that this process sees; without CUDA, torch returns no figures, and starts nothing."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return None
+    every = range(torch.cuda.device_count())
+    return sum(int(torch.cuda.memory_stats(index).get("num_alloc_retries", 0)) for index in every)
 
 
 def _sync_debug_mode() -> int | None:

@@ -6,7 +6,7 @@ from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix
 from traceadvisor.model.run import StepState
 from traceadvisor.model.telemetry import ProcessColumn
 from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_over_run, is_steady
+from traceadvisor.rules.mem.memory_growth import PARTS, RETRIES, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
     "Find tensors that are kept with their graph, such as a loss or an output",
@@ -90,6 +90,7 @@ class MemoryCreep(Rule):
                 Evidence("memory held after the first recorded step", growth.first_bytes, Unit.BYTES),
                 Evidence("memory held after the last recorded step", growth.last_bytes, Unit.BYTES),
                 facts.known("steps until GPU memory is full", left, Unit.COUNT),
+                facts.known(RETRIES, facts.settings.allocator_retries, Unit.COUNT),
             ),
             caveats=(CAVEAT,),
         )
@@ -110,6 +111,7 @@ class MemoryCreep(Rule):
                 Evidence("mean memory held in the first quarter of the run", quarters[0], Unit.BYTES),
                 Evidence("mean memory held in the last quarter of the run", quarters[-1], Unit.BYTES),
                 Evidence("memory growth, share of GPU memory", share, Unit.SHARE),
+                facts.known(RETRIES, facts.settings.allocator_retries, Unit.COUNT),
             ),
             confidence=Confidence.LOW,
             caveats=(CAVEAT,),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import FEWEST_STEPS, Clear, Effort, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.host_work import CachedMemory
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.mem.memory_growth import RETRIES
 
 MOST_LOCATIONS = 3
 
@@ -57,6 +58,7 @@ class AllocatorStalls(Rule):
                 facts.time_per_step("GPU idle time during memory allocation", idle),
                 facts.count_per_step("calls that allocate or free memory", rows.size),
                 facts.time_per_step("CPU time in these calls", calls),
+                facts.known(RETRIES, facts.settings.allocator_retries, Unit.COUNT),
             ),
             locations=facts.locations(rows, MOST_LOCATIONS),
             caveats=("Make sure that the recording skips the first steps of the run: they fill the cache.",),

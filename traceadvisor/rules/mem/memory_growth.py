@@ -14,6 +14,8 @@ from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import DeviceColumn, Series
 from traceadvisor.model.trace import Trace
 
+RETRIES = "times that torch freed its cache to allocate again"
+
 PARTS = 4
 """Parts of a run. Growth from each part to the next is a trend; growth in one part is a single event."""
 
