@@ -21,11 +21,20 @@ FOLDER = Path(__file__).parent / "foreign"
 
 KINDS = {
     "callgrind.out.yappi": "a profile in the form of Callgrind",
+    "chromium_events.json": "the times of torch.compile",
     "cprofile.prof": "a profile by cProfile",
     "eliot.log": "a log by Eliot",
+    "fil.prof": "neither JSON nor gzipped JSON",
+    "flight_recorder.json": "a dump of collectives by torch's flight recorder",
+    "gperftools.callgrind": "a profile in the form of Callgrind",
+    "gperftools.prof": "a profile by gperftools",
+    "hyperfine.json": "a benchmark by hyperfine",
     "jax.perfetto_trace.json": "an excerpt of a profile by JAX or TensorFlow",
+    "memory_timeline.json": "a memory timeline by torch.profiler",
+    "memory_timeline.raw.json": "a memory timeline by torch.profiler",
     "memray.bin": "a recording by memray",
     "memray_stats.json": "a summary by memray",
+    "nccl_trace_rank_0": "a dump of collectives by torch's flight recorder",
     "ninja_log.txt": "a log by Ninja",
     "node.cpuprofile": "a CPU profile of Chrome or Node.js",
     "node.heapprofile": "a heap profile of Chrome or Node.js",
@@ -43,6 +52,7 @@ KINDS = {
     "ray.json": "a timeline by Ray",
     "run.wandb": "a run by Weights & Biases",
     "scalene.json": "a profile by Scalene",
+    "torch_trace.log": "a log by torch.compile",
     "tracemalloc.pkl": "a snapshot by tracemalloc",
     "unitrace.json": "a trace by Intel's unitrace",
     "viztracer.json": "a recording by VizTracer",
@@ -127,6 +137,32 @@ def test_what_viztracer_wrote_around_events_of_torch_is_analysed(tmp_path: Path)
     document = json.loads((FOLDER / "viztracer.json").read_text())
     path.write_text(json.dumps({**document, "traceEvents": [*document["traceEvents"], operator]}))
     assert read_trace(Origin(path, "", "", "")).events.kind.size > 1
+
+
+TEXTS = (
+    "[2026-11-27 23:00:01] INFO step 1 loss 0.3\n",
+    "[rank0]: Traceback (most recent call last):\n",
+    "[1/8] building\n",
+    "[1,0]<stdout>: step 3\n",
+    "{asctime} hello\n",
+)
+"""First lines of logs that begin as JSON does."""
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_log_that_begins_with_a_bracket_is_no_recording_that_is_cut_off(text: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(text * 3)
+    with pytest.raises(OtherKindError, match="it is neither JSON nor gzipped JSON"):
+        read_trace(Origin(tmp_path / "train.log", "", "", ""))
+    with pytest.raises(Exception, match="files that are neither JSON nor gzipped JSON: 1"):
+        find_recordings([tmp_path])
+
+
+@pytest.mark.parametrize("text", ["[1, 2, 3]", "[[1, 2], [3]]", '["a", "b"]', "[true, null]", "[-1.5e3, 2]\n"])
+def test_a_list_of_something_else_is_no_list_of_events(text: str, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(text)
+    with pytest.raises(OtherKindError, match="it is a JSON list without events"):
+        read_trace(Origin(tmp_path / "list.json", "", "", ""))
 
 
 def test_the_patterns_of_the_table_end_soon_on_repeated_text() -> None:

@@ -105,6 +105,31 @@ def test_a_copy_with_counters_counts_once(name: str, copy: str, tmp_path: Path) 
     assert _names(copied) == [copy]
 
 
+def _critical_path(path: Path) -> Path:
+    """The excerpt that HolisticTraceAnalysis writes: events of the critical path in another order, and arrows."""
+    content = _content(path)
+    arrow = {"ph": "s", "id": 1, "pid": 1, "tid": 1, "ts": SYNC_US, "cat": "critical_path", "name": "critical_path"}
+    content["traceEvents"] = [*reversed(content["traceEvents"][:-1]), arrow]
+    excerpt = path.with_name(f"overlaid_critical_path_{path.name}")
+    excerpt.write_text(json.dumps(content))
+    return excerpt
+
+
+def test_an_excerpt_of_the_critical_path_is_no_second_recording(tmp_path: Path) -> None:
+    source = _cycle(0).write(tmp_path / "worker0_step_1.1.pt.trace.json")
+    excerpt = _critical_path(source)
+    assert _names(tmp_path) == [source.name]
+    assert excerpt.name in _said(tmp_path)[0]
+    assert _names(excerpt) == [excerpt.name]
+
+
+def test_a_recording_whose_name_ends_with_that_of_another_one_is_read(tmp_path: Path) -> None:
+    _cycle(0).write(tmp_path / "1.pt.trace.json")
+    _cycle(2).write(tmp_path / "host_1.pt.trace.json")
+    _cycle(0, rank=1).write(tmp_path / "other_1.pt.trace.json")
+    assert len(_names(tmp_path)) == 3
+
+
 def test_a_copy_whose_source_is_gone_is_read(tmp_path: Path) -> None:
     source = _cycle(0).write(tmp_path / "w.1.pt.trace.json")
     copy = _with_counters(source, "w.1.pt.trace_with_counters.json")

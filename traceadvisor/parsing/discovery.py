@@ -19,6 +19,7 @@ from traceadvisor.model.run import CaptureOfScript
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.beginning import first_bytes, stated_rank
 from traceadvisor.parsing.foreign import kind_of_beginning, kind_of_file
+from traceadvisor.parsing.json.structure import begins_like_json
 from traceadvisor.parsing.recognise import (
     GIVE_A_RECORDING,
     ascend_folder,
@@ -337,7 +338,7 @@ def _kind(path: Path) -> str:
         return "empty or unreadable files"
     if kind := kind_of_beginning(begin):
         return kind.what.partition(",")[0]
-    if begin.lstrip()[:1] in (b"{", b"["):
+    if begins_like_json(begin.decode("latin-1")):
         return "JSON files without profiler events"
     found = describe_bytes(begin).found.removeprefix("it is ")
     return "files that are neither JSON nor gzipped JSON" if found.startswith("neither") else found

@@ -16,6 +16,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.input_bytes import HEAD_BYTES, ByteStream
 from traceadvisor.parsing.json.chunks import ChunkReader
+from traceadvisor.parsing.json.structure import begins_like_json
 from traceadvisor.parsing.metadata import is_described
 
 
@@ -62,7 +63,7 @@ def kind_of_file(head: bytes, members: Collection[str] = (), categories: Collect
 
 def kind_of_beginning(begin: bytes) -> ForeignKind | None:
     """Return what a file is by its first bytes; None for a recording, and for what no program is known to write."""
-    if begin.lstrip()[:1] not in (b"{", b"["):
+    if not begins_like_json(begin[:HEAD_BYTES].decode("latin-1")):
         return kind_of_file(begin)
     columns = Columns(details=False)
     reader = ChunkReader(ByteStream(io.BytesIO(begin)), details=False)

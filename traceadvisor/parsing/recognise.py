@@ -40,6 +40,7 @@ WRITE_AGAIN = (
     "Copy the file again. If the original is also cut off, the job ended while it was writing the file: record again."
 )
 _EMPTY = "it is empty, or nothing in it can be read"
+LIST_WITHOUT_EVENTS = "it is a JSON list without events"
 _BROKEN = "it is cut off before its first event, or is not valid JSON up to there"
 
 

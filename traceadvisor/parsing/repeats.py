@@ -1,6 +1,7 @@
 """Leaves out files that hold only what other files hold: copies that tools write beside the recordings of torch.
 
-HolisticTraceAnalysis (``generate_trace_with_counters``) writes all events again, with counters. Composer by MosaicML
+HolisticTraceAnalysis writes all events again with counters (``generate_trace_with_counters``), or those of the critical
+path (``overlay_critical_path_analysis``), under the source's name behind a word of its own. Composer by MosaicML
 (``JSONTraceHandler``) writes its own events and those of torch for each cycle, and all cycles and ranks in one file.
 """
 
@@ -26,6 +27,9 @@ from traceadvisor.text.secrets import beginning
 
 TORCH_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 """Names that ``tensorboard_trace_handler`` gives."""
+
+_ENDS = re.compile(r"(?<=_)(?=(?P<end>[^_].*))", re.DOTALL)
+"""The ends of a name behind each underscore."""
 
 Event = tuple[str, float, float]
 """Name, start and duration of an event."""
@@ -58,6 +62,7 @@ def without_repeats(origins: Sequence[Origin], limits: Limits = LIMITS) -> tuple
     held_by: dict[Path, Path] = {}
     for beside in (*_folders(others), *runs.values()):
         held_by |= _copies([path for path in beside if path not in held_by], limits)
+    held_by |= _excerpts([path for path in others if path not in held_by], limits)
     for run, sources in runs.items():
         held_by |= _joined([path for path in lists if _run(path) == run], sources, limits)
     return [one for one in origins if one.path not in held_by], [_note(held_by)] if held_by else []
@@ -108,6 +113,18 @@ def _copies(paths: Sequence[Path], limits: Limits) -> dict[Path, Path]:
             else:
                 sources[first].append(path)
     return held_by
+
+
+def _excerpts(paths: Sequence[Path], limits: Limits) -> dict[Path, Path]:
+    """Each file that is named for another one beside it, with a word before, and has its rank and step marks."""
+    known = {(path.parent, path.name): path for path in paths}
+    named = ((path, known.get((path.parent, end))) for path in paths for end in _ENDS.findall(path.name))
+    return {path: source for path, source in named if source and _is_excerpt(path, source, limits)}
+
+
+def _is_excerpt(path: Path, source: Path, limits: Limits) -> bool:
+    same_rank = stated_rank(path).rank == stated_rank(source).rank
+    return same_rank and frozenset() < step_marks(path, limits) <= step_marks(source, limits)
 
 
 def _likeness_to_source(path: Path) -> tuple[bool, int, str]:

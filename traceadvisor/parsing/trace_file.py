@@ -18,8 +18,17 @@ from traceadvisor.parsing.foreign import ForeignKind, is_of_torch, kind_of_file
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.chunks import ChunkReader, ReadSummary
+from traceadvisor.parsing.json.structure import lists_no_objects
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, framework, options
-from traceadvisor.parsing.recognise import WRITE_AGAIN, Recognised, ascend_members, describe, describe_bytes
+from traceadvisor.parsing.recognise import (
+    LIST_WITHOUT_EVENTS,
+    WRITE_AGAIN,
+    Recognised,
+    ascend_members,
+    describe,
+    describe_bytes,
+    described_as,
+)
 from traceadvisor.parsing.second_part import SecondPart
 from traceadvisor.parsing.xplane import XPLANE
 from traceadvisor.text.documents import secrets_in
@@ -160,6 +169,8 @@ def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, column
         return Recognised(describe_excess(excess, limits), remedy_for(excess))
     if not stream.head.strip():
         return describe_bytes(b"")
+    if lists_no_objects(stream.head.decode("latin-1")):
+        return described_as(_kind(summary, stream, columns)) or Recognised(LIST_WITHOUT_EVENTS, is_other=True)
     broken = stream.damaged or summary.truncated
     return describe(
         summary.members,

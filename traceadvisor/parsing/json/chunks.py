@@ -21,13 +21,14 @@ from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.input_bytes import ByteStream
 from traceadvisor.parsing.json.decoder import EventDecoder
 from traceadvisor.parsing.json.events import MALFORMED, Event
-from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
+from traceadvisor.parsing.json.structure import NextEvent, begins_like_json, ends_before_member, last_boundary
 from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
 CHUNK_BYTES = 1 << 19
 """The decoded events of a chunk fit a processor's cache."""
 
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
+_BEGIN_CHARACTERS = 1 << 9
 _LONGEST_BOUNDARY_BYTES = 1 << 10
 _MOST_ENDS = 100
 """Brackets that are tried as the end of the events if the last event is malformed."""
@@ -172,7 +173,7 @@ class ChunkReader:
             if at >= len(text):
                 raise Unfinished
             self._is_bare_array = text[at] == "["
-            self.summary.is_json = text[at] in "[{"
+            self.summary.is_json = begins_like_json(text[:_BEGIN_CHARACTERS])
             self._in_object = text[at] == "{"
             text = text[at + 1 :]
             self._start += at + 1

@@ -10,6 +10,27 @@ import msgspec
 
 from traceadvisor.parsing.json.events import MALFORMED
 
+# -- the beginning of a document ------------------------------------------------------------------------------------
+
+_SKIPPED = r"(?:\xef\xbb\xbf)?\s*"
+_VALUE = r"(?:[\[{\"]|(?:-?\d[\d.eE+-]{0,40}|true|false|null)\s*(?:[,\]]|\Z))"
+_BEGIN = re.compile(rf"{_SKIPPED}(?:\{{\s*(?:[\"}}]|\Z)|\[\s*(?:\Z|\]|{_VALUE}))")
+_NUMBERED = re.compile(_SKIPPED + r"\[[\d\s,.-]{0,40}\]\s*[^\s,\]]")
+"""A line of a log: `[1,0]<stdout>`."""
+
+_OTHER_LIST = re.compile(rf"{_SKIPPED}\[\s*(?!\{{){_VALUE}")
+
+
+def begins_like_json(text: str) -> bool:
+    """Whether a text, one character per byte, begins as a JSON object or list does. Logs begin with brackets, too."""
+    return _BEGIN.match(text) is not None and not _NUMBERED.match(text)
+
+
+def lists_no_objects(text: str) -> bool:
+    """Whether a text begins as a JSON list does whose first member is no object, and so no event."""
+    return begins_like_json(text) and _OTHER_LIST.match(text) is not None
+
+
 # -- lists and objects within one another ---------------------------------------------------------------------------
 
 _TEXT = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
