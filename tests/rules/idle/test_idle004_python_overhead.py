@@ -63,6 +63,18 @@ def test_the_saving_is_simulated(tmp_path: Path) -> None:
     assert saving.expected_ns == pytest.approx(459_000, rel=0.05)
 
 
+def test_code_of_an_inference_is_not_to_run_less_often(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(6):
+        at = 1000 * number
+        builder.step(number, at, at + 1000)
+        for place in range(10):
+            builder.op("aten::linear", at + place, at + place + 1, sequence=-1)
+        builder.op("aten::mm", at + 10, at + 12, sequence=-1).launch(at + 10, at + 11, kernel=(at + 12, at + 500))
+        builder.sync(at + 20, at + 510)
+    assert "less often" not in finding(PythonOverhead(), builder, tmp_path).fix.summary
+
+
 def test_work_in_only_some_steps_has_an_upper_limit(tmp_path: Path) -> None:
     # Five steps of 1000 us; in the second one, Python takes the place of the second kernel.
     builder = TraceBuilder()

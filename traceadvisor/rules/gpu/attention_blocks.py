@@ -127,4 +127,5 @@ def _blocks(trace: Trace, tree: OperatorTree) -> Int64:
         at = at[(reach[at] < away) | beside]
     first, last = marked[at - reach[at]], marked[at + reach[at]]
     is_one_thread = tree.thread[first] == tree.thread[last]
-    return np.stack((first, marked[at], last), axis=1)[is_one_thread]
+    found: Int64 = np.stack((first, marked[at], last), axis=1)[is_one_thread]
+    return found

@@ -24,6 +24,7 @@ from traceadvisor.analysis.sampled.shares import beside_training as beside_passe
 from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
 from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
@@ -38,6 +39,9 @@ from traceadvisor.rules.idle.small_operators import (
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 LESS_OFTEN = "{} less often than every step, on whole tensors instead of in loops, or in another process"
+
+IN_EACH_STEP = "{} on whole tensors instead of in loops, in another process, or while the GPU computes"
+"""For inference: what it does in each step, it mostly does for that step."""
 
 WAIT_LESS = (
     "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
@@ -163,7 +167,7 @@ class PythonOverhead(Rule):
             facts,
             claims=lost,
             fix=Fix(
-                (WAIT_LESS if is_waiting else LESS_OFTEN).format(_call(sites)),
+                _fix_words(facts, is_waiting=is_waiting).format(_call(sites)),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
@@ -238,6 +242,12 @@ def _is_called(frame: Frame, site: CallSite) -> bool:
     place = site.locations[0]
     is_there = frame.file is not None and PurePath(frame.file).name == PurePath(place.file).name
     return is_there and frame.function == place.function
+
+
+def _fix_words(facts: Facts, *, is_waiting: bool) -> str:
+    if is_waiting:
+        return WAIT_LESS
+    return IN_EACH_STEP if facts.workload is Workload.INFERENCE else LESS_OFTEN
 
 
 def _call(sites: Sequence[CallSite]) -> str:
