@@ -582,6 +582,32 @@ def test_small_operators_of_one_function_save_no_more_than_its_samples(tmp_path:
     assert found.saving.high_ns == pytest.approx(most * 3_000_000)
 
 
+@pytest.mark.parametrize(("samples", "found"), [(80, True), (20, False)])
+def test_small_operators_of_one_function_are_found_beside_large_ones_where_samples_show_it(
+    samples: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 11_000 * number
+        builder.step(number, at, at + 11_000).python("train.py(12): forward", at, at + 10_900)
+        builder.python("train.py(17): negatives", at, at + 1_250)
+        for position in range(250):
+            builder.op("aten::fill_", at + 5 * position, at + 5 * position + 4)
+        builder.op("aten::mm", at + 1_300, at + 10_900)
+    main, train = user("<module>", 80), user("train", 20)
+    loop = (main, train, user("forward", 14), user("negatives", 18))
+    rest = (main, train, user("forward", 15), library("_call_impl", 1, "torch/nn/modules/module.py"))
+    sampled = Samples().add(samples, *loop).add(200 - samples, *rest).build()
+    captured = Captured(builder, tmp_path).with_run(stacks=sampled)
+    if not found:
+        captured.clear(PythonOverhead())
+        return
+    outcome = captured.finding(PythonOverhead())
+    assert [at.function for at in outcome.locations] == ["negatives"]
+    assert outcome.claims.total_ns == 4 * 1_250_000
+    assert outcome.saving.high_ns <= share_interval(0.4, 200)[1] * 11_000_000
+
+
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
     # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
     main, train = user("<module>", 80), user("train", 20)

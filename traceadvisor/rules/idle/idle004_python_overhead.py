@@ -93,8 +93,9 @@ class PythonOverhead(Rule):
         them counts, too. The high estimate removes all of their function, unless that is the training loop. Without
         samples, if only some steps run this code, the saving is an upper limit: all of this
         time. For small operators, it is an upper limit as well: the Python between operators, and of each operator up
-        to the time in which Python calls one. If nearly all of them run in one function, the limit is the share of that
-        function in samples of undisturbed steps, with its part of the backward pass.
+        to the time in which Python calls one. If nearly all of them run in one function, or one function runs many
+        beside larger ones, the limit is the share of that function in samples of undisturbed steps, with its part of
+        the backward pass.
     When it may be wrong: Steps whose Python code the script profiles or traces are not judged, because that takes time
         at each call. Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,13 @@ from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
-from traceadvisor.analysis.sampled.shares import in_backward, line_of_call, share_in_function, share_of_steps
+from traceadvisor.analysis.sampled.shares import (
+    SampledShare,
+    in_backward,
+    line_of_call,
+    share_in_function,
+    share_of_steps,
+)
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
@@ -72,10 +78,14 @@ class SmallOperators:
         between = facts.claim(Category.OTHER_HOST) - beside
         passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
         claims = passes if self._are_small(facts, passes) else between
-        if facts.share(claims) < max(self.min_between_share, facts.share(beside)):
+        if facts.share(claims) >= max(self.min_between_share, facts.share(beside)):
+            own = _own_function(facts, passes)
+        elif own := self._small_function(facts, passes):
+            claims = passes
+        else:
             return None
         most = passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD))
-        if own := _own_function(facts, passes):
+        if own:
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
         calling_ns = self.max_small_us * 1000 / _undisturbed(facts)
         left_ns = min(_remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
@@ -93,6 +103,26 @@ class SmallOperators:
             count >= FEWEST_OPERATORS * facts.step_count and usual_ns(facts, passes) < MOST_USUAL_US * 1e3
         )
 
+    def _small_function(self, facts: Facts, passes: SpanSet) -> UserFunction | None:
+        """The function of the script that takes most among those with many operators that do little else.
+
+        The rest of the step may be anything. Samples of undisturbed steps must show the function, too.
+        """
+        found, least = _functions(facts), FEWEST_OPERATORS * facts.step_count
+        small = [
+            (one, spans)
+            for one in found
+            if _operators_in(facts, spans := passes & one.whole).size >= least
+            and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
+            and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
+        ]
+        most = max((spans for _, spans in small), key=lambda spans: spans.total_ns, default=None)
+        return _own_function(facts, most) if most else None
+
+
+def _functions(facts: Facts) -> list[UserFunction]:
+    return user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+
 
 def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
     """The function of the script that takes least time among those with nearly all operators of the forward pass."""
@@ -101,23 +131,24 @@ def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
     rows = rows[~np.isin(rows, backward_rows(facts.trace))]
     if not rows.size:
         return None
-    found = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    found = _functions(facts)
     own = [one for one in found if one.spans.contains(starts_ns[rows]).sum() >= MOST_OF_OPERATORS * rows.size]
     return min(reversed(own), key=lambda one: one.spans.total_ns, default=None)
 
 
-def _sampled_most(facts: Facts, own: UserFunction) -> float | None:
-    """The largest share of undisturbed steps in a function and in its part of the backward pass; None if not sampled.
+def _sampled(facts: Facts, own: UserFunction, pick: Callable[[SampledShare], float]) -> float | None:
+    """The share of undisturbed steps in a function and in its part of the backward pass; None if not sampled.
 
     A recording makes small operators longer than all others.
+
+    ``pick``: which end of the share in the function.
     """
     samples, passes = facts.run.stack_samples, facts.claim(Category.BACKWARD)
     inside, backward = share_in_function(samples, own.location), share_of_steps(samples, in_backward)
     if inside is None:
         return None
     part = (own.backward & passes).total_ns / max(passes.total_ns, 1)
-    most = inside.high + (backward.share * part if backward else 0.0)
-    return min(most, 1.0) * facts.timing.rest_share
+    return min(pick(inside) + (backward.share * part if backward else 0.0), 1.0) * facts.timing.rest_share
 
 
 def _undisturbed(facts: Facts) -> float:
@@ -173,7 +204,7 @@ def _of_small_operators(
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
     rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
     most_ns, expected_ns = (1 - KEPT_REST * (1 - most_share / outside)) * rest_ns, facts.share(claims) * step_ns / 2
-    own_places, sampled = ((own.location,), _sampled_most(facts, own)) if own else ((), None)
+    own_places, sampled = ((own.location,), _sampled(facts, own, lambda share: share.high)) if own else ((), None)
     if sampled is not None:
         most_ns, expected_ns = min(most_ns, sampled * step_ns), min(expected_ns, sampled * step_ns / 2)
     return finding_of(
