@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Method
 from traceadvisor.rules.gpu.gpu021_costly_operators import CostlyOperators
+from traceadvisor.statistics import share_interval
 
 WIDE = ((2048, 1, 32), (1, 128, 32))
 
@@ -147,6 +150,40 @@ def test_tensors_that_are_small_or_no_larger_than_their_inputs_are_clear(
 
 def test_an_activation_needs_the_large_tensor(tmp_path: Path) -> None:
     assert not is_found(CostlyOperators(), _wide(then="aten::tanh"), tmp_path)
+
+
+def _own_function(*, python_us: int = 200) -> TraceBuilder:
+    """An operator of the script whose Python runs one operator of torch in between."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.op("SoftDTW", at + 400, at + 440 + 2 * python_us)
+        builder.python("train.py(21): forward", at + 410, at + 430 + 2 * python_us)
+        builder.op("aten::copy_", at + 410 + python_us, at + 430 + python_us)
+
+    return _steps(add)
+
+
+def test_python_code_in_an_operator_of_the_script_is_found(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _own_function(), tmp_path)
+    assert found.claims.total_ns == 3 * 400_000, "without the operator in between"
+    assert [(at.line, at.function) for at in found.locations] == [(21, "forward")]
+    assert not is_found(CostlyOperators(), _own_function(python_us=99), tmp_path), "that is calling operators"
+
+
+@pytest.mark.parametrize(("count", "share"), [(50, 0.25), (10, None)])
+def test_samples_say_how_much_of_an_undisturbed_step_that_code_takes(
+    count: int, share: float | None, tmp_path: Path
+) -> None:
+    train, apply = user("<module>", 80), library("apply", 596, "torch/autograd/function.py")
+    inside = (train, apply, user("forward", 23))
+    rest = (train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(count, *inside).add(200 - count, *rest).build()
+    captured = Captured(_own_function(), tmp_path).with_run(stacks=samples)
+    if share is None:
+        assert not captured.is_found(CostlyOperators())
+    else:
+        most = share_interval(share, 200)[1]
+        assert captured.finding(CostlyOperators()).saving.high_ns == pytest.approx(most * 1_000_000)
 
 
 def test_with_a_gpu_operators_only_launch(tmp_path: Path) -> None:

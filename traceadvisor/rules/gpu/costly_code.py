@@ -11,6 +11,7 @@ from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
+from traceadvisor.analysis.sampled.shares import in_own_function, share_of_steps
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Evidence, Fix, Location, Unit
@@ -44,6 +45,12 @@ OF_INTERMEDIATES = Fix(
     not_replayed=UNKNOWN,
 )
 
+OF_FUNCTIONS = Fix(
+    "Compute in this autograd.Function with operators on tensors of the whole batch, or compile its loops: the time is "
+    "that of its Python code",
+    not_replayed=UNKNOWN,
+)
+
 _LISTS = re.compile(r"nn\.Module: ParametrizationList_\d+$")
 _AROUND_LISTS = re.compile(r"torch/nn/utils/parametrize\.py\(\d+\): get_parametrized$")
 _DECOMPOSES = re.compile(
@@ -51,11 +58,17 @@ _DECOMPOSES = re.compile(
     rf"|{BACKWARD_PREFIX}: (?:LinalgSvd|LinalgEigh?|LinalgQr|LinalgLstsq|LinalgMatrixExp)\w*Backward\d+$"
 )
 _SORTS_INDICES = re.compile(r"aten::(?:_?coalesce|_unique2|unique_\w+)$")
+_OWN = re.compile(r"[A-Za-z_]\w*$")
+"""An operator that the script defines, by its class; torch's have the name of their library in front."""
+
 _WIDENS = re.compile(r"aten::(?:sub|repeat)$")
 _ACTIVATES = re.compile(
     r"aten::(?:tanh|relu|sigmoid|gelu|silu|softplus|exp|sin|cos|leaky_relu|elu|(?:log_)?softmax)_?$"
 )
 _OF_LAYERS = re.compile(r"aten::\w*(?:mm|conv|linear|matmul|norm|attention|embedding|loss|dropout|lstm|gru|rnn)")
+
+LEAST_STRETCH_NS = 100_000
+"""Python code of a function of the script without an operator of torch. Calls of operators are closer to each other."""
 
 LEAST_GROWTH = 8
 """Elements of a tensor over those of the largest one that it is made of, from which it is large."""
@@ -75,6 +88,8 @@ class Cost:
     claims: SpanSet
     evidence: tuple[Evidence, ...]
     locations: tuple[Location, ...]
+    most_share: float | None = None
+    """The largest share of undisturbed steps that samples show for it; None if they do not tell."""
 
 
 def costs(facts: Facts) -> Iterator[Cost]:
@@ -87,6 +102,7 @@ def costs(facts: Facts) -> Iterator[Cost]:
     yield from _decompositions(facts)
     yield from _sparse(facts, functions)
     yield from _intermediates(facts, functions, backward)
+    yield from _own_functions(facts, functions)
 
 
 _Backward = Callable[[SpanSet], SpanSet]
@@ -168,6 +184,21 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backw
             )
             yield Cost(OF_INTERMEDIATES, spans | backward(spans), evidence, facts.locations(mine))
         return
+
+
+def _own_functions(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
+    """Python code of the script inside of the operators that it defines, forward and backward."""
+    events = facts.trace.events
+    own = rows_named(facts.trace, Kind.OPERATOR, lambda name: _OWN.match(name) is not None)
+    inner = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith("aten::"))
+    inside = events.spans(own[facts.steps.typical_windows.contains(events.start_ns[own])])
+    python = SpanSet.union_all(one.spans for one in functions if not one.spans - inside)
+    spans = (python - events.spans(inner)).lasting(LEAST_STRETCH_NS)
+    sampled = share_of_steps(facts.run.stack_samples, in_own_function)
+    if spans:
+        evidence = (facts.count_per_step("stretches of Python code in its own operators", len(spans)),)
+        most_share = sampled.high * facts.timing.rest_share if sampled else None
+        yield Cost(OF_FUNCTIONS, spans, evidence, _innermost(spans, functions), most_share)
 
 
 def _follows(spans: SpanSet, firsts_ns: Int64, instants_ns: Int64) -> Mask:
