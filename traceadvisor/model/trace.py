@@ -158,7 +158,7 @@ class Details:
     dtypes_id: Sparse[np.int32]
     """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This column and the next are kept for
     operators whose name suggests a matrix product, convolution, attention, batch norm, loss or gradient of an
-    embedding."""
+    embedding, and for ``sub`` and ``repeat``."""
 
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""

@@ -45,6 +45,7 @@ _NO_PASSES = (
 _PASSES = ("torch/autograd/", _OPTIMIZER)
 """Files of the backward pass and the optimizer, and those among them that belong to neither."""
 
+_FUNCTIONS = "torch/autograd/function.py"
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 Frames = Sequence[SampledFrame]
@@ -195,6 +196,12 @@ def _innermost_line(frames: Frames) -> SampledFrame | None:
 def in_backward(frames: Frames) -> bool:
     """Return whether a stack is in the backward pass."""
     return any((frame.file or "").startswith("torch/autograd/") for frame in frames)
+
+
+def in_own_function(frames: Frames) -> bool:
+    """Return whether a stack is in the user's code inside of an ``autograd.Function``."""
+    places = [at for at, frame in enumerate(frames) if frame.file == _FUNCTIONS]
+    return bool(places) and any(frame.is_user for frame in frames[places[0] :])
 
 
 def in_collective(frames: Frames) -> bool:

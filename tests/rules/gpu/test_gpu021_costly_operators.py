@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.sampled.sampling import Samples, library, user
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.model.findings import Method
+from traceadvisor.rules.gpu.gpu021_costly_operators import CostlyOperators
+from traceadvisor.statistics import share_interval
+
+WIDE = ((2048, 1, 32), (1, 128, 32))
+
+
+def _steps(add: Callable[[TraceBuilder, int, int], None], *, count: int = 3) -> TraceBuilder:
+    """Steps of 1 ms with a layer for 400 us; ``add`` adds the rest of each, by its number and start."""
+    builder = TraceBuilder()
+    for number in range(count):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).op("aten::linear", at, at + 400)
+        add(builder, number, at)
+    return builder
+
+
+def _parametrized(*instances: int) -> TraceBuilder:
+    """Each weight is computed in 100 us of 110 us of Python, and takes 30 us in the backward pass."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(12): forward", at, at + 850)
+        for position, instance in enumerate(instances):
+            begin, sequence = at + 400 + 110 * position, 10 * number + position
+            builder.python("torch/nn/utils/parametrize.py(388): get_parametrized", begin, begin + 110)
+            builder.python(f"nn.Module: ParametrizationList_{instance}", begin + 5, begin + 105)
+            builder.op("aten::linalg_solve", begin + 10, begin + 100, sequence=sequence)
+            back = at + 860 + 30 * position
+            builder.op("MulBackward0", back, back + 30, sequence=sequence, forward_thread=1)
+
+    return _steps(add)
+
+
+def test_a_weight_that_is_computed_again_in_a_step_is_found(tmp_path: Path) -> None:
+    # The first computation in each step, and its backward pass, stay.
+    found = finding(CostlyOperators(), _parametrized(0, 0, 0), tmp_path)
+    assert found.claims.total_ns == 3 * 2 * (110_000 + 30_000)
+    assert evidence(found, "computations of parametrized weights") == 3
+    assert evidence(found, "parametrized weights") == 1
+    assert found.fix.change
+    assert "parametrize.cached()" in found.fix.change
+    assert found.saving.method is Method.BOUND
+    assert [(at.line, at.function) for at in found.locations] == [(12, "forward")]
+
+
+def test_several_weights_that_are_computed_once_each_are_clear(tmp_path: Path) -> None:
+    assert clear(CostlyOperators(), _parametrized(0, 1, 2), tmp_path).value == 0
+
+
+def _decomposed(length_us: int, name: str = "aten::linalg_svd") -> TraceBuilder:
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        node = "autograd::engine::evaluate_function: LinalgSvdBackward0"
+        builder.op(name, at + 400, at + 400 + length_us, stack=("train.py(7): penalty",), sequence=number)
+        builder.op(node, at + 700, at + 700 + length_us, sequence=number, forward_thread=1)
+
+    return _steps(add)
+
+
+def test_a_decomposition_counts_with_its_backward_pass(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _decomposed(100), tmp_path)
+    assert evidence(found, "share of the step") == pytest.approx(0.2)
+    assert evidence(found, "decompositions of matrices") == 1
+    assert [at.function for at in found.locations] == ["penalty"]
+
+
+@pytest.mark.parametrize(("length_us", "is_much"), [(74, False), (75, True)])
+def test_less_than_15_percent_of_the_step_is_clear(length_us: int, tmp_path: Path, *, is_much: bool) -> None:
+    assert is_found(CostlyOperators(), _decomposed(length_us), tmp_path) is is_much
+
+
+def _sparse(*, has_gradient: bool = False, is_fed: bool = False) -> TraceBuilder:
+    """A function of 300 us normalises a graph."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(9): normalise", at + 400, at + 700)
+        builder.op("aten::mul", at + 410, at + 500, sequence=number if has_gradient else None)
+        builder.op("aten::coalesce", at + 500, at + 690)
+        builder.op("MulBackward0", at + 710, at + 720, sequence=number, forward_thread=1)
+        if is_fed:
+            builder.loader(at + 900, at + 950)
+
+    return _steps(add)
+
+
+def test_a_function_without_gradients_that_sorts_a_graph_anew_is_found(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _sparse(), tmp_path)
+    assert found.claims.total_ns == 3 * 300_000
+    assert [(at.line, at.function) for at in found.locations] == [(9, "normalise")]
+
+
+@pytest.mark.parametrize("what", ["has_gradient", "is_fed"])
+def test_a_graph_of_each_batch_or_with_learned_weights_is_made_anew(what: str, tmp_path: Path) -> None:
+    assert not is_found(CostlyOperators(), _sparse(**{what: True}), tmp_path)
+
+
+def _wide(
+    dims: Sequence[Sequence[int]] = WIDE,
+    *,
+    name: str = "aten::sub",
+    values: Sequence[str] = (),
+    then: str = "aten::pow",
+) -> TraceBuilder:
+    """A difference of 100 us, an operator on it, its sum, and a small operator behind these."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:  # as all
+        builder.python("train.py(15): forward", at, at + 700)
+        builder.op(name, at + 400, at + 500, dims=dims, values=values)
+        builder.op(then, at + 500, at + 600).op("aten::sum", at + 600, at + 640).op("aten::argmin", at + 640, at + 649)
+        builder.op("aten::linear", at + 650, at + 690)
+
+    return _steps(add)
+
+
+def test_operators_on_a_tensor_far_larger_than_its_inputs_are_found(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _wide(), tmp_path)
+    assert found.claims.total_ns == 3 * 240_000, "without the layer, and what takes a tenth of the difference"
+    assert evidence(found, "elements of the largest tensor") == 2048 * 128 * 32
+    assert evidence(found, "operators on it") == 3
+
+
+def test_a_repeated_tensor_is_large_too(tmp_path: Path) -> None:
+    builder = _wide([(128, 256)], name="aten::repeat", values=("", "[128, 1]"))
+    assert evidence(finding(CostlyOperators(), builder, tmp_path), "elements of the largest tensor") == 128 * 128 * 256
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        pytest.param([(2048, 128, 32), (1, 128, 32)], id="as large as an input"),
+        pytest.param([(64, 1, 32), (1, 64, 32)], id="fits into a cache"),
+        pytest.param([], id="without shapes"),
+    ],
+)
+def test_tensors_that_are_small_or_no_larger_than_their_inputs_are_clear(
+    dims: Sequence[Sequence[int]], tmp_path: Path
+) -> None:
+    assert not is_found(CostlyOperators(), _wide(dims), tmp_path)
+
+
+def test_an_activation_needs_the_large_tensor(tmp_path: Path) -> None:
+    assert not is_found(CostlyOperators(), _wide(then="aten::tanh"), tmp_path)
+
+
+def _own_function(*, python_us: int = 200) -> TraceBuilder:
+    """An operator of the script whose Python runs one operator of torch in between."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.op("SoftDTW", at + 400, at + 440 + 2 * python_us)
+        builder.python("train.py(21): forward", at + 410, at + 430 + 2 * python_us)
+        builder.op("aten::copy_", at + 410 + python_us, at + 430 + python_us)
+
+    return _steps(add)
+
+
+def test_python_code_in_an_operator_of_the_script_is_found(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _own_function(), tmp_path)
+    assert found.claims.total_ns == 3 * 400_000, "without the operator in between"
+    assert [(at.line, at.function) for at in found.locations] == [(21, "forward")]
+    assert not is_found(CostlyOperators(), _own_function(python_us=99), tmp_path), "that is calling operators"
+
+
+@pytest.mark.parametrize(("count", "share"), [(50, 0.25), (10, None)])
+def test_samples_say_how_much_of_an_undisturbed_step_that_code_takes(
+    count: int, share: float | None, tmp_path: Path
+) -> None:
+    train, apply = user("<module>", 80), library("apply", 596, "torch/autograd/function.py")
+    inside = (train, apply, user("forward", 23))
+    rest = (train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(count, *inside).add(200 - count, *rest).build()
+    captured = Captured(_own_function(), tmp_path).with_run(stacks=samples)
+    if share is None:
+        assert not captured.is_found(CostlyOperators())
+    else:
+        most = share_interval(share, 200)[1]
+        assert captured.finding(CostlyOperators()).saving.high_ns == pytest.approx(most * 1_000_000)
+
+
+def test_with_a_gpu_operators_only_launch(tmp_path: Path) -> None:
+    builder = _decomposed(200)
+    for at in (0, 1000, 2000):
+        builder.launch(at + 10, at + 15, kernel=(at + 20, at + 30))
+    assert not is_found(CostlyOperators(), builder, tmp_path)
+
+
+def test_without_steps_the_rule_is_skipped(tmp_path: Path) -> None:
+    assert skipped(CostlyOperators(), TraceBuilder().op("aten::linalg_svd", 0, 100), tmp_path)

@@ -1,0 +1,262 @@
+"""Places of the script that take much of a step without a GPU in operators, each with the sign of why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
+from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
+from traceadvisor.analysis.sampled.shares import in_own_function, share_of_steps
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Evidence, Fix, Location, Unit
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Facts, Part, frozen
+
+UNKNOWN = "the time of the other code is unknown"
+
+OF_PARAMETRIZATIONS = Fix(
+    "Compute each parametrized weight once per step: it stays the same until the optimizer steps",
+    "import torch.nn.utils.parametrize as parametrize\n\n"
+    "with parametrize.cached():  # around the forward and the backward pass\n"
+    "    loss = criterion(model(x), y)\n"
+    "    loss.backward()",
+    not_replayed=UNKNOWN,
+    needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
+)
+OF_DECOMPOSITIONS = Fix(
+    "Replace this decomposition by a cheaper equivalent, or compute it less often: svdvals and eigvalsh for values "
+    "alone, svd_lowrank for the largest ones, a norm of columns or a Cholesky factor where it does as well",
+    not_replayed=UNKNOWN,
+)
+OF_SPARSE = Fix(
+    "Make this sparse tensor once, before the training, and keep it: no gradient goes through this function, and no "
+    "data loader feeds it",
+    not_replayed=UNKNOWN,
+)
+OF_INTERMEDIATES = Fix(
+    "Compute this without the large tensor in between: distances by torch.cdist or a matrix product, sums of products "
+    "by einsum, the rest in parts that fit into the CPU's caches",
+    not_replayed=UNKNOWN,
+)
+
+OF_FUNCTIONS = Fix(
+    "Compute in this autograd.Function with operators on tensors of the whole batch, or compile its loops: the time is "
+    "that of its Python code",
+    not_replayed=UNKNOWN,
+)
+
+_LISTS = re.compile(r"nn\.Module: ParametrizationList_\d+$")
+_AROUND_LISTS = re.compile(r"torch/nn/utils/parametrize\.py\(\d+\): get_parametrized$")
+_DECOMPOSES = re.compile(
+    r"aten::(?:linalg_(?:svd|eigh?|qr|pinv|lstsq|matrix_exp)|svd|symeig|qr|pinverse|matrix_exp)$"
+    rf"|{BACKWARD_PREFIX}: (?:LinalgSvd|LinalgEigh?|LinalgQr|LinalgLstsq|LinalgMatrixExp)\w*Backward\d+$"
+)
+_SORTS_INDICES = re.compile(r"aten::(?:_?coalesce|_unique2|unique_\w+)$")
+_OWN = re.compile(r"[A-Za-z_]\w*$")
+"""An operator that the script defines, by its class; torch's have the name of their library in front."""
+
+_WIDENS = re.compile(r"aten::(?:sub|repeat)$")
+_ACTIVATES = re.compile(
+    r"aten::(?:tanh|relu|sigmoid|gelu|silu|softplus|exp|sin|cos|leaky_relu|elu|(?:log_)?softmax)_?$"
+)
+_OF_LAYERS = re.compile(r"aten::\w*(?:mm|conv|linear|matmul|norm|attention|embedding|loss|dropout|lstm|gru|rnn)")
+
+LEAST_STRETCH_NS = 100_000
+"""Python code of a function of the script without an operator of torch. Calls of operators are closer to each other."""
+
+LEAST_GROWTH = 8
+"""Elements of a tensor over those of the largest one that it is made of, from which it is large."""
+
+LEAST_ELEMENTS = 1 << 18
+"""Elements of a large tensor: in 32 bits, 1 MiB, about the cache of a core."""
+
+LEAST_PART = 0.1
+"""Duration of an operator on the large tensor, over that of the one that makes it, at least."""
+
+
+@frozen(eq=False)
+class Cost:
+    """A place that takes much of the step."""
+
+    fix: Fix
+    claims: SpanSet
+    evidence: tuple[Evidence, ...]
+    locations: tuple[Location, ...]
+    most_share: float | None = None
+    """The largest share of undisturbed steps that samples show for it; None if they do not tell."""
+
+
+def costs(facts: Facts) -> Iterator[Cost]:
+    """Yield the costs of typical steps; none with a GPU, whose operators only launch."""
+    if facts.observation.has_device:
+        return
+    functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    backward = _backward_of(facts)
+    yield from _parametrizations(facts, functions, backward)
+    yield from _decompositions(facts)
+    yield from _sparse(facts, functions)
+    yield from _intermediates(facts, functions, backward)
+    yield from _own_functions(facts, functions)
+
+
+_Backward = Callable[[SpanSet], SpanSet]
+
+
+def _backward_of(facts: Facts) -> _Backward:
+    """Return what finds the backward pass of operators that begin in some spans."""
+    events, tree = facts.trace.events, facts.tree
+    nodes, forward = forward_operators(facts.trace, tree)
+    linked = np.flatnonzero(forward != NONE)
+    node, first = np.unique(nodes[linked], return_index=True)
+    made_ns, rows = tree.start_ns[forward[linked][first]], tree.rows[node]
+    return lambda spans: events.spans(rows[spans.contains(made_ns)])
+
+
+def _parametrizations(facts: Facts, functions: list[UserFunction], backward: _Backward) -> Iterator[Cost]:
+    """Calls of parametrizations that compute a weight again in the same step, with their backward pass."""
+    calls, windows = facts.trace.python_calls, facts.steps.typical_windows
+    rows, outer = (_calls(facts, names) for names in (_LISTS, _AROUND_LISTS))
+    step = np.searchsorted([one.start_ns for one in facts.steps.typical], calls.start_ns[rows], side="right")
+    _, first = np.unique(step * len(facts.trace.names) + calls.name_id[rows], return_index=True)
+    again = np.delete(rows, first)
+    around = np.append(outer, NONE)[np.searchsorted(calls.start_ns[outer], calls.start_ns[again], side="right") - 1]
+    whole = np.where((around != NONE) & (calls.end_ns[around] >= calls.end_ns[again]), around, again)
+    spans = SpanSet.union_of(calls.start_ns[whole], calls.end_ns[whole])
+    if spans:
+        evidence = (
+            facts.count_per_step("computations of parametrized weights", rows.size),
+            facts.count_per_step("parametrized weights", first.size),
+        )
+        found = _innermost(spans, functions)
+        yield Cost(OF_PARAMETRIZATIONS, (spans | backward(spans)) & windows, evidence, found)
+
+
+def _decompositions(facts: Facts) -> Iterator[Cost]:
+    """Decompositions of matrices, with their backward pass."""
+    rows = _rows(facts, _DECOMPOSES)
+    if rows.size:
+        events, names = facts.trace.events, facts.trace.names
+        made = rows[[not names[name].startswith(BACKWARD_PREFIX) for name in events.name_id[rows].tolist()]]
+        evidence = (facts.count_per_step("decompositions of matrices", made.size),)
+        yield Cost(OF_DECOMPOSITIONS, events.spans(rows), evidence, facts.locations(made))
+
+
+def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
+    """Functions without gradients that sort indices of sparse tensors in each step, which no data loader feeds."""
+    rows, is_fed = _rows(facts, _SORTS_INDICES), facts.observation.loader or facts.settings.loader
+    if is_fed or not rows.size:
+        return
+    starts_ns = facts.trace.events.start_ns[rows]
+    for one in reversed(functions):
+        count = int(one.spans.contains(starts_ns).sum())
+        if not one.backward and 2 * count > rows.size and count >= facts.step_count:
+            evidence = (facts.count_per_step("sparse tensors whose indices are sorted", count),)
+            yield Cost(OF_SPARSE, one.spans, evidence, (one.location,))
+            return
+
+
+def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backward) -> Iterator[Cost]:
+    """Functions whose operators mostly work on a tensor far larger than those that it is made of."""
+    events, widening = facts.trace.events, _rows(facts, _WIDENS)
+    sizes = [_made_of(_inputs(facts, row)) for row in widening.tolist()]
+    widening = widening[[made >= LEAST_ELEMENTS and made >= LEAST_GROWTH * most for made, most in sizes]]
+    largest = max((made for made, most in sizes if made >= LEAST_GROWTH * most), default=0)
+    for one in reversed(functions):
+        mine = widening[one.spans.contains(events.start_ns[widening])]
+        if not mine.size:
+            continue
+        rows = _outermost_in(facts, one.spans)
+        rows = rows[_follows(one.spans, events.start_ns[mine], events.start_ns[rows])]
+        rows = rows[events.duration_ns[rows] >= LEAST_PART * float(np.median(events.duration_ns[mine]))]
+        names = [facts.trace.names[name] for name in events.name_id[rows].tolist()]
+        if not any(map(_ACTIVATES.match, names)):
+            rows = rows[[_OF_LAYERS.match(name) is None for name in names]]
+            spans = events.spans(rows)
+            evidence = (
+                Evidence("elements of the largest tensor in between", largest, Unit.COUNT),
+                facts.count_per_step("operators on it", rows.size),
+            )
+            yield Cost(OF_INTERMEDIATES, spans | backward(spans), evidence, facts.locations(mine))
+        return
+
+
+def _own_functions(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
+    """Python code of the script inside of the operators that it defines, forward and backward."""
+    events = facts.trace.events
+    own = rows_named(facts.trace, Kind.OPERATOR, lambda name: _OWN.match(name) is not None)
+    inner = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith("aten::"))
+    inside = events.spans(own[facts.steps.typical_windows.contains(events.start_ns[own])])
+    python = SpanSet.union_all(one.spans for one in functions if not one.spans - inside)
+    spans = (python - events.spans(inner)).lasting(LEAST_STRETCH_NS)
+    sampled = share_of_steps(facts.run.stack_samples, in_own_function)
+    if spans:
+        evidence = (facts.count_per_step("stretches of Python code in its own operators", len(spans)),)
+        most_share = sampled.high * facts.timing.rest_share if sampled else None
+        yield Cost(OF_FUNCTIONS, spans, evidence, _innermost(spans, functions), most_share)
+
+
+def _follows(spans: SpanSet, firsts_ns: Int64, instants_ns: Int64) -> Mask:
+    """Whether some instants inside of spans come behind the first one of others in the same span."""
+    first_ns = np.full(len(spans), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, np.searchsorted(spans.starts_ns, firsts_ns, side="right") - 1, firsts_ns)
+    follows: Mask = instants_ns >= first_ns[np.searchsorted(spans.starts_ns, instants_ns, side="right") - 1]
+    return follows
+
+
+def _calls(facts: Facts, names: re.Pattern[str]) -> Int64:
+    """Python calls of the training thread of some names in typical steps."""
+    calls, windows = facts.trace.python_calls, facts.steps.typical_windows
+    is_named = name_mask(facts.trace.names, lambda name: names.match(name) is not None)
+    rows = np.flatnonzero(is_named[calls.name_id] & (calls.thread == facts.observation.thread))
+    chosen: Int64 = rows[windows.contains(calls.start_ns[rows])]
+    return chosen
+
+
+def _rows(facts: Facts, names: re.Pattern[str]) -> Int64:
+    """Operators of some names in typical steps."""
+    events = facts.trace.events
+    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: names.match(name) is not None)
+    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
+    return chosen
+
+
+def _outermost_in(facts: Facts, spans: SpanSet) -> Int64:
+    tree = facts.tree
+    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
+    chosen: Int64 = rows[spans.contains(facts.trace.events.start_ns[rows])]
+    return chosen
+
+
+def _innermost(spans: SpanSet, functions: list[UserFunction]) -> tuple[Location, ...]:
+    """The innermost function of the user around most of some spans."""
+    around = (one.location for one in reversed(functions) if 2 * (one.spans & spans).total_ns > spans.total_ns)
+    return tuple(location for location, _ in zip(around, range(1), strict=False))
+
+
+def _inputs(facts: Facts, row: int) -> Inputs:
+    details, texts = facts.trace.details, (*facts.trace.texts, "")
+    at = np.array([row], dtype=np.int64)
+    dims, concrete = (texts[int(one.at(at, np.int32(NONE))[0])] for one in (details.dims_id, details.concrete_id))
+    return read_inputs(dims, "", concrete)
+
+
+def _made_of(inputs: Inputs) -> tuple[int, int]:
+    """Elements of what an operator makes, and those of its largest input."""
+    shapes = [shape for shape in inputs.shapes if shape]
+    most = max((int(np.prod(shape, dtype=np.float64)) for shape in shapes), default=0)
+    repeats = inputs.value(1)
+    if len(shapes) == 1 and isinstance(repeats, list) and all(isinstance(one, int) and one > 0 for one in repeats):
+        return int(most * np.prod(repeats, dtype=np.float64)), most
+    return int(np.prod(_broadcast(shapes), dtype=np.float64)) if len(shapes) > 1 else most, most
+
+
+def _broadcast(shapes: list[Shape]) -> list[int]:
+    width = max(map(len, shapes))
+    padded = [(1,) * (width - len(shape)) + shape for shape in shapes]
+    return [max(sizes) for sizes in zip(*padded, strict=True)]

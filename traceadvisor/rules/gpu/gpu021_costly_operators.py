@@ -1,0 +1,58 @@
+"""GPU021: one place in the script takes much of the step in operators."""
+
+from __future__ import annotations
+
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Unit
+from traceadvisor.model.saving import of_the_fix
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.gpu.costly_code import UNKNOWN, costs
+
+
+@frozen
+class CostlyOperators(Rule):
+    """Without a GPU, one place in the script takes much of the step in operators that could do less.
+
+    What it finds: A weight with a parametrization, such as orthogonal or weight norm, that is computed several times in
+        a step. Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. A function without gradients that
+        sorts the indices of a sparse tensor in each step, if no data loader feeds it. A difference or a repetition of
+        tensors with at least 8 times the elements of these, and the operators on it, unless one is an activation.
+        Python code in an ``autograd.Function`` of the script. The line or function is named. Layers of a model, and
+        recordings with a GPU, do not count.
+    Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would
+        do, or Python computes number by number.
+    How to fix it: Wrap the step in ``parametrize.cached()``. Compute only the singular values, or a bound of them. Make
+        the normalised graph once. Compute distances by ``torch.cdist`` or a matrix product.
+    How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass.
+        The first computation of each weight in a step is left out. Python code counts at most by its share of samples
+        of undisturbed steps.
+    When it may be wrong: A graph that changes from step to step has to be made anew. The decomposition may be what the
+        model needs. What replaces a large tensor takes time, too.
+    """
+
+    meta = RuleMeta("GPU021", "costly-operators", "One place takes much of the step in operators")
+    needs = frozenset({Input.STEPS, Input.REAL_STEP})
+    claims = frozenset({Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST})
+
+    min_share: float = 0.15
+    """Share of the step. The norm of a batch, or the mask of an attention, takes less."""
+
+    def check(self, facts: Facts) -> Outcome:
+        most = max(costs(facts), key=lambda one: one.claims.total_ns, default=None)
+        claims = most.claims & facts.claim(*self.claims) if most else facts.claim()
+        recorded, sampled = facts.share(claims), most.most_share if most else None
+        share = recorded if sampled is None else min(recorded, sampled)
+        if most is None or share < self.min_share:
+            return Clear("time in one place with costly operators", share, self.min_share, Unit.SHARE)
+        return finding_of(
+            facts,
+            claims=claims,
+            fix=most.fix,
+            effort=Effort.LINE,
+            saving=Estimate.bound(share * (facts.step_ns or 0.0), of_the_fix(UNKNOWN)) if sampled is not None else None,
+            evidence=(
+                *most.evidence,
+                facts.time_per_step("time of these operators", claims),
+                Evidence("share of the step", share, Unit.SHARE),
+            ),
+            locations=most.locations,
+        )
