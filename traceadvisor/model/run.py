@@ -166,6 +166,14 @@ class LoaderSettings:
     in_order: bool | None = None
     """Whether batches come in their order; None before torch 2.6, where they always do."""
 
+    data_digest: str | None = field(default=None, metadata=NOT_IN_JSON)
+    """Digest of the data, where the loader goes through all of it; None for a sampler that chooses some, or if the data
+    set does not hold its data or a list of it."""
+
+    tensor_row_bytes: int | None = field(default=None, metadata=NOT_IN_JSON)
+    """Bytes of a sample of a ``TensorDataset`` in the CPU's memory, with torch's function to collate; None for other
+    data."""
+
     @property
     def last_batch(self) -> int | None:
         """Samples in the last batch of this rank's epoch, 0 without any batch; None where unknown."""
@@ -370,6 +378,10 @@ class RunSettings:
     subnormal_share: float | None = None
     """Largest share of subnormal numbers among the parameters and gradients on the CPU that were looked at; None if
     there were none to look at."""
+
+    repeated_share: float | None = None
+    """Share of the different rows in the first batches that more than one loader worker returned, of a data set that
+    workers iterate; None where that tells nothing."""
 
 
 @frozen

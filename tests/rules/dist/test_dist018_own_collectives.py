@@ -96,7 +96,7 @@ def test_without_reduced_gradients_the_messages_may_be_gradients_and_are_left_to
         ),
     ],
 )
-def test_calls_of_libraries_and_models_are_told_from_those_of_the_script(
+def test_calls_of_libraries_and_models_differ_from_those_of_the_script(
     frames: tuple[str, ...], tmp_path: Path, *, is_own: bool
 ) -> None:
     assert is_found(OwnCollectives(), _on_cpus(60, 40, 40, 40, frames=frames), tmp_path) is is_own
