@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from traceadvisor.judging.breakdown import breakdown
     from traceadvisor.model.limits import Limits
     from traceadvisor.model.report import Report
+    from traceadvisor.recording.marking import step
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "load_ipython_extension",
     "read",
     "report",
+    "step",
     "to_frame",
     "trace_handler",
     "whatif",
@@ -51,6 +53,7 @@ _HOME = {
     "load": "traceadvisor.api",
     "read": "traceadvisor.api",
     "report": "traceadvisor.api",
+    "step": "traceadvisor.recording.marking",
     "to_frame": "traceadvisor.api",
     "trace_handler": "traceadvisor.integrations.trace_handler",
     "whatif": "traceadvisor.api",

@@ -209,7 +209,8 @@ def _tell(children: TrainedChildren) -> bool:
     if not results:
         say(
             "no recording could be written: no Python process of the command stepped an optimizer of torch. "
-            "Those of python -E, -I and -S cannot be captured."
+            "To record another loop, such as inference, call traceadvisor.step() at the end of each iteration. "
+            "Processes of python -E, -I and -S cannot be captured."
         )
         return False
     return any(one.recorded_steps for one in results)

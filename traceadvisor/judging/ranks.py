@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import collective_calls
+from traceadvisor.analysis.communication.gradients import reduces_with_all
 from traceadvisor.analysis.communication.job import job_of
 from traceadvisor.analysis.communication.matching import matching, other_steps
 from traceadvisor.analysis.recording_health import is_busy
@@ -56,6 +57,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         return None
     calls = collective_calls(facts.all_collectives, facts.trace, facts.steps, facts.partition)
     exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
+    world_size = distributed.world_size if distributed else None
     clocks = [one.mean_sm_clock_mhz for one in facts.run.telemetry.devices] if facts.run.telemetry else []
     figures = RankFigures(
         rank,
@@ -67,9 +69,9 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         *_code(facts, facts.steps.kept_windows - exposed, is_alone=is_alone),
         recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
+        shares_gradients=reduces_with_all(facts.all_collectives, world_size),
         lacked_cores=not facts.observation.has_device and is_busy(facts.run.telemetry, facts.run.host_cores),
     )
-    world_size = distributed.world_size if distributed else None
     file = RankFile(origin.path, origin.run, origin.cycle, rank, world_size, facts.recorded_wall_ns)
     return RankRecording(facts.recording_id, file, figures)
 

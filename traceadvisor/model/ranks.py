@@ -111,5 +111,8 @@ class RankFigures:
     sm_clock_mhz: float | None = None
     """Mean clock of its GPU while the run was not recorded; None without telemetry."""
 
+    shares_gradients: bool = False
+    """Whether it reduces gradients with all other ranks, which therefore should train on other data."""
+
     lacked_cores: bool = False
     """Whether it computes on a CPU whose cores other programs used."""

@@ -167,6 +167,14 @@ class LoaderSettings:
     in_order: bool | None = None
     """Whether batches come in their order; None before torch 2.6, where they always do."""
 
+    data_digest: str | None = field(default=None, metadata=NOT_IN_JSON)
+    """Digest of the data, where the loader goes through all of it; None for a sampler that chooses some, or if the data
+    set does not hold its data or a list of it."""
+
+    tensor_row_bytes: int | None = field(default=None, metadata=NOT_IN_JSON)
+    """Bytes of a sample of a ``TensorDataset`` in the CPU's memory, with torch's function to collate; None for other
+    data."""
+
     @property
     def last_batch(self) -> int | None:
         """Samples in the last batch of this rank's epoch, 0 without any batch; None where unknown."""
@@ -375,6 +383,10 @@ class RunSettings:
     allocator_retries: int | None = None
     """How often torch freed its cache of GPU memory over the run, because an allocation failed, and tried again; None
     where CUDA was not used."""
+
+    repeated_share: float | None = None
+    """Share of the different rows in the first batches that more than one loader worker returned, of a data set that
+    workers iterate; None where that tells nothing."""
 
 
 @frozen

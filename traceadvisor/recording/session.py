@@ -39,6 +39,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Train
 from traceadvisor.recording.devices import PATIENCE_AFTER_FAILURE_S, PATIENCE_S
 from traceadvisor.recording.job_store import SamePhases, agreed
 from traceadvisor.recording.loop.own_profiles import own_profiles
+from traceadvisor.recording.marking import MARKS
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.out_of_memory import says_out_of_memory
@@ -163,6 +164,7 @@ class CaptureSession:
 
     def start(self) -> None:
         """Start to sample the machine, and to follow the training loop once torch is imported."""
+        MARKS.heard_by.append(self.step)
         self._started = (clocks.time_ns(), clocks.perf_counter_ns())
         own_profiles.watch()
         os.register_at_fork(after_in_child=self._forked)
@@ -173,6 +175,7 @@ class CaptureSession:
 
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
+        MARKS.heard_by.append(self.step)
         self._is_child = True
         self._started = start_of_this_process()
         if self._plan:
@@ -204,6 +207,8 @@ class CaptureSession:
         """
         if self._finished:
             return self._finished
+        with suppress(ValueError):  # it never started
+            MARKS.heard_by.remove(self.step)
         if getpid() != self._process:  # a fork that inherited the functions called at the end
             self._finished = Captured(self._shown, 0, 0, (), None)
             return self._finished

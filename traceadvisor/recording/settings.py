@@ -20,6 +20,7 @@ from traceadvisor.recording.loop.compilations import Compilations
 from traceadvisor.recording.loop.makers import remembered
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
+from traceadvisor.recording.loop.repeated_rows import RepeatedRows
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
@@ -59,6 +60,7 @@ class SettingsSeen:
         self.gc = GcTimer(step=lambda: self.optimizer_steps)
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
+        self.repeated = RepeatedRows()
         self.gradients = GradientsSeen(self.constructors)
         self.compilations = Compilations()
         self.subnormal = SubnormalSeen()
@@ -83,7 +85,7 @@ class SettingsSeen:
     def is_settled(self) -> bool:
         """Whether the following batches and optimizer steps show nothing new."""
         has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
-        is_over = self.padding.is_over and self.gradients.is_over
+        is_over = self.padding.is_over and self.repeated.is_over and self.gradients.is_over
         return is_over and not has_new_devices and not self._has_own_profiler() and not self._watched.is_on
 
     @property
@@ -159,6 +161,7 @@ class SettingsSeen:
             pauses=(*self.gc.pauses, *self.compilations.pauses),
             subnormal_share=self.subnormal.share,
             allocator_retries=_guarded(_allocator_retries),
+            repeated_share=self.repeated.share(),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

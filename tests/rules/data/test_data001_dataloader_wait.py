@@ -123,15 +123,17 @@ def test_taking_a_batch_counts_from_a_fifth_of_the_step(step_us: int, tmp_path: 
     assert _taking(tmp_path, 1_300, step_us=step_us).is_found(DataLoaderWait()) is found
 
 
-def _cheap(folder: Path, **loader: object) -> Captured:
-    """A run that loads batches of 0.3 ms itself, in steps of 2 ms."""
+def _cheap(folder: Path, took_us: int = 300, **loader: object) -> Captured:
+    """A run that loads batches of 16 rows in so much CPU time itself, in steps with 1.7 ms of other work."""
     builder = TraceBuilder()
     for number in range(3):
-        start = number * 2_000
-        builder.step(number, start, start + 2_000).loader(start, start + 300, kind="_SingleProcessDataLoaderIter")
-        builder.op("aten::mm", start + 300, start + 2_000)
+        start = number * (took_us + 1_700)
+        end = start + took_us + 1_700
+        builder.step(number, start, end).loader(start, start + took_us, kind="_SingleProcessDataLoaderIter")
+        builder.op("aten::mm", start + took_us, end)
     captured = Captured(builder, folder).loader(workers=0, batch=16).with_loader(**loader)
-    return captured.made(150, workers=[None], collate_us=150).with_steps([300] * 30, step_us=1_700)
+    half_us = took_us // 2
+    return captured.made(half_us, workers=[None], collate_us=half_us).with_steps([took_us] * 30, step_us=1_700)
 
 
 def _batches(code: str, data: TensorDataset) -> list[list[torch.Tensor]]:
@@ -157,6 +159,23 @@ def test_a_cheap_batch_is_taken_with_one_index_by_code_that_loads_the_same(
     assert all((rows.flatten() == labels).all() for rows, labels in found)
     labels = torch.cat([batch[1] for batch in found])
     assert sampler == "RandomSampler" or (labels == torch.cat([batch[1] for batch in expected])).all()
+
+
+@pytest.mark.parametrize(("row_bytes", "together"), [(76, True), (85_000, True), (100_000, False), (None, False)])
+def test_rows_of_tensors_in_memory_are_taken_with_one_index_where_copying_them_takes_less_than_half(
+    row_bytes: int | None, tmp_path: Path, *, together: bool
+) -> None:
+    outcome = _cheap(tmp_path, 3_200, sampler="RandomSampler", tensor_row_bytes=row_bytes).outcome(DataLoaderWait())
+    assert isinstance(outcome, Found)
+    assert ("with one index" in outcome.finding.fix.summary) is together
+
+
+def test_the_saving_of_one_index_leaves_the_time_to_copy_the_rows(tmp_path: Path) -> None:
+    captured = _cheap(tmp_path, 3_200, sampler="RandomSampler", tensor_row_bytes=50_000)
+    saving = captured.finding(DataLoaderWait()).saving
+    assert saving.method is Method.MODEL
+    saved_ns = 3_200_000 - (150_000 + 16 * 50_000)
+    assert (saving.low_ns, saving.expected_ns) == pytest.approx((0.5 * saved_ns, 0.9 * saved_ns))
 
 
 def test_the_loader_that_takes_a_batch_with_one_index_is_not_told_to_again(tmp_path: Path) -> None:

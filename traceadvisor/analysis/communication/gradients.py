@@ -14,6 +14,7 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -21,6 +22,14 @@ from traceadvisor.model.trace import Trace
 
 _COPIED_BACK = "copy_bucket_to_grad"
 """Operator in which DistributedDataParallel copies reduced buckets to gradients: it follows the all-reduce."""
+
+
+def reduces_with_all(found: Collectives, world_size: int | None) -> bool:
+    """Return whether gradients are reduced over all ranks, and no rank holds a part of a layer or of the model."""
+    shares = found.of((Purpose.TENSOR_PARALLEL, Purpose.PIPELINE))
+    reduced = found.of((Purpose.GRADIENTS, Purpose.SHARDS))
+    sizes = {message.group_size if message else None for message in reduced.messages}
+    return bool(sizes) and not len(shares) and sizes <= {None, world_size}
 
 
 @frozen(eq=False)

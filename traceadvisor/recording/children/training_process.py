@@ -1,7 +1,7 @@
 """Captures this process if it trains. Launchers, loader workers and helpers stay as they are.
 
-A process that creates an optimizer or runs a backward pass may train: from then on its loop is followed. Its first
-training step decides: only then it joins the bundle of its job, and it leaves no file otherwise.
+A process that creates an optimizer, runs a backward pass or marks a step may train: from then on its loop is followed.
+Its first training step decides: only then it joins the bundle of its job, and it leaves no file otherwise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from traceadvisor.recording.capture import Ended
 from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
 from traceadvisor.recording.children.rendezvous import Rendezvous
 from traceadvisor.recording.loop.own_profiles import own_profiles
+from traceadvisor.recording.marking import MARKS
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.script.termination import TerminationGuard
@@ -30,7 +31,7 @@ from traceadvisor.recording.session import CaptureSession
 
 
 def follow(given: Plan | str | None) -> None:
-    """Wait until this process creates an optimizer or runs a backward pass; torch is imported.
+    """Wait until this process creates an optimizer, runs a backward pass or marks a step; torch is imported.
 
     ``given``: what the processes of the command share, also as text.
     """
@@ -47,6 +48,7 @@ def follow(given: Plan | str | None) -> None:
     create, run_backward = optimizer.__init__, getattr(autograd, BACKWARD)
 
     def capture() -> None:
+        MARKS.begin = None
         optimizer.__init__ = create  # type: ignore[method-assign]
         setattr(autograd, BACKWARD, run_backward)
         if plan_of() == plan:
@@ -65,6 +67,7 @@ def follow(given: Plan | str | None) -> None:
         capture()
         return getattr(autograd, BACKWARD)(*args, **kwargs)
 
+    MARKS.begin = capture
     optimizer.__init__ = create_and_capture  # type: ignore[method-assign]
     setattr(autograd, BACKWARD, capture_and_run)
 

@@ -261,6 +261,7 @@ def _hooked_next(
         finally:
             listener.fetch_ended(self, got_batch=got_batch)
         seen.padding.saw(batch)
+        seen.repeated.saw(self, batch)
         return batch
 
     @functools.wraps(original)

@@ -14,6 +14,7 @@ from traceadvisor.bundle.settings import RecordedLoader
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, Location
 from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.loop.data_digest import data_digest, tensor_row_bytes
 from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
 
 DEFAULT_PREFETCH = 2
@@ -159,6 +160,8 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedL
         collates=None if (collates := getattr(source, "_auto_collation", None)) is None else bool(collates),
         location=_location(frame) if frame else None,
         in_order=flag("in_order"),
+        data_digest=data_digest(source),
+        tensor_row_bytes=tensor_row_bytes(source),
     )
 
 

@@ -44,7 +44,7 @@ _LOADER_LOST = 4
 BY_BATCH = -1
 """In place of the id of an optimizer, for an iteration of inference."""
 
-_MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
+_MARK_STEPS = "Mark the end of each iteration: call traceadvisor.step() there."
 
 
 class LoopTracker:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
+from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.model.loader_time import LoaderPart, MakerPart
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
+from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
+from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, one_index_ns, usual_time
+from traceadvisor.savings.interval import most_undisturbed_ns
 
 
 @frozen
@@ -26,7 +30,8 @@ class DataLoaderWait(Rule):
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
         with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is
-        unknown: at most the whole wait is saved.
+        unknown: at most the whole wait is saved. For a ``TensorDataset`` in memory, it takes 0.15 ms and 1 ns per byte
+        of the rows at most; of the rest, 0.5 to 1.0 is saved, and 0.9 expected.
     When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
         queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
         training thread.
@@ -48,10 +53,12 @@ class DataLoaderWait(Rule):
         if share < self.min_share or usual:
             faster = Fix("Load batches faster", what_if=NoDataWait())
             return clear_of(facts, "data wait", share, self.min_share, Unit.SHARE, remark=usual, fix=faster)
+        fix = _fix(facts)
         return finding_of(
             facts,
             claims=wait,
-            fix=_fix(facts),
+            fix=fix,
+            saving=_saved_by_one_index(facts, wait) if fix.not_replayed else None,
             evidence=(
                 facts.time_per_step("data wait", wait),
                 facts.time_per_step("total time in data loader", loading),
@@ -118,6 +125,17 @@ def _fix(facts: Facts) -> Fix:
                 effort=Effort.SETTING,
                 caveats=(FEW_WORKERS,),
             )
+
+
+def _saved_by_one_index(facts: Facts, wait: SpanSet) -> Estimate | None:
+    """Return the saving of one index for the rows of tensors in memory; None if it is unknown how long that takes."""
+    loading, index_ns = facts.loading, one_index_ns(facts.settings.loader)
+    if loading is None or loading.workers or index_ns is None:
+        return None
+    saved_ns = max(loading.loader_ns - index_ns * loading.fetches, 0.0)
+    most_ns = max(saved_ns, most_undisturbed_ns(facts, facts.per_step_ns(wait), wait))
+    low_ns, expected_ns = (REMOVED_SHARE[scenario] * saved_ns for scenario in (Scenario.LOW, Scenario.EXPECTED))
+    return Estimate(low_ns, expected_ns, most_ns, Method.MODEL)
 
 
 def _costs_more_to_send(facts: Facts) -> bool:

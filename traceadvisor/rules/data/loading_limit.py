@@ -20,6 +20,7 @@ from traceadvisor.analysis.data.worker_curve import (
 )
 from traceadvisor.model.findings import Clear, Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Category, Facts, Part, frozen
@@ -78,6 +79,14 @@ MOSTLY_IDLE = 0.8
 CHEAP_ROW_NS = 5_000
 """CPU time per sample, below which a batch costs mostly what Python does for each row: an index, a dict and collating
 its scalars take 1 to 3 us."""
+
+INDEX_NS, ROWS_BYTES_PER_NS = 150_000, 1.0
+"""Time to take the rows of a batch from tensors in memory with one index, and bytes of rows that it copies per
+nanosecond at least: 0.15 to 0.4 ms for batches of 16 to 256 rows of 76 to 12,000 bytes on two busy cores, where rows
+one by one took 0.4 to 5.5 ms (``docs/rules/DATA001.md``)."""
+
+MOST_LEFT = 0.5
+"""Part of the time of a batch that one index may take at most, so that it is the fix."""
 
 MIN_LOCK_SHARE = 0.2
 """Share of the time to make a batch spent waiting for a lock. Two workers of which each holds it for a fifth of a batch
@@ -230,7 +239,16 @@ def _has_cheap_rows(facts: Facts, curve: WorkerCurve) -> bool:
     loader = facts.settings.loader
     if loader is None or not loader.batch_size or curve.cost.source is not CostSource.CLOCKS or curve.cost.is_waiting:
         return False
+    if (index_ns := one_index_ns(loader)) is not None:
+        return index_ns <= MOST_LEFT * curve.cost.mean_cpu_ns
     return loader.collates is True and curve.cost.mean_cpu_ns <= CHEAP_ROW_NS * loader.batch_size
+
+
+def one_index_ns(loader: LoaderSettings | None) -> float | None:
+    """Return how long one index takes for all rows of a batch of tensors in memory; None for other data."""
+    if loader is None or loader.tensor_row_bytes is None or not loader.batch_size:
+        return None
+    return INDEX_NS + loader.batch_size * loader.tensor_row_bytes / ROWS_BYTES_PER_NS
 
 
 def shown_cause(facts: Facts) -> Limit | None:
