@@ -430,7 +430,7 @@ def test_an_agent_goes_from_a_capture_to_a_comparison_with_all_tools(tmp_path: P
         report = await called(client, "report", paths=[run])
         (rule, *_) = report["findings"][0]["rules_to_try"]
         assert rule == "DATA002"
-        assert (await called(client, "explain", rule=rule, run=run))["findings"]
+        assert (await called(client, "explain", rule=rule, run=run))["found"]
         assert (await called(client, "whatif", paths=[run], gpus=["T4"]))["programs"]
         tried = await called(client, "try", run=run, script=script, arguments=["100000"], rules=[rule], minutes=1.5)
         assert tried["ended"]["exit_code"] == 0, tried
