@@ -22,7 +22,7 @@ from traceadvisor.recording import asking
 from traceadvisor.recording.asking import Running, check_own, newest_running, running_as, running_in
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.options import DEFAULT_SCHEDULE
-from traceadvisor.recording.requests import PATIENCE_S, Requests, hold, is_asked
+from traceadvisor.recording.requests import ATTACHED, PATIENCE_S, Requests, hold, is_asked
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.system.processes import host_name, start_ticks
 
@@ -162,6 +162,24 @@ def test_a_rank_that_waits_in_vain_for_the_others_gives_up(place: Path, monkeypa
     assert not requests.is_due(2)
     assert not requests.is_pending
     assert list(place.glob("answered.1.*"))
+
+
+def test_a_rank_that_is_far_behind_does_not_wait_for_the_step_of_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "asked.1").touch()
+    for start, is_due in ((513, False), (5000, True)):
+        monkeypatch.setattr("traceadvisor.recording.stopping.Ranks.end", lambda _, steps, start=start: start)
+        assert Requests(place, Launch.of_this_process()).is_due(1) is is_due
+
+
+def test_of_a_process_that_was_attached_to_no_rank_is_missing(place: Path) -> None:
+    header = Manifest(FORMAT, "1", 0, ("train.py",), DEFAULT_SCHEDULE, 4)
+    BundleWriter(place.parent, header, 0, "elsewhere").enter((), (), None)
+    running = Running(place.parent, (place,))
+    assert running.missing == (1, 2, 3)
+    (place / ATTACHED).touch()
+    assert not running.missing
 
 
 def test_a_process_that_was_attached_to_waits_for_no_other_rank(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,8 +409,8 @@ def test_a_request_before_all_ranks_train_names_those_that_are_missing(tmp_path:
     with training(tmp_path, *launcher, script=LATE) as bundle:
         early = record("run", cwd=tmp_path)
         assert early.returncode == 3, early.stderr
-        assert "waits up to 30 seconds for rank 1: no step so far" in early.stderr
-        assert "rank 1 made none" in early.stderr
+        assert "No step so far of rank 1: the recording waits for that, up to 30 seconds" in early.stderr
+        assert "run has none of rank 1" in early.stderr
         (tmp_path / "late").touch()
         wait_until(lambda: len(manifest(bundle).processes) == 2)
         done = record("run", cwd=tmp_path)

@@ -96,7 +96,7 @@ class StepLog:
         changed: dict[str, Iterable[Any]] = {
             "index": range(step.index + 1, step.index + 1 + len(times)),
             "start_ns": map(add, starts_ns, repeat(step.start_ns - (step.clock_ns or 0))),
-            "duration_ns": map(sub, ends_ns, starts_ns),
+            "duration_ns": map(max, map(sub, ends_ns, starts_ns), repeat(1)),
             "loader_ns": loaders_ns,
             "clock_ns": starts_ns,
         }

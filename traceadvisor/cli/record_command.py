@@ -95,7 +95,8 @@ def _waits_for(running: Running) -> str:
     from traceadvisor.recording.requests import PATIENCE_S  # noqa: PLC0415  # as above
 
     missing = running.missing
-    return f" It waits up to {PATIENCE_S:.0f} seconds for {_ranks(missing)}: no step so far." if missing else ""
+    waits = f" No step so far of {_ranks(missing)}: the recording waits for that, up to {PATIENCE_S:.0f} seconds."
+    return waits if missing else ""
 
 
 def _nothing(running: Running, number: int, minutes: float, *, is_answered: bool) -> str:
@@ -104,7 +105,9 @@ def _nothing(running: Running, number: int, minutes: float, *, is_answered: bool
     if not is_answered:
         return f"nothing was recorded within {minutes:g} minutes. The recording comes when the next training steps do."
     if absent := running.missing or running.silent(number):
-        return f"nothing was recorded: the ranks record the same steps, and {_ranks(absent)} made none."
+        return (
+            f"nothing was recorded: the ranks record the same steps, and {running.folder} has none of {_ranks(absent)}."
+        )
     return "nothing was recorded: the script uses its own profiler, or its ranks did not agree on a step."
 
 

@@ -33,6 +33,8 @@ NOT_BESIDE = {
     "drop_last": "batch_sampler",
     "fused": "foreach",
     "foreach": "fused",
+    "fp16": "bf16",
+    "bf16": "fp16",
 }
 """Arguments that the constructor refuses beside another one."""
 

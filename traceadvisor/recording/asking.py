@@ -15,7 +15,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import read_manifest
 from traceadvisor.recording.children.plan import PLACE_END
-from traceadvisor.recording.requests import PATIENCE_S
+from traceadvisor.recording.requests import ATTACHED, PATIENCE_S
 from traceadvisor.system.processes import host_name, start_ticks
 
 _LOOK_S = 0.1
@@ -97,8 +97,10 @@ class Running:
     def missing(self) -> tuple[int, ...]:
         """The ranks of the job that have made no step yet, as far as this folder shows."""
         found = read_manifest(self.folder)
-        there = {one.rank for one in found.processes} if found else set()
-        return tuple(rank for rank in range(min(found.world_size, MOST_RANKS) if found else 0) if rank not in there)
+        if found is None or any((place / ATTACHED).exists() for place in self.places):
+            return ()
+        there = {one.rank for one in found.processes}
+        return tuple(rank for rank in range(min(found.world_size, MOST_RANKS)) if rank not in there)
 
     @property
     def is_over(self) -> bool:

@@ -22,6 +22,7 @@ from traceadvisor.recording.children.plan import new_plan
 from traceadvisor.recording.children.rendezvous import Rendezvous
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.output_folder import OutputFolder
+from traceadvisor.recording.requests import ATTACHED
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.system.processes import written
 
@@ -66,6 +67,7 @@ def attach(pid: int) -> Running:
     plan = msgspec.structs.replace(new_plan(options, command[1:], launch, output.path, None), is_attached=True)
     meeting = Rendezvous(Path(plan.rendezvous))
     meeting.make()
+    (meeting.place / ATTACHED).touch()
     script = meeting.place / "attach.py"
     script.write_text(
         _SCRIPT.format(path=[str(Path(place).absolute()) for place in sys.path], plan=written(plan)), encoding="utf-8"

@@ -25,6 +25,12 @@ PATIENCE_S = 30.0
 _KEY = "traceadvisor/asked/{restart}/{number}"
 _OVER = "/answered"
 
+ATTACHED = "attached"
+"""File in the folder of a process that is asked alone, because it was attached to."""
+
+_MOST_APART = 2048
+"""Steps by which ranks that exchange gradients may differ where each hears of a request. Others begin at once."""
+
 
 class Requests:
     """The requests to one process. It asks for them in its training thread, between two steps."""
@@ -67,7 +73,7 @@ class Requests:
         if start is None and clocks.monotonic() > self._due_s:
             self._ranks = None
             self.answer()
-        if start is None or steps < start:
+        if start is None or steps < start <= steps + _MOST_APART:
             return False
         self._ranks = None
         return True
@@ -75,7 +81,7 @@ class Requests:
     def answer(self) -> None:
         """The latest request is done, with or without a recording."""
         with suppress(Exception):  # the store is gone: so is the job
-            if store := job_store():
+            if not self._is_alone and (store := job_store()):
                 store.set(self._key(self._number) + _OVER, "")
         with suppress(OSError):  # the folder is gone: nobody waits
             for number in range(self._answered + 1, self._number + 1):
@@ -87,7 +93,8 @@ class Requests:
         if any(self._place.glob(f"answered.{number}.*")):
             return True
         with suppress(Exception):  # as above
-            return bool((store := job_store()) and store.check([self._key(number) + _OVER]))
+            store = None if self._is_alone else job_store()
+            return store is not None and bool(store.check([self._key(number) + _OVER]))
         return False
 
     def _is_asked(self, number: int) -> bool:

@@ -139,6 +139,31 @@ def test_settings_of_transformers_go_to_its_configuration(
     assert line in lines_of(found, tmp_path / "train.py").splitlines()
 
 
+@pytest.mark.parametrize(
+    ("given", "settings", "other"),
+    [
+        ("fp16=True", {"amp": "bfloat16"}, "fp16"),
+        ("**{'bf16': True}", {"amp": "float16"}, "bf16"),
+        ("optim='sgd'", {"fused": True}, "optim"),
+        ("optim=OptimizerNames.ADAFACTOR", {"fused": True}, "optim"),
+    ],
+)
+def test_a_configuration_keeps_what_excludes_a_setting(
+    tmp_path: Path, given: str, settings: dict[str, SettingValue], other: str
+) -> None:
+    content = f"from transformers import TrainingArguments\nargs = TrainingArguments('out', {given})\n"
+    found = made(tmp_path, content, settings)
+    assert found.files == {}
+    assert [(one.reason, one.detail) for one in found.left_out] == [(Unpatched.EXCLUDED, other)]
+
+
+@pytest.mark.parametrize("given", ["", ", optim='adamw_torch'"])
+def test_a_fused_optimizer_takes_the_place_of_the_same_one_only(tmp_path: Path, given: str) -> None:
+    content = f"from transformers import TrainingArguments\nargs = TrainingArguments('out'{given})\n"
+    found = made(tmp_path, content, {"fused": True})
+    assert "optim='adamw_torch_fused'" in lines_of(found, tmp_path / "train.py")
+
+
 def test_settings_of_lightning_s_trainer_go_to_it_and_those_of_the_loader_to_the_loader(tmp_path: Path) -> None:
     content = "import lightning as L\nloader = DataLoader(rows)\ntrainer = L.Trainer(max_epochs=1)\n"
     found = made(tmp_path, content, {"amp": "bfloat16", "num_workers": 2})

@@ -109,6 +109,11 @@ class Source:
         else:
             self._give(given, value)
 
+    def argument(self, call: cst.Call, name: str, order: tuple[str, ...] = ()) -> str | None:
+        """The code of an argument of a call; None if the call does not give it. Raises as :meth:`set_argument`."""
+        given = self._given(call, name, order)
+        return None if given is None else self._code(given)
+
     def _check_beside(self, call: cst.Call, name: str, order: tuple[str, ...]) -> None:
         other = NOT_BESIDE.get(name)
         added = {one for one, _ in self._added.get(call, ())}

@@ -166,6 +166,8 @@ class _Places:
             raise LeftAsItIs(Unpatched.CHANGES_TRAINING)
         if (config := self._config(pair)) is not None:
             source, call, argument = config
+            if argument[0] == "optim":
+                self._check_kept(source.argument(call, "optim", order=("output_dir",)))
             source.set_argument(call, *argument, order=("output_dir",))
         elif name in ROLE_OF and ROLE_OF[name] is not Role.MODEL:
             source, call = self._constructor(ROLE_OF[name])
@@ -182,6 +184,14 @@ class _Places:
             source.set_in_copies(source.copies_of_batches(loader), name, value)
         else:
             raise LeftAsItIs(Unpatched.NEW_BLOCK if name == "amp" else Unpatched.NO_FORM)
+
+    def _check_kept(self, optim: str | None) -> None:
+        """Raise LeftAsItIs if another name of the optimizer would make it another optimizer."""
+        from traceadvisor.experiments.patching.source import LeftAsItIs  # noqa: PLC0415  # an extra
+
+        is_default = optim is None or optim.strip("'\"") in {"adamw_torch", "adamw_torch_fused"}
+        if not is_default or self._classes[Role.OPTIMIZER] != "AdamW":
+            raise LeftAsItIs(Unpatched.EXCLUDED, "optim")
 
     def _config(self, pair: Pair) -> tuple[Source, libcst.Call, Pair] | None:
         """The call of a configuration class that takes a setting, and its argument there; None without one."""

@@ -132,6 +132,8 @@ class FindingRow:
     """Whether the tool ``try`` can measure it."""
 
     measured: Measured | None = None
+    rules_to_try: tuple[str, ...] = ()
+    """The ``rules`` to give to ``try``: of this finding and those merged into it, the ones whose fix is a setting."""
 
 
 @frozen

@@ -118,7 +118,13 @@ def _finding(row: RankedFinding) -> FindingRow:
         _places(row),
         row.has_settings,
         _measured(row.measured.measured) if row.measured else None,
+        tuple(map(_id, _rules_to_try(row))),
     )
+
+
+def _rules_to_try(row: RankedFinding) -> list[str]:
+    own = [row.finding.rule.id] if row.finding.fix.settings else []
+    return [*own, *(one.rule.id for one in row.folded if one.fix.settings)]
 
 
 def _places(row: RankedFinding) -> tuple[Place, ...]:
