@@ -449,6 +449,17 @@ def test_a_saving_from_much_longer_steps_is_no_headline_but_one_from_the_step_lo
     assert "may save up to" in recording_verdict(recording, first)
 
 
+def test_a_title_that_begins_with_an_abbreviation_keeps_its_capitals_within_a_sentence() -> None:
+    recording = distorted(on_the_cpu().recordings[0], 12, loader_share=0.4)
+    assert recording.distortion is not None
+    assert recording.distortion.doubt is not None
+    first = on_the_cpu().findings[0]
+    rule = replace(first.finding.rule, title="CPU cores limit data loading")
+    doubtful = Estimate.bound(3.0 * MS, recording.distortion.doubt)
+    sentence = recording_verdict(recording, replace(first, finding=replace(first.finding, rule=rule, saving=doubtful)))
+    assert "Check first: CPU cores limit data loading." in sentence
+
+
 def test_the_share_of_the_loader_is_that_of_undisturbed_steps() -> None:
     recording = device_recording("x", SHARES_ON_HOST | {Category.DATA_WAIT: 0.2}, step_ms=12, device=v100())
     on_host = replace(recording, device=None)

@@ -15,6 +15,7 @@ from traceadvisor import load
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.job import Job, Lanes, RankRow, Spread, Straggler
 from traceadvisor.model.report import Overlap, Report, Work
+from traceadvisor.model.run_time import RunGrowth
 from traceadvisor.model.trace import Distributed
 from traceadvisor.rendering.charts.drawing import WIDTH, Tone
 from traceadvisor.rendering.charts.palette import RANK_PAINTS
@@ -41,6 +42,16 @@ def test_the_late_rank_is_named_with_its_cause_in_every_format(report: Report) -
         page = FORMATS[name].render(report).decode()
         assert f"Rank {LATE} is late: the others wait 38.5 µs per step (38.9%) for it, 100.0% of all waiting." in page
         assert "The reason: compute. It is the latest in 4 of 4 steps." in page
+
+
+def test_the_page_names_ranks_whose_steps_grow(report: Report) -> None:
+    growth = RunGrowth(190, 2.0 * MS, 6.0 * MS, 20_000.0, 1.0, 2.0, 0.4, of_cpu=True)
+    first, *others = report.recordings
+    growing = replace(report, recordings=(replace(first, run_growth=growth), *others))
+    (rank,) = [row.rank for row in report.jobs[0].ranks if row.recording_id == first.id]
+    for name in ("html", "md"):
+        page = FORMATS[name].render(growing).decode()
+        assert f"Rank {rank}: The CPU time of a step grows from 2.00 ms to 6.00 ms over 190 steps." in page
 
 
 def test_waits_are_shares_of_recorded_steps_where_the_profiler_made_these_much_longer(report: Report) -> None:

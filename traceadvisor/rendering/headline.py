@@ -169,7 +169,7 @@ def recording_verdict(
                 f"The profiler slowed the recorded steps by a factor of {ratio}: treat their shares as rough."
             )
         else:
-            sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
+            sentences.append(f"Check first: {_within_sentence(first.finding.rule.title)}.")
         if mean is not None and Category.KERNEL not in mean.parts_ns:
             sentences.append(missing_device)
         return " ".join(filter(None, sentences))
@@ -186,6 +186,11 @@ def recording_verdict(
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences.append(missing_device)
     return " ".join(filter(None, sentences))
+
+
+def _within_sentence(title: str) -> str:
+    """A title in the middle of a sentence; an abbreviation at its beginning keeps its capitals."""
+    return title if title[1:2].isupper() else f"{title[0].lower()}{title[1:]}"
 
 
 def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:

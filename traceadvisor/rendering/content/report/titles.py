@@ -81,6 +81,10 @@ def with_titles(report: Report, names: dict[str, str]) -> Report:
     return replace(
         report,
         recordings=tuple(replace(recording, id=named(recording.id)) for recording in report.recordings),
+        jobs=tuple(
+            replace(job, ranks=tuple(replace(row, recording_id=named(row.recording_id)) for row in job.ranks))
+            for job in report.jobs
+        ),
         findings=tuple(_ranked(row, named) for row in report.findings),
         outcomes=tuple(replace(row, recording_ids=tuple(map(named, row.recording_ids))) for row in report.outcomes),
         not_worth_doing=tuple(
