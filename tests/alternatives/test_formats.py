@@ -160,7 +160,7 @@ def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], message: st
 
 @pytest.mark.parametrize("batch", [math.inf, math.nan, 32.5, "inf", None])
 def test_a_batch_that_is_no_whole_number_is_refused(batch: Any) -> None:
-    with pytest.raises(UsageError, match=f"{batch!r} is no batch. Expected a whole number from 1 on"):
+    with pytest.raises(UsageError, match=f"{batch!r} is no batch. Expected a whole number from 1 to "):
         traceadvisor.whatif(SAMPLE, batches=[batch])
 
 

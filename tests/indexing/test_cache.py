@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run
 from traceadvisor.indexing import cache as caching
 from traceadvisor.indexing.cache import Cache, cache_folder, key_of_content, signature_of
 
@@ -73,6 +75,27 @@ def test_the_cache_is_a_folder_of_the_user_alone(tmp_path: Path, monkeypatch: py
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     assert cache_folder() != folder
+
+
+def test_a_temporary_cache_ends_with_its_process(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    (tmp_path / "tmp").mkdir()
+    there = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
+    code = "from traceadvisor.indexing.cache import cache_folder; print(cache_folder())"
+    done = run(sys.executable, "-c", code, env=there, check=True)
+    assert Path(done.stdout.strip()).parent == tmp_path / "tmp"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_only_entries_give_way_to_others(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, most_bytes=5 * 4096)
+    mine = tmp_path / "results.csv"
+    mine.write_bytes(b"0" * 10 * 4096)
+    os.utime(mine, ns=(0, 0))
+    for key in ("a" * 64, "b" * 64, "c" * 64):
+        cache.put(key, b"<p>page", {})
+    assert (cache.page("a" * 64), cache.page("c" * 64)) == (None, b"<p>page")
+    assert mine.exists()
 
 
 def test_a_relative_cache_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

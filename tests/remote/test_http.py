@@ -305,15 +305,32 @@ def test_a_redirect_to_another_port_is_not_followed_and_names_where_it_leads() -
 
 @pytest.mark.parametrize(
     "target",
-    ["https://127.0.0.1:{port}/new", "http://localhost:{port}/new", "//localhost/new", "ftp://127.0.0.1/new", "//"],
+    [
+        "https://127.0.0.1:{port}/new",
+        "http://localhost:{port}/new",
+        "//localhost/new",
+        "ftp://127.0.0.1/new",
+        "file:///new",
+        "data:new",
+    ],
 )
 def test_a_redirect_to_another_host_or_scheme_is_not_followed(target: str) -> None:
     with serving(redirecting("")) as server:
         named = target.format(port=server.port)
         server.answer = redirecting(named).answer
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(
+            InputError, match=f"it leads to .*{named.removeprefix('//')}, and only what is typed is read"
+        ):
             api.load(f"{server.url}{PATH}")
+    assert server.asked == [("HEAD", PATH), ("GET", PATH)]
+
+
+@pytest.mark.parametrize(("target", "message"), [("//", "cannot be read"), (PATH, "the server redirects without end")])
+def test_a_redirect_that_leads_nowhere_is_an_error(target: str, message: str) -> None:
+    with serving(redirecting(target)) as server, pytest.raises(InputError, match=message):
+        api.load(f"{server.url}{PATH}")
     assert {path for _, path in server.asked} == {PATH}
+    assert len(server.asked) < 30
 
 
 @pytest.mark.nightly("traceadvisor/system")

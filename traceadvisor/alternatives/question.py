@@ -73,7 +73,7 @@ def _count(what: str, value: int | str, least: int = 1) -> int:
         number = -1
     is_whole = isinstance(value, str) or number == value
     if not is_whole or not least <= number <= MOST:
-        raise UsageError(f"{value!r} is no {what}. Expected a whole number from {least} on.")
+        raise UsageError(f"{value!r} is no {what}. Expected a whole number from {least} to {MOST:,}.")
     return number
 
 

@@ -5,10 +5,12 @@ Nothing in the folder is trusted: an entry that is damaged, too long or no plain
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
 import zlib
@@ -26,11 +28,12 @@ LARGEST_ENTRY_BYTES = 64 << 20
 """A page has less than a megabyte."""
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
+_ENTRY = re.compile(r"(?:[0-9a-f]{64}\.(?:page|told|key)|tmp\w{8}\.part)\Z")
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
-    """The folder of the cache; a temporary one where it cannot be written to, or where others may write.
+    """The folder of the cache; where it cannot be written to, or others may write, one that ends with this process.
 
     A relative ``XDG_CACHE_HOME`` does not count: XDG Base Directory Specification 0.8.
     """
@@ -43,7 +46,9 @@ def cache_folder() -> Path:
                 return folder
     except (OSError, RuntimeError):
         pass
-    return Path(tempfile.mkdtemp(prefix="traceadvisor-"))
+    folder = Path(tempfile.mkdtemp(prefix="traceadvisor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _is_ours(folder: Path) -> bool:
@@ -151,6 +156,8 @@ class Cache:
     def _shrink(self, keep: str) -> None:
         found = []
         for path in self.folder.iterdir():
+            if not _ENTRY.match(path.name):
+                continue
             with suppress(OSError):
                 status = path.lstat()
                 found.append((not path.name.startswith(keep), status.st_mtime_ns, status.st_size, path))

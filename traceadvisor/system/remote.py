@@ -550,9 +550,10 @@ async def _stay(_session: object, _context: object, redirect: Any) -> None:
     """Follow no redirect to another origin: the user typed this one. It is called before the next request."""
     named = redirect.response.headers.get("Location") or redirect.response.headers.get("URI") or ""
     target = redirect.url.join(type(redirect.url)(named))
-    if target.origin() != redirect.url.origin():
+    if any(getattr(target, part) != getattr(redirect.url, part) for part in ("scheme", "host", "port")):
         redirect.response.close()
-        raise _LeadsElsewhere(str(target.with_user(None).with_query(None).with_fragment(None)))
+        anonymous = target.with_user(None) if target.host else target
+        raise _LeadsElsewhere(str(anonymous.with_query(None).with_fragment(None)))
 
 
 def _changed_s(info: Mapping[str, Any]) -> float:
@@ -590,6 +591,11 @@ def _final(error: Exception) -> OSError | None:
             "access is denied: check the credentials; a single file may be readable where its folder cannot be listed",
         ),
         (status in _GONE or (isinstance(error, FileNotFoundError) and cause is None), errno.ENOENT, _MISSING),
+        (
+            any(type(one).__name__ == "TooManyRedirects" for one in _chain(error)),
+            errno.ELOOP,
+            "the server redirects without end",
+        ),
         (kind == "FileExpired", errno.ESTALE, "it was replaced while it was read"),
         (
             status is not None and 400 <= status < 500 and status not in _BUSY,
