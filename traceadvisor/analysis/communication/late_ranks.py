@@ -31,6 +31,10 @@ BESIDE_OTHERS = (
 ON_CPU = frozenset({Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.OTHER_HOST})
 """Categories that take longer on a rank without a GPU when it lacks a core."""
 
+SPREAD_SHARE = 0.25
+"""Extra time in the second of these categories, relative to the first, from which all take longer: a rank without a
+core of its own is slower in everything."""
+
 EXPLAINED_PART, ELSEWHERE_PART = 0.4, 0.1
 """Shares of the wait and of a line's time on the late rank, for a line that explains the wait and only runs there."""
 
@@ -151,10 +155,12 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
 def lacks_cores(ranks: Sequence[RankFigures], late: LateRank) -> bool:
     """Whether a rank may be late because other programs used its cores: nothing that only it does explains it.
 
-    A rank that several steps show to be late is late for a reason of its own, be it the cores that it runs on.
+    A rank that several steps show to be late in one kind of work is late for a reason of its own.
     """
     computes = not late.longer or late.longer[0][0] in ON_CPU
-    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS)
+    longer = [ns for category, ns in late.longer if category in ON_CPU]
+    is_slow_in_all = len(longer) > 1 and longer[1] >= SPREAD_SHARE * longer[0]
+    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS and not is_slow_in_all)
     return computes and not is_shown and any(one.lacked_cores for one in ranks)
 
 

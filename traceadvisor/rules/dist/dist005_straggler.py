@@ -8,7 +8,6 @@ from traceadvisor.analysis.communication.late_ranks import (
     MOST_WAITING,
     NO_MATCH,
     NOT_REPLAYED,
-    ON_CPU,
     LateRank,
     lacks_cores,
     late_rank,
@@ -32,10 +31,6 @@ MOST_CAUSES = 3
 MAIN_PART = 0.5
 """Share of all extra time of the late rank, above which one category is the cause."""
 
-SPREAD_SHARE = 0.25
-"""Extra time in the second of the categories that the CPU computes, relative to the first, from which all take longer:
-a rank without a core of its own is slower in everything."""
-
 _CHANCE = "in so few steps, any rank may be late by chance"
 _FEW = "Only a few of the recorded steps show it."
 _BUSY = "Other programs used the CPU: this rank may have lacked cores. Repeat on an idle machine."
@@ -56,12 +51,12 @@ class Straggler(RankRule):
         a slower disk or GPU, or other processes on the machine.
     How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank, or the extra time in
         its line if that is longer. The expected value is half of it. Without this wait, another rank may be the last.
-    When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is late in
-        more steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
-        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If
-        other programs used the CPU, a rank without a GPU that only computes longer may have lacked a core: unless
-        several steps show it, the check is skipped. If ranks take turns at being late, for example with samples of
-        uneven length, DIST015 says so.
+    When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is
+        late in more steps than chance explains, or if one line explains it that takes the others no time. A
+        rank whose first recorded step begins after the others' is late for a reason that was not recorded; the
+        finding says so. If other programs used the CPU, a rank without a GPU that only computes longer may have
+        lacked a core: unless several steps show it, and in one kind of work, the check is skipped. If ranks
+        take turns at being late, for example with samples of uneven length, DIST015 says so.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
@@ -114,7 +109,7 @@ class Straggler(RankRule):
                 ),
                 *_extra(late),
             ),
-            fix=Fix(summary_of(late, beside_others=any(one.lacked_cores for one in ranks)), not_replayed=NOT_REPLAYED),
+            fix=Fix(summary_of(late), not_replayed=NOT_REPLAYED),
             locations=(late.place[0],) if late.place else (),
             caveats=(
                 "After the fix, the next slowest rank sets the pace.",
@@ -151,14 +146,8 @@ def _extra(late: LateRank) -> Iterator[Evidence]:
         yield Evidence("later start of this rank's first recorded step", late.late_start_ns, Unit.NS_PER_STEP)
 
 
-def _all_takes_longer(late: LateRank) -> bool:
-    """Whether all that the rank computes takes longer, as without a core, and no line that only it runs."""
-    longer = [ns for category, ns in late.longer if category in ON_CPU]
-    return len(longer) > 1 and longer[1] >= SPREAD_SHARE * longer[0] and not late.is_only_here
-
-
-def summary_of(late: LateRank, *, beside_others: bool) -> str:
-    """Return what to do about a late rank; ``beside_others``: other programs used the cores of some rank."""
+def summary_of(late: LateRank) -> str:
+    """Return what to do about a late rank."""
     extra_ns = sum(time_ns for _, time_ns in late.longer)
     if extra_ns < LEAST_PART * late.caused_ns:
         if late.operator:
@@ -167,8 +156,7 @@ def summary_of(late: LateRank, *, beside_others: bool) -> str:
             return f"Find out why rank {late.rank} starts later than the others: its own work hardly takes longer"
         return f"Look for other programs on the machine of rank {late.rank}: its own work hardly takes longer"
     (category, most_ns), *_ = late.longer
-    is_main = late.place or most_ns >= MAIN_PART * extra_ns
-    if is_main and not (beside_others and _all_takes_longer(late)):
+    if late.place or most_ns >= MAIN_PART * extra_ns:
         return f"Shorten what delays rank {late.rank}: {CATEGORY_WORDS[category]}"
     parts = ", ".join(CATEGORY_WORDS[category] for category, _ in late.longer[:2])
     return f"Find out why rank {late.rank} takes longer in {parts}: other programs, a slower CPU or GPU, or more data"
