@@ -214,6 +214,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "IDLE011": Evidence(known=SAMPLES, settings={"torch_threads": None}),
     "IDLE012": Evidence(names=r".+", names_both=True),
     "IDLE013": Evidence(run={"steps": (), "stacks": None}),
+    "IDLE015": Evidence(run={"stacks": None}),
     "IDLE014": Evidence(kinds=(Kind.OPERATOR,)),
     "MEM001": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM002": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),

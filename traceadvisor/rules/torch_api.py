@@ -49,6 +49,7 @@ _OLD = (
     "torch.distributed.fsdp.FullyShardedDataParallel",
     "torch.distributed.fsdp.ShardingStrategy.SHARD_GRAD_OP",
     "torch.distributed.init_process_group",
+    "torch.distributions.Distribution.set_default_validate_args",
     "torch.float16",
     "torch.inference_mode",
     "torch.nn.Conv2d",

@@ -46,6 +46,10 @@ _PASSES = ("torch/autograd/", _OPTIMIZER)
 """Files of the backward pass and the optimizer, and those among them that belong to neither."""
 
 _FUNCTIONS = "torch/autograd/function.py"
+_CONSTRAINTS = "torch/distributions/constraints.py"
+_CHECKS = frozenset(("torch/distributions/distribution.py", name) for name in ("__init__", "_validate_sample"))
+"""Functions that check distributions. The first does nothing else."""
+
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 Frames = Sequence[SampledFrame]
@@ -202,6 +206,11 @@ def in_own_function(frames: Frames) -> bool:
     """Return whether a stack is in the user's code inside of an ``autograd.Function``."""
     places = [at for at, frame in enumerate(frames) if frame.file == _FUNCTIONS]
     return bool(places) and any(frame.is_user for frame in frames[places[0] :])
+
+
+def checks_distribution(frames: Frames) -> bool:
+    """Return whether a stack checks the arguments of a distribution."""
+    return any(frame.file == _CONSTRAINTS or (frame.file, frame.function) in _CHECKS for frame in frames)
 
 
 def in_collective(frames: Frames) -> bool:
