@@ -102,7 +102,7 @@ class OptimizerPattern:
 
     @property
     def footing(self) -> Hashable:
-        """What decides, besides later optimizer steps, where a repetition ends; None after an irregular one."""
+        """State that decides, besides later optimizer steps, where a repetition ends; None after an irregular one."""
         return None if self._odd else (self.pattern, self._at, self._is_exact, frozenset(self._seen), self._last)
 
     def repeated(self, repetitions: int) -> None:

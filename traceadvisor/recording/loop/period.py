@@ -70,7 +70,7 @@ class Period:
 
     @property
     def footing(self) -> Hashable:
-        """What decides, besides later events, whether it proves to be a training step; None once it has had some."""
+        """State that decides, besides later events, whether it is a training step; None once it has had some."""
         has_begun = (
             self.seen or self.stepped or self.exhausted or self.batches or self.restarted or self.loader_start_ns
         )

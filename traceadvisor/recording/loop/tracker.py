@@ -290,7 +290,7 @@ class LoopTracker:
 
     @property
     def footing(self) -> Hashable:
-        """What decides, besides later events, which steps follow; None where none begins, or after anything special.
+        """State that decides, besides later events, which steps follow; None where none begins, or after a rare event.
 
         From one footing to the same, the same events make the same steps.
         """
