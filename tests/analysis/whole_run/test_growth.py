@@ -123,6 +123,12 @@ def test_steps_that_rise_and_stay_count_from_nearly_twice_the_time_on(late_ms: f
         assert found.doubles_in is None
 
 
+def test_steps_that_rise_late_and_stay_count_too() -> None:
+    found = growth_of(run_of(lambda step: 1.0 if step < 0.65 * STEPS else 12.0, five))
+    assert found
+    assert found.is_level
+
+
 def test_a_single_slow_stretch_is_no_growth() -> None:
     assert growth_of(run_of(lambda step: 9.0 if 80 <= step < 120 else 1.0, five)) is None
 

@@ -45,6 +45,10 @@ LEAST_LATE_SHARE = 0.25
 LARGEST_CHANCE = 0.01
 """Probability by chance of a change from one level to another."""
 
+LARGEST_CHANCE_LATE = 0.001
+"""The same of a change that comes so late that steps are hardly seen to stay as they are: there, slow times of a busy
+machine look alike more often."""
+
 LEAST_LEVEL = 0.8
 """Growth of steps that stopped growing, as a share of the first ones: less may be a device that warms up."""
 
@@ -126,11 +130,11 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     subnormal, lengths = run.settings.subnormal_share or 0.0, _lengths(run)
     if of_cpu and subnormal >= SUBNORMAL_SHARE and last_ns >= SUBNORMAL_RATIO * series.lowest:
         first_ns, is_level = series.lowest, True
-    elif is_level:
-        if change_probability(values) > LARGEST_CHANCE or last_ns - first_ns < LEAST_LEVEL * first_ns:
+    elif is_level or trend.low <= 0 or rise_ns < least / 2 * first_ns or last_ns - first_ns < least * first_ns:
+        most = LARGEST_CHANCE if is_level else LARGEST_CHANCE_LATE
+        if change_probability(values) > most or last_ns - first_ns < LEAST_LEVEL * first_ns:
             return None
-    elif trend.low <= 0 or rise_ns < least / 2 * first_ns or last_ns - first_ns < least * first_ns:
-        return None
+        is_level = True
     return RunGrowth(
         sum(block.size for block in series.blocks),
         first_ns,
