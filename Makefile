@@ -40,10 +40,11 @@ slow: ## run the tests that take minutes: browser, launchers, the demo
 
 MINUTES ?= 5
 
-nightly: ## run what takes too long for every change: nightly tests, more examples, 24 kills, growth, each torch on each Python, 40 mutants (MUTANT_SEED=...)
+nightly: ## run what takes too long for every change: nightly tests, more examples, an hour of damaged recordings, 24 kills, growth, each torch on each Python, 40 mutants (MUTANT_SEED=...)
 	$(MAKE) site
 	pytest -m nightly --deselect tests/recording/test_kill.py
 	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
+	nice -n 19 python -m tests.fuzz --minutes 60 --count
 	$(MAKE) kills MOMENTS=24
 	python -m benchmarks.growth
 	python -m benchmarks.versions build/versions

@@ -1,9 +1,11 @@
 """Each promise of docs/security.md names the tests that hold it, and they exist."""
 
+import json
 import re
 
 import pytest
 
+from tests.fuzz.__main__ import BEGIN, COUNTS, END, page_table
 from tests.shared import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "security.md").read_text()
@@ -22,3 +24,7 @@ def test_a_promise_names_tests_that_exist(promise: str) -> None:
     for path, _, function in (one.partition("::") for one in named):
         content = (CHECKOUT / path).read_text()
         assert f"def {function}(" in content if function else "def test_" in content
+
+
+def test_the_page_counts_the_fuzzed_inputs_of_all_runs() -> None:
+    assert f"{BEGIN}\n{page_table(json.loads(COUNTS.read_text()))}\n{END}" in PAGE

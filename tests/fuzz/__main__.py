@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from itertools import count, tee
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
+from benchmarks.tables import put_between, table
 from tests.fuzz.case import Case, Group, make_case
 from tests.fuzz.examination import Depth, Examination, Verdict, depth_of
 from tests.fuzz.examiner import Examined, Examiner
@@ -38,9 +40,22 @@ from tests.fuzz.subjects import (
     thinned_recordings,
     whole_recordings,
 )
+from tests.shared import CHECKOUT
 
 COUNTS = Path(__file__).with_name("counts.json")
 """Inputs of all runs so far."""
+
+PAGE, BEGIN, END = CHECKOUT / "docs/security.md", "<!-- fuzzed: begin -->\n", "<!-- fuzzed: end -->"
+"""The page that shows them, and where."""
+
+KINDS_ON_PAGE = {
+    "recordings": "recordings",
+    "reports": "JSON reports",
+    "experiments": "results of experiments",
+    "snapshots": "memory snapshots",
+    "profiles": "profiles of JAX and TensorFlow",
+}
+"""Names of kinds by the last word of their mutators."""
 
 TOLD_EVERY_S = 600
 """How often a long run tells how far it is."""
@@ -88,6 +103,18 @@ class Tally:
             f"slowest: {self.slowest[0]:.1f} s of CPU (number {self.slowest[1]}); "
             f"largest: {self.largest[0]:.0f} MB (number {self.largest[1]})"
         )
+
+
+def page_table(counts: dict[str, Any]) -> str:
+    """Return the table of the page."""
+    of_kind: Counter[str] = Counter()
+    for mutator, many in counts["inputs"].items():
+        of_kind[mutator.rpartition(" ")[2]] += many
+    kinds = ", ".join(f"{of_kind[kind]:,} {words}" for kind, words in KINDS_ON_PAGE.items())
+    before, later = counts["before"], of_kind.total()
+    read = f"{before + later:,}: the first {before:,} nearly all recordings; since then {kinds}"
+    deep = ", ".join(f"{counts['depths'][depth]:,} {depth}" for depth in ("judged", "shown", "apart"))
+    return table(("inputs", ""), (("read", read), ("of these, since shares exist", deep)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +189,7 @@ def main() -> int:
     print(tally)
     if given.count:
         tally.add_to(COUNTS)
+        put_between(PAGE, BEGIN, END, page_table(json.loads(COUNTS.read_text())))
     return 1 if tally.causes else 0
 
 
@@ -173,7 +201,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="what the inputs are made from; drawn where not given")
     parser.add_argument("--number", type=int, help="examine this one input only, as thoroughly as any")
     parser.add_argument("--only", action="append", default=[], choices=KINDS, help="inputs of this kind")
-    parser.add_argument("--count", action="store_true", help=f"add what was examined to {COUNTS.name}")
+    parser.add_argument("--count", action="store_true", help=f"add what was examined to {COUNTS.name} and its page")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="where failing inputs are kept")
     return parser.parse_args()
 
