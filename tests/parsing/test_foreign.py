@@ -52,7 +52,7 @@ KINDS = {
     "ray.json": "a timeline by Ray",
     "run.wandb": "a run by Weights & Biases",
     "scalene.json": "a profile by Scalene",
-    "torch_trace.log": "a log by torch.compile",
+    "torch_trace.log": "a log by torch",
     "tracemalloc.pkl": "a snapshot by tracemalloc",
     "unitrace.json": "a trace by Intel's unitrace",
     "viztracer.json": "a recording by VizTracer",
@@ -141,6 +141,8 @@ def test_what_viztracer_wrote_around_events_of_torch_is_analysed(tmp_path: Path)
 
 TEXTS = (
     "[2026-11-27 23:00:01] INFO step 1 loss 0.3\n",
+    "[2026-11-27, 23:00:01] INFO step 1\n",
+    "[2026-11-27] INFO step 1\n",
     "[rank0]: Traceback (most recent call last):\n",
     "[1/8] building\n",
     "[1,0]<stdout>: step 3\n",

@@ -13,7 +13,8 @@ from traceadvisor.parsing.json.events import MALFORMED
 # -- the beginning of a document ------------------------------------------------------------------------------------
 
 _SKIPPED = r"(?:\xef\xbb\xbf)?\s*"
-_VALUE = r"(?:[\[{\"]|(?:-?\d[\d.eE+-]{0,40}|true|false|null)\s*(?:[,\]]|\Z))"
+_NUMBER = r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,9})?"
+_VALUE = rf"(?:[\[{{\"]|(?:{_NUMBER}|true|false|null)\s*(?:[,\]]|\Z))"
 _BEGIN = re.compile(rf"{_SKIPPED}(?:\{{\s*(?:[\"}}]|\Z)|\[\s*(?:\Z|\]|{_VALUE}))")
 _NUMBERED = re.compile(_SKIPPED + r"\[[\d\s,.-]{0,40}\]\s*[^\s,\]]")
 """A line of a log: `[1,0]<stdout>`."""
