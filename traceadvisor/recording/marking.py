@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class _Marks:
-    """Who hears of marks: the latest capture of this process."""
+    """The latest capture of this process, which hears of marks."""
 
     def __init__(self) -> None:
         self.begin: Callable[[], None] | None = None
