@@ -31,6 +31,9 @@ recordings with three or more."""
 FREED_FROM_SHARE = 0.2
 """Removed share of the step from which on the rest gets faster by all that is known; by less in proportion."""
 
+BESIDE_LOADING = 0.01
+"""Removed time elsewhere over that in the loader, up to which a fix is one of loading alone."""
+
 
 @frozen
 class Interval:
@@ -53,6 +56,8 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
     - Steps differ. So does the saving, by the standard error of the step time.
     - One or two steps show no least saving.
     - Work that is done elsewhere leaves the rest its caches.
+
+    What a fix removes of loading counts as far as undisturbed steps load.
     """
     held, (low, expected, high) = replay.gate, replay.saving_shares(edits)
     loading, other = removed_shares(facts, replay, edits)
@@ -70,6 +75,8 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
         shown = min(high / removed, 1.0) if removed > 0 else 0.0
         most = max(most, shown * _not_grown(loading, removed_ns, found))
     most = max(most, expected)
+    if other <= BESIDE_LOADING * loading:
+        least, expected, most = (share * _undisturbed_loading(facts) for share in (least, expected, most))
     if freed := max((edit.freed_share for edit in edits), default=0.0):
         most += freed * min(most / FREED_FROM_SHARE, 1.0) * (1 - most)
     return Interval(min(least, expected), expected, min(most, 1.0))
@@ -82,6 +89,18 @@ def removed_shares(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> tuple
     return sum(one.in_loader_ns for one in removed) / baseline_ns, sum(
         one.elsewhere_ns for one in removed
     ) / baseline_ns
+
+
+def _undisturbed_loading(facts: Facts) -> float:
+    """Return the loader's share of undisturbed steps over that of recorded ones; at most 1, and 1 where it is unknown.
+
+    Both were timed in steps, so a fix of nothing but loading saves no more of undisturbed ones.
+    """
+    found = facts.distortion
+    if found is None or not found.recorded_loader_ns:
+        return 1.0
+    recorded = found.recorded_loader_ns / found.recorded_step_ns
+    return min(found.undisturbed_loader_ns / found.undisturbed_step_ns / recorded, 1.0)
 
 
 def _not_grown(loading: float, removed_ns: float, found: Distortion) -> float:
