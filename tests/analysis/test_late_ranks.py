@@ -76,10 +76,11 @@ def test_a_rank_that_computes_longer_beside_other_programs_may_have_lacked_a_cor
 
 
 @pytest.mark.parametrize(
-    ("forward", "lacked_cores", "skipped"), [(10.0, True, True), (4.0, True, False), (10.0, False, False)]
+    ("forward", "first_ns", "lacked_cores", "skipped"),
+    [(10.0, 30, True, True), (4.0, 30, True, False), (10.0, 30, False, False), (10.0, 36, True, False)],
 )
 def test_a_rank_that_takes_longer_in_everything_beside_other_programs_may_lack_a_core(
-    forward: float, *, lacked_cores: bool, skipped: bool
+    forward: float, first_ns: int, *, lacked_cores: bool, skipped: bool
 ) -> None:
     parts: tuple[dict[Category, float | None], ...] = (
         {Category.BACKWARD: 40.0, Category.FORWARD: 10.0},
@@ -87,7 +88,7 @@ def test_a_rank_that_takes_longer_in_everything_beside_other_programs_may_lack_a
     )
     ranks = [
         replace(_rank(number, [duration] * 40), mean=MeanBreakdown(100.0, parts[number]), lacked_cores=lacked_cores)
-        for number, duration in ((0, 30), (1, 10))
+        for number, duration in ((0, first_ns), (1, 10))
     ]
     assert isinstance(Straggler().compare(ranks), Skipped) is skipped
 

@@ -35,6 +35,10 @@ SPREAD_SHARE = 0.25
 """Extra time in the second of these categories, relative to the first, from which all take longer: a rank without a
 core of its own is slower in everything."""
 
+MOST_BY_CORES = 0.25
+"""Share of the step by which a rank that is slower in everything may be late because it lacked a core: 0.14 in a job of
+two equal ranks beside other programs."""
+
 EXPLAINED_PART, ELSEWHERE_PART = 0.4, 0.1
 """Shares of the wait and of a line's time on the late rank, for a line that explains the wait and only runs there."""
 
@@ -155,12 +159,14 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
 def lacks_cores(ranks: Sequence[RankFigures], late: LateRank) -> bool:
     """Whether a rank may be late because other programs used its cores: nothing that only it does explains it.
 
-    A rank that several steps show to be late in one kind of work is late for a reason of its own.
+    A rank that several steps show to be late in one kind of work, or by much, is late for a reason of its own, be it
+    the cores that it runs on.
     """
     computes = not late.longer or late.longer[0][0] in ON_CPU
     longer = [ns for category, ns in late.longer if category in ON_CPU]
     is_slow_in_all = len(longer) > 1 and longer[1] >= SPREAD_SHARE * longer[0]
-    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS and not is_slow_in_all)
+    is_little = is_slow_in_all and late.caused_ns < MOST_BY_CORES * late.step_ns
+    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS and not is_little)
     return computes and not is_shown and any(one.lacked_cores for one in ranks)
 
 

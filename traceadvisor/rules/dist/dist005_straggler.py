@@ -55,8 +55,9 @@ class Straggler(RankRule):
         late in more steps than chance explains, or if one line explains it that takes the others no time. A
         rank whose first recorded step begins after the others' is late for a reason that was not recorded; the
         finding says so. If other programs used the CPU, a rank without a GPU that only computes longer may have
-        lacked a core: unless several steps show it, and in one kind of work, the check is skipped. If ranks
-        take turns at being late, for example with samples of uneven length, DIST015 says so.
+        lacked a core: unless several steps show it, and in one kind of work or by a quarter of the step, the
+        check is skipped. If ranks take turns at being late, for example with samples of uneven length, DIST015
+        says so.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
