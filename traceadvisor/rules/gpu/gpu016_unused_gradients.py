@@ -5,7 +5,11 @@ from traceadvisor.model.location import Role
 from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 NO_GRADIENTS = "model.requires_grad_(False)  # model: the {name}, which no optimizer updates"
-DETACH = "loss = criterion(model(x.detach()), y)  # x: the output of the {name}, which this loss does not train"
+SWITCHED_OFF = (
+    "model.requires_grad_(False)  # model: the {name}, before the forward pass of the loss that does not train it\n"
+    "loss.backward()\n"
+    "model.requires_grad_(True)"
+)
 
 
 @frozen
@@ -18,7 +22,8 @@ class UnusedGradients(Rule):
     Why it costs time: Backward goes on through all code that may need gradients. That of a frozen backbone, of a
         teacher, or of a generator below the loss of its discriminator has an effect on nothing.
     How to fix it: Call ``requires_grad_(False)`` on a model that is not trained, and run it under ``torch.no_grad()``.
-        Call ``detach()`` on an output that one loss uses but does not train.
+        Where one loss goes through a model that it does not train, do so for its forward and backward pass: gradients
+        still reach what comes before that model. Where nothing before it is trained either, ``detach()`` its output.
     How the saving is estimated: The measured time from the last used gradient to the last one of the same backward
         pass, as a share of these steps: 0.9 to 1.1 of it without a GPU. With one, it is the time of the CPU, and so an
         upper limit.
@@ -48,13 +53,13 @@ class UnusedGradients(Rule):
         name = untrained.name if untrained else "part of the model"
         summary = f"Compute no gradients for the {name}: no optimizer updates it"
         if found.is_cleared:
-            summary = f"Detach the output of the {name} where its gradients are thrown away"
+            summary = f"Switch off the gradients of the {name} for the loss whose optimizer does not use them"
         step_ns, has_device = facts.step_ns or 0.0, facts.observation.has_device
         return finding_of(
             facts,
             fix=Fix(
                 summary,
-                (DETACH if found.is_cleared else NO_GRADIENTS).format(name=name),
+                (SWITCHED_OFF if found.is_cleared else NO_GRADIENTS).format(name=name),
                 not_replayed="the time of the GPU for these gradients is unknown",
                 needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
             ),
