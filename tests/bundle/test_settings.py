@@ -42,6 +42,8 @@ LOADER = RecordedLoader(
     collates=True,
     shuffled=True,
     in_order=True,
+    data_digest="0123456789abcdef",
+    tensor_row_bytes=76,
 )
 SETTINGS = RecordedSettings(
     loader=LOADER,
@@ -94,6 +96,7 @@ SETTINGS = RecordedSettings(
     ),
     positions_per_sample=128.0,
     subnormal_share=0.5,
+    repeated_share=0.5,
 )
 
 
