@@ -211,7 +211,7 @@ _COLLECTIONS = frozenset({"gc_share", "gc_longest_ns", "gc_long_count", "gc_long
 _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_profiler_recorded"})
 _SEEN = frozenset({"positions_per_sample", "subnormal_share", "repeated_share"})
 _OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
-"""What describes the loop and the data of a loader, and is no setting of it."""
+"""The loop over a loader and its data, which are no settings of it."""
 
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}
 """Numbers that are measured or compared elsewhere."""
