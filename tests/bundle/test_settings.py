@@ -42,6 +42,8 @@ LOADER = RecordedLoader(
     collates=True,
     shuffled=True,
     in_order=True,
+    data_digest="0123456789abcdef",
+    tensor_row_bytes=76,
 )
 SETTINGS = RecordedSettings(
     loader=LOADER,
@@ -95,6 +97,7 @@ SETTINGS = RecordedSettings(
     positions_per_sample=128.0,
     subnormal_share=0.5,
     allocator_retries=3,
+    repeated_share=0.5,
 )
 
 

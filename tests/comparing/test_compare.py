@@ -188,7 +188,15 @@ def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
 def test_measured_numbers_are_no_settings() -> None:
     """Rows of token ids have another mean length in each run, and subnormal numbers and failed allocations differ."""
     sides = [
-        recording(settings=RunSettings(positions_per_sample=length, subnormal_share=share, allocator_retries=retries))
+        recording(
+            settings=RunSettings(
+                LoaderSettings(data_digest=str(length)),
+                positions_per_sample=length,
+                subnormal_share=share,
+                allocator_retries=retries,
+                repeated_share=share,
+            )
+        )
         for length, share, retries in ((87.3, 0.0, 0), (88.1, 0.001, 4))
     ]
     (run,) = compare(*([report(one)] for one in sides)).runs

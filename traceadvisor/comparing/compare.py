@@ -209,7 +209,10 @@ _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version
 _MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
 _COLLECTIONS = frozenset({"gc_share", "gc_longest_ns", "gc_long_count", "gc_long_share", "gc_long_steps"})
 _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_profiler_recorded"})
-_SEEN = frozenset({"positions_per_sample", "subnormal_share", "allocator_retries"})
+_SEEN = frozenset({"positions_per_sample", "subnormal_share", "allocator_retries", "repeated_share"})
+_OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
+"""The loop over a loader and its data, which are no settings of it."""
+
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}
 """Numbers that are measured or compared elsewhere."""
 
@@ -341,7 +344,7 @@ def _of_settings(settings: RunSettings) -> Iterator[_Named]:
 
 def _of_loader(loader: LoaderSettings | None) -> Iterator[_Named]:
     for item in fields(LoaderSettings) if loader else ():
-        if item.name != "location":
+        if item.name not in _OF_DATA:
             name = _NAMES.get(item.name, item.name)
             yield DifferenceKind.SETTING, name, getattr(loader, item.name)
 

@@ -69,6 +69,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         *_code(facts, facts.steps.kept_windows - exposed, is_alone=is_alone),
         recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
+        step_ns=facts.step_ns,
         shares_gradients=reduces_with_all(facts.all_collectives, world_size),
         lacked_cores=not facts.observation.has_device and is_busy(facts.run.telemetry, facts.run.host_cores),
     )

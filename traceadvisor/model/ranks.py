@@ -111,6 +111,9 @@ class RankFigures:
     sm_clock_mhz: float | None = None
     """Mean clock of its GPU while the run was not recorded; None without telemetry."""
 
+    step_ns: float | None = None
+    """The step time that savings refer to; None without a typical step."""
+
     shares_gradients: bool = False
     """Whether it reduces gradients with all other ranks, which therefore should train on other data."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class _Marks:
-    """The latest capture of this process, which hears of marks."""
+    """The captures of this process, of which the latest hears of marks."""
 
     def __init__(self) -> None:
         self.begin: Callable[[], None] | None = None

@@ -33,6 +33,10 @@ def test_the_saving_is_a_share_of_the_training_time_and_no_time_of_a_step(tmp_pa
     assert evidence(found, "times each sample is trained on") == 3
 
 
+def test_workers_that_divide_the_data_are_clear(tmp_path: Path) -> None:
+    assert _captured(tmp_path, 0.0).clear(RepeatedByWorkers()).value == 0
+
+
 def test_without_compared_rows_it_is_skipped(tmp_path: Path) -> None:
     outcome = _captured(tmp_path, None).outcome(RepeatedByWorkers())
     assert isinstance(outcome, Skipped)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.build import TraceBuilder
@@ -9,7 +10,7 @@ from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.ranks import compare, rank_recording
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Clear, Found, RuleOutcome, Skipped
+from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist019_data_on_every_rank import DataOnEveryRank
 
@@ -41,6 +42,14 @@ def test_ranks_with_the_same_data_repeat_each_sample(tmp_path: Path) -> None:
     assert found.saving.high_ns == 75_000  # three quarters of a step of 100 us
     assert {row.label: row.value for row in found.evidence}["times each sample is trained on per epoch"] == 4
     assert "batch_size=8" in (found.fix.change or "")
+
+
+def test_the_saving_is_a_share_of_undisturbed_steps(tmp_path: Path) -> None:
+    ranks = [_facts(tmp_path, "a", rank, 2) for rank in range(2)]
+    figures = [replace(one.figures, step_ns=40_000.0) for one in map(rank_recording, ranks) if one]
+    outcome = DataOnEveryRank().compare(figures)
+    assert isinstance(outcome, Finding)
+    assert outcome.saving.high_ns == 20_000
 
 
 def test_ranks_with_data_of_their_own_are_clear(tmp_path: Path) -> None:

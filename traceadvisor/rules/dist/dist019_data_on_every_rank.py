@@ -55,7 +55,7 @@ class DataOnEveryRank(RankRule):
         if len(digests) > 1:
             return Clear("ranks with the same data", 1, 1, Unit.COUNT)
         loaders = [one.loader for one in ranks if one.loader]
-        count, step_ns = len(ranks), max(one.mean.duration_ns for one in ranks)
+        count, step_ns = len(ranks), min(one.step_ns or one.mean.duration_ns for one in ranks)
         batch_size = next((one.batch_size for one in loaders if one.batch_size), None)
         figures = {"ranks": count, "times each sample is trained on per epoch": count, "batch size": batch_size}
         figures |= {"samples per epoch on each rank": loaders[0].sample_count}
@@ -63,6 +63,7 @@ class DataOnEveryRank(RankRule):
             claims=SpanSet.empty(),
             saving=Estimate.bound((1 - 1 / count) * step_ns, of_the_fix(_EPOCHS)),
             of_run=True,
+            whole_ns=step_ns,
             confidence=Confidence.HIGH,
             effort=Effort.LINE,
             evidence=tuple(Evidence(name, value, Unit.COUNT) for name, value in figures.items() if value is not None),
