@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.autograd.profiler_legacy
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -486,6 +487,18 @@ def test_a_step_outside_the_recording_calls_few_functions_of_this_package(
     assert sum(calls.values()) < 12 * 200, calls
     assert calls["backward"] == calls["_begins"] == 0
     assert len(steps(tmp_path / "bundle")) == 300
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch about itself
+def test_nothing_of_this_package_is_compiled_with_an_optimizer_s_step(tmp_path: Path) -> None:
+    with captured(tmp_path, Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)):
+        training = Training(batches=4)
+        compiled = torch.compile(lambda: training.optimizer.step(), backend="eager")  # noqa: PLW0108  # as scripts do
+        before = counters["frames"]["total"]
+        for batch in training.loader:
+            training.learn(batch)
+            compiled()
+    assert counters["frames"]["total"] - before < 40  # of the tracker, hundreds follow
 
 
 @pytest.mark.slow

@@ -281,13 +281,11 @@ def _hooked_next(
 
 
 def _hooked_step(original: Callable[..., Any], listener: LoopListener) -> Callable[..., Any]:
-    is_compiling = torch.compiler.is_compiling
-
     @functools.wraps(original)
     @unseen
     def step(*args: Any, **kwargs: Any) -> Any:
         # A step inside a larger compiled region cannot be hooked.
-        if is_compiling():
+        if torch.compiler.is_compiling():  # by this name: otherwise dynamo compiles what follows
             return original(*args, **kwargs)
         # What follows is in one function as far as it can be: out of the CPU's caches, each call takes microseconds.
         if not listener.active or get_ident() != listener.thread:
