@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import sys
@@ -154,6 +155,20 @@ def test_encryption_is_configured_as_dask_has_it() -> None:
         with dask.config.set(settings):
             result = api.load(SAMPLES / "well-fed", processes=there.scheduler_address)
     assert report_json.render(result) == report_json.render(api.load(SAMPLES / "well-fed"))
+
+
+def test_what_dask_logs_of_a_lost_connection_is_not_printed() -> None:
+    logged: list[str] = []
+    there = logging.getLogger("distributed.client")
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    there.addHandler(handler)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster_here:
+        with connected(cluster_here.scheduler_address):
+            there.error("within")
+        there.error("after")
+    there.removeHandler(handler)
+    assert logged == ["after"]
 
 
 def test_a_scheduler_that_is_not_there_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ at a time takes memory, and a crash costs that item only. Dask gives the items o
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 import platform
@@ -64,10 +65,24 @@ def connected(address: str) -> Iterator[Cluster]:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UsageError(f"No scheduler of Dask can be reached at {address}: {type(error).__name__}.") from error
-    with client:
+    with client, _logs_nothing("distributed"):
         cluster = Cluster(client, address)
         cluster.check()
         yield cluster
+
+
+@contextmanager
+def _logs_nothing(library: str) -> Iterator[None]:
+    """Have a library log nothing: it prints tracebacks of what an error of this program says in a line."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == library]
+    loggers = [one for one in map(logging.getLogger, names) if not one.disabled]
+    for one in loggers:
+        one.disabled = True
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.disabled = False
 
 
 class Cluster:
