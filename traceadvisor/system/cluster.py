@@ -61,14 +61,15 @@ def connected(address: str) -> Iterator[Cluster]:
         from distributed import Client  # noqa: PLC0415  # a report does not need it
     except ImportError:
         raise UsageError("--dask needs Dask. Install it: pip install 'traceadvisor[distributed]'") from None
-    try:
-        client = Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        raise UsageError(f"No scheduler of Dask can be reached at {address}: {type(error).__name__}.") from error
-    with client, _logs_nothing("distributed"):
-        cluster = Cluster(client, address)
-        cluster.check()
-        yield cluster
+    with _logs_nothing("distributed"):
+        try:
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise UsageError(f"No scheduler of Dask can be reached at {address}: {type(error).__name__}.") from error
+        with client:
+            cluster = Cluster(client, address)
+            cluster.check()
+            yield cluster
 
 
 @contextmanager
@@ -98,7 +99,11 @@ class Cluster:
         """Raise UsageError if there is no worker, or if one would not give the same result."""
         while not self._count():
             time.sleep(_TELL_S)
-        for worker, found in self._client.run(identity, on_error="return").items():
+        try:
+            identities = self._client.run(identity, on_error="return")
+        except Exception as error:
+            raise UsageError(f"The connection to {self._address} was lost ({type(error).__name__}).") from error
+        for worker, found in identities.items():
             if found != identity():
                 raise UsageError(_differs(worker, found))
 
