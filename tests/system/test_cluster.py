@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import dask
 import pytest
 from distributed import LocalCluster, Security
+from distributed.comm import CommClosedError
 
 from tests.children import DEVNULL, run, started
 from tests.shared import CHECKOUT
@@ -156,10 +158,38 @@ def test_encryption_is_configured_as_dask_has_it() -> None:
     assert report_json.render(result) == report_json.render(api.load(SAMPLES / "well-fed"))
 
 
+def test_what_dask_logs_of_a_lost_connection_is_not_printed() -> None:
+    logged: list[str] = []
+    there = logging.getLogger("distributed.client")
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    there.addHandler(handler)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster_here:
+        with connected(cluster_here.scheduler_address):
+            there.error("within")
+        there.error("after")
+    there.removeHandler(handler)
+    assert logged == ["after"]
+
+
 def test_a_scheduler_that_is_not_there_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
     with pytest.raises(UsageError, match=r"No scheduler of Dask can be reached at tcp://127\.0\.0\.1:9: "):
         api.load(SAMPLES / "well-fed", processes="tcp://127.0.0.1:9")
+
+
+def test_a_scheduler_that_goes_away_while_versions_are_compared_is_a_clear_error() -> None:
+    class Lost:
+        """A client whose scheduler goes away between two questions."""
+
+        def nthreads(self) -> dict[str, int]:
+            return {"tcp://worker": 1}
+
+        def run(self, *_: object, **__: object) -> None:
+            raise CommClosedError
+
+    with pytest.raises(UsageError, match=r"The connection to tcp://here was lost \(CommClosedError\)"):
+        cluster.Cluster(Lost(), "tcp://here").check()
 
 
 def test_a_cluster_without_workers_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ at a time takes memory, and a crash costs that item only. Dask gives the items o
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 import platform
@@ -60,14 +61,29 @@ def connected(address: str) -> Iterator[Cluster]:
         from distributed import Client  # noqa: PLC0415  # a report does not need it
     except ImportError:
         raise UsageError("--dask needs Dask. Install it: pip install 'traceadvisor[distributed]'") from None
+    with _logs_nothing("distributed"):
+        try:
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise UsageError(f"No scheduler of Dask can be reached at {address}: {type(error).__name__}.") from error
+        with client:
+            cluster = Cluster(client, address)
+            cluster.check()
+            yield cluster
+
+
+@contextmanager
+def _logs_nothing(library: str) -> Iterator[None]:
+    """Have a library log nothing: it prints tracebacks of what an error of this program says in a line."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == library]
+    loggers = [one for one in map(logging.getLogger, names) if not one.disabled]
+    for one in loggers:
+        one.disabled = True
     try:
-        client = Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        raise UsageError(f"No scheduler of Dask can be reached at {address}: {type(error).__name__}.") from error
-    with client:
-        cluster = Cluster(client, address)
-        cluster.check()
-        yield cluster
+        yield
+    finally:
+        for one in loggers:
+            one.disabled = False
 
 
 class Cluster:
@@ -83,7 +99,11 @@ class Cluster:
         """Raise UsageError if there is no worker, or if one would not give the same result."""
         while not self._count():
             time.sleep(_TELL_S)
-        for worker, found in self._client.run(identity, on_error="return").items():
+        try:
+            identities = self._client.run(identity, on_error="return")
+        except Exception as error:
+            raise UsageError(f"The connection to {self._address} was lost ({type(error).__name__}).") from error
+        for worker, found in identities.items():
             if found != identity():
                 raise UsageError(_differs(worker, found))
 
