@@ -23,7 +23,7 @@ from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
 from traceadvisor.savings.estimates import without_claims
 from traceadvisor.savings.floors import left_share
-from traceadvisor.savings.interval import stretch
+from traceadvisor.savings.interval import in_undisturbed_steps, stretch
 from traceadvisor.savings.order import Joint, in_order
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
@@ -97,7 +97,8 @@ class Simulation(Joint):
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Share of the step that some fixes save together."""
-        return self.replay.saving_share(edits, scenario)
+        edits = tuple(edits)
+        return in_undisturbed_steps(self.facts, self.replay, edits, self.replay.saving_share(edits, scenario))
 
     def most_share(self, edits: Iterable[Edit]) -> float:
         """Largest share of the step that some fixes can save, whatever overlaps."""

@@ -31,9 +31,6 @@ recordings with three or more."""
 FREED_FROM_SHARE = 0.2
 """Removed share of the step from which on the rest gets faster by all that is known; by less in proportion."""
 
-BESIDE_LOADING = 0.01
-"""Removed time elsewhere over that in the loader, up to which a fix is one of loading alone."""
-
 
 @frozen
 class Interval:
@@ -75,8 +72,8 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
         shown = min(high / removed, 1.0) if removed > 0 else 0.0
         most = max(most, shown * _not_grown(loading, removed_ns, found))
     most = max(most, expected)
-    if other <= BESIDE_LOADING * loading:
-        least, expected, most = (share * _undisturbed_loading(facts) for share in (least, expected, most))
+    kept = _undisturbed_part(facts, loading, other)
+    least, expected, most = (share * kept for share in (least, expected, most))
     if freed := max((edit.freed_share for edit in edits), default=0.0):
         most += freed * min(most / FREED_FROM_SHARE, 1.0) * (1 - most)
     return Interval(min(least, expected), expected, min(most, 1.0))
@@ -91,16 +88,28 @@ def removed_shares(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> tuple
     ) / baseline_ns
 
 
-def _undisturbed_loading(facts: Facts) -> float:
-    """Return the loader's share of undisturbed steps over that of recorded ones; at most 1, and 1 where it is unknown.
+def in_undisturbed_steps(facts: Facts, replay: Replay, edits: Sequence[Edit], share: float) -> float:
+    """Return the share of undisturbed steps that some edits save which save a share of the simulated ones."""
+    if _longer_loading(facts) <= 0:
+        return share
+    return share * _undisturbed_part(facts, *removed_shares(facts, replay, edits))
 
-    Both were timed in steps, so a fix of nothing but loading saves no more of undisturbed ones.
+
+def _undisturbed_part(facts: Facts, loading: float, other: float) -> float:
+    """Return how much of a saving undisturbed steps have, from the shares that it removes in the loader and elsewhere.
+
+    Both kinds of steps were timed, so what a fix removes of loading is no larger a part of undisturbed ones.
     """
+    return 1 - _longer_loading(facts) * loading / max(loading + other, 1e-9)
+
+
+def _longer_loading(facts: Facts) -> float:
+    """Return by how much the loader's share of recorded steps is above that of undisturbed ones, as a part of it."""
     found = facts.distortion
     if found is None or not found.recorded_loader_ns:
-        return 1.0
+        return 0.0
     recorded = found.recorded_loader_ns / found.recorded_step_ns
-    return min(found.undisturbed_loader_ns / found.undisturbed_step_ns / recorded, 1.0)
+    return max(1 - found.undisturbed_loader_ns / found.undisturbed_step_ns / recorded, 0.0)
 
 
 def _not_grown(loading: float, removed_ns: float, found: Distortion) -> float:
