@@ -164,6 +164,16 @@ def test_slow_steps_are_a_part_of_the_run_with_causes() -> None:
     assert lines == {RunCause.IMPORTS: 2, RunCause.SET_UP: 3}
 
 
+def test_samples_of_a_small_part_of_the_start_tell_no_more_than_that_part() -> None:
+    runs = Runs(start_ms=5_000)
+    for _ in range(10):
+        runs.before(IMPORT, 50)
+    for _ in range(60):
+        runs.step(USUAL)
+    (cause,) = (one for one in time_of(runs.run()).causes if one.cause is RunCause.IMPORTS)
+    assert cause.total_ns == 500 * MS
+
+
 def test_a_run_has_64_stretches_that_sum_to_it_whatever_its_length() -> None:
     for steps in (3, 700):
         runs = Runs(start_ms=50)

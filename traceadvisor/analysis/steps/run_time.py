@@ -176,9 +176,13 @@ def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:
 
 FEWEST_START_SAMPLES = 5
 
+SAMPLED_START = 0.5
+"""Share of the start-up in samples, from which they stand for all of it. A child process is sampled from its first
+optimizer on: what it does before, such as to import torch, no sample tells."""
+
 
 def _start_causes(first_end_ns: int, total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
-    """Start-up by cause, from samples before the end of the first step: their shares of it."""
+    """Start-up by cause, from samples before the end of the first step: their shares of it, or of its sampled part."""
     before = None if sampled is None else sampled.at_ns < first_end_ns
     if sampled is None or before is None or int(before.sum()) < FEWEST_START_SAMPLES or not total_ns:
         return
@@ -187,8 +191,9 @@ def _start_causes(first_end_ns: int, total_ns: int, sampled: SampledSteps | None
     doing[RunCause.EVALUATION] &= False
     weights = {cause: int(sampled.weight_ns[own].sum()) for cause, own in doing.items()}
     whole_ns = max(sum(weights.values()), 1)
-    shares = {cause: total_ns * ns // whole_ns for cause, ns in weights.items()}
-    shares[RunCause.SET_UP] += total_ns - sum(shares.values())
+    told_ns = total_ns if whole_ns >= SAMPLED_START * total_ns else whole_ns
+    shares = {cause: told_ns * ns // whole_ns for cause, ns in weights.items()}
+    shares[RunCause.SET_UP] += told_ns - sum(shares.values())
     for cause, ns in shares.items():
         if ns:
             line = most_sampled_line(sampled, doing[cause])
