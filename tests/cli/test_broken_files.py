@@ -73,8 +73,8 @@ REFUSED = {
     "rocprof": (b'{"rocprofiler-sdk-tool": []}', "a recording by rocprof", "tensorboard_trace_handler"),
     "other JSON": (b'{"results": []}', "JSON of another kind (members: results)", "tensorboard_trace_handler"),
     "events one a line": (EVENT + b"\n" + EVENT, "one event per line", "tensorboard_trace_handler"),
-    "nested without end": (b"[" * 100_000, "is cut off before its first event", "record again"),
-    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "no event has a start", "tensorboard_trace_handler"),
+    "nested without end": (b"[" * 100_000, "a JSON list without events", "tensorboard_trace_handler"),
+    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "a JSON list without events", "tensorboard_trace_handler"),
     "a bomb of blanks": (gzip.compress(b" " * (32 << 20)), "more than 200 times its size", "--trusted"),
     "UTF-16": (steps().decode().encode("utf-16"), "UTF-16 text", "iconv"),
 }

@@ -54,10 +54,13 @@ def test_the_latest_capture_hears_a_mark_and_a_process_that_a_command_started_be
     def begin() -> None:
         marks.heard_by.append(lambda: heard.append("outer"))
 
+    marks.heard_by.append(lambda: heard.append("first"))
     marks.begin = begin
+    marks.mark()
+    marks.heard_by.pop()
     marks.mark()
     marks.heard_by.append(lambda: heard.append("inner"))
     marks.mark()
     marks.heard_by.pop()
     marks.mark()
-    assert heard == ["outer", "inner", "outer"]
+    assert heard == ["first", "outer", "inner", "outer"]

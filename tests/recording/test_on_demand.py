@@ -409,7 +409,7 @@ def test_a_request_before_all_ranks_train_names_those_that_are_missing(tmp_path:
     with training(tmp_path, *launcher, script=LATE) as bundle:
         early = record("run", cwd=tmp_path)
         assert early.returncode == 3, early.stderr
-        assert "No step so far of rank 1: the recording waits for that, up to 30 seconds" in early.stderr
+        assert "No step so far of rank 1 here: the recording waits for the first, up to 30 seconds" in early.stderr
         assert "run has none of rank 1" in early.stderr
         (tmp_path / "late").touch()
         wait_until(lambda: len(manifest(bundle).processes) == 2)

@@ -10,6 +10,7 @@ from traceadvisor.alternatives.answer import Asked
 from traceadvisor.alternatives.gpus import Gpu, find_gpu, read_device_file
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
+from traceadvisor.text.ranges import between
 
 LARGEST = "max"
 """Stands for the largest batch that fits."""
@@ -73,7 +74,8 @@ def _count(what: str, value: int | str, least: int = 1) -> int:
         number = -1
     is_whole = isinstance(value, str) or number == value
     if not is_whole or not least <= number <= MOST:
-        raise UsageError(f"{value!r} is no {what}. Expected a whole number from {least} to {MOST:,}.")
+        ends = between(f"{least}", f"{MOST:,}")
+        raise UsageError(f"{value!r} is no {what}. Expected a whole number from {ends}.")
     return number
 
 

@@ -95,7 +95,9 @@ def _waits_for(running: Running) -> str:
     from traceadvisor.recording.requests import PATIENCE_S  # noqa: PLC0415  # as above
 
     missing = running.missing
-    waits = f" No step so far of {_ranks(missing)}: the recording waits for that, up to {PATIENCE_S:.0f} seconds."
+    waits = (
+        f" No step so far of {_ranks(missing)} here: the recording waits for the first, up to {PATIENCE_S:.0f} seconds."
+    )
     return waits if missing else ""
 
 

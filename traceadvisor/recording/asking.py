@@ -86,6 +86,12 @@ class Running:
             return time.time() - min(answers) > after_s
         return False
 
+    def has_begun(self, number: int) -> bool:
+        """Whether a rank records for a request, and has not answered it yet."""
+        names = {path.name for place in self.places for path in place.glob(f"*.{number}.*")}
+        begun = {name.removeprefix("begun.") for name in names if name.startswith("begun.")}
+        return bool(begun - {name.removeprefix("answered.") for name in names if name.startswith("answered.")})
+
     def silent(self, number: int) -> tuple[int, ...]:
         """The ranks of this machine that were asked, still run, and have not answered."""
         answered = {path.name for place in self.places for path in place.glob(f"answered.{number}.*")}
@@ -130,13 +136,14 @@ def _write_new(path: Path, content: bytes) -> None:
 def wait_for(running: Running, number: int, is_time_over: Callable[[], bool]) -> bool:
     """Wait until a request is answered; whether it was, in time.
 
-    Where a rank has answered and nothing is recorded, the others get :data:`_SILENCE_S` more.
+    Where a rank has answered, and no other one records, the others get :data:`_SILENCE_S` more.
     """
     before = running.recordings()
     while not running.is_over and not is_time_over():
         if running.is_answered(number):
             return True
-        if running.is_given_up(number, _SILENCE_S) and running.recordings() == before:
+        is_over = running.is_given_up(number, _SILENCE_S) and not running.has_begun(number)
+        if is_over and running.recordings() == before:
             return True
         time.sleep(_LOOK_S)
     return running.is_over

@@ -15,8 +15,8 @@ class _Marks:
         """The captures that run, the latest last."""
 
     def mark(self) -> None:
-        begin, self.begin = self.begin, None
-        if begin and not self.heard_by:
+        if self.begin and not self.heard_by:
+            begin, self.begin = self.begin, None
             begin()
         if self.heard_by:
             self.heard_by[-1]()

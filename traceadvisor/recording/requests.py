@@ -2,7 +2,8 @@
 
 Both meet in the folder of the command's processes, which only its user can enter. The request with number N is a file
 ``asked.N`` with the ids of the processes that are asked. The ranks of a job agree on the step from which they record,
-as they do on the last step of a run. When it is recorded, each leaves ``answered.N.<host>.<pid>``.
+as they do on the last step of a run. Each leaves ``begun.N.<host>.<pid>`` then, and ``answered.N.<host>.<pid>`` behind
+the recording.
 
 A rank that begins to train later takes part in a request that nobody has answered yet, and in none before it.
 """
@@ -76,6 +77,9 @@ class Requests:
         if start is None or steps < start <= steps + _MOST_APART:
             return False
         self._ranks = None
+        with suppress(OSError):  # the folder is gone: nobody waits
+            for number in range(self._answered + 1, self._number + 1):
+                (self._place / f"begun.{number}.{self._launch.host}.{os.getpid()}").touch()
         return True
 
     def answer(self) -> None:

@@ -467,6 +467,8 @@ class CaptureSession:
         if self._telemetry.sampler:
             self._telemetry.sampler.leave_to_parent()
         self._files.leave_to_parent()
+        with suppress(ValueError):  # a mark is for the capture of the child
+            MARKS.heard_by.remove(self.step)
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)
 

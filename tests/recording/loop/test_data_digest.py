@@ -84,6 +84,31 @@ def test_a_sampler_that_draws_a_part_or_the_same_again_has_none() -> None:
     assert _digest(dataset, sampler=RandomSampler(dataset, num_samples=10)) is None
 
 
+class _Drawn(list[int]):
+    """Computes its entries."""
+
+    def __getitem__(self, place: Any) -> Any:
+        raise AssertionError("nothing of the user's runs for a digest")
+
+
+class _Holding(_Counted):
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+@pytest.mark.parametrize("data", [_Drawn(range(8)), torch.empty((8, 2), device="meta")])
+def test_data_that_is_computed_or_on_a_device_has_none(data: Any) -> None:
+    assert _digest(_Holding(data)) is None
+
+
+def test_a_loader_that_one_rank_reads_for_all_has_none() -> None:
+    class DataLoaderDispatcher(DataLoader[Any]):
+        pass
+
+    assert data_digest(DataLoader(_tensors())) is not None
+    assert data_digest(DataLoaderDispatcher(_tensors())) is None
+
+
 def test_a_data_set_that_shows_no_data_has_none() -> None:
     assert _digest(_Counted()) is None
     assert _digest(_EverySecond(_tensors())) is None

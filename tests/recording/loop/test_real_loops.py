@@ -331,7 +331,7 @@ def test_long_iterations_that_hold_many_optimizer_steps_are_named(tmp_path: Path
     (note,) = manifest(tmp_path / "bundle").notes
     assert note.code == "steps-uncertain"
     assert "One step in 8 takes most of the time" in note.message
-    assert "call its step()" in note.message
+    assert "call traceadvisor.step()" in note.message
 
 
 def test_optimizers_without_a_stable_pattern_are_named(tmp_path: Path) -> None:

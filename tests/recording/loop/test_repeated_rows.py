@@ -46,6 +46,28 @@ def test_workers_that_divide_the_data_return_different_rows() -> None:
     assert _share(_Stream(divided=True)) == 0
 
 
+def test_a_second_epoch_of_kept_workers_repeats_nothing() -> None:
+    seen, loader = (
+        RepeatedRows(),
+        DataLoader(_Stream(divided=True), batch_size=16, num_workers=2, persistent_workers=True),
+    )
+    for _ in range(2):
+        batches = iter(loader)
+        for batch in batches:
+            seen.saw(batches, batch)
+    assert seen.is_over
+    assert seen.share() == 0
+
+
+def test_validation_is_not_looked_at() -> None:
+    with torch.no_grad():
+        seen, batches = RepeatedRows(), iter(DataLoader(_Stream(), batch_size=4, num_workers=2))
+        for batch in batches:
+            seen.saw(batches, batch)
+    assert seen.share() is None
+    assert not seen.is_over
+
+
 def test_equal_rows_prove_nothing() -> None:
     assert _share(_Stream(equal=True)) is None
 

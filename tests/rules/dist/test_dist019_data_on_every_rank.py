@@ -7,10 +7,14 @@ from tests.build import TraceBuilder
 from tests.rules.captured import LOOP
 from tests.rules.dist.communicating import MIB, on_cpus
 from tests.rules.judging import facts_of
+from traceadvisor import api
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import judge
 from traceadvisor.judging.ranks import compare, rank_recording
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
+from traceadvisor.model.health import Health
+from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist019_data_on_every_rank import DataOnEveryRank
 
@@ -42,6 +46,13 @@ def test_ranks_with_the_same_data_repeat_each_sample(tmp_path: Path) -> None:
     assert found.saving.high_ns == 75_000  # three quarters of a step of 100 us
     assert {row.label: row.value for row in found.evidence}["times each sample is trained on per epoch"] == 4
     assert "batch_size=8" in (found.fix.change or "")
+
+
+def test_a_report_on_the_job_says_so(tmp_path: Path) -> None:
+    judged = [judge(_facts(tmp_path, "a", rank, 2), [DataOnEveryRank()]) for rank in range(2)]
+    report = api.assess(judged, Source((tmp_path,), SourceKind.TRACE), Health(), [DataOnEveryRank()])  # type: ignore[attr-defined]
+    (row,) = report.findings
+    assert row.finding.fix.summary == "Divide the data among the ranks: each sample is trained on 2 times per epoch"
 
 
 def test_the_saving_is_a_share_of_undisturbed_steps(tmp_path: Path) -> None:

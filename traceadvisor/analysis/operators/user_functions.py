@@ -7,6 +7,7 @@ import numpy as np
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.call_sites import user_frame
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
+from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.events import NONE
@@ -38,20 +39,22 @@ def user_functions(observation: Observation, tree: OperatorTree, within: SpanSet
     calls.
     """
     trace, events = observation.trace, observation.trace.events
-    calls, mine = trace.python_calls, trace.python_calls.thread == observation.thread
+    calls = trace.python_calls
+    mine = np.flatnonzero(calls.thread == observation.thread)
+    by_name = positions_by(calls.name_id[mine])
     nodes, forward = forward_operators(trace, tree)
     linked = np.flatnonzero(forward != NONE)
     node, first = np.unique(nodes[linked], return_index=True)
     made_ns = tree.start_ns[forward[linked][first]]
     passes_ns = np.sort(events.start_ns[backward_rows(trace)])
     found = []
-    names, begun = np.unique(calls.name_id[mine], return_index=True)
-    for name in names[np.argsort(begun)].tolist():
-        place = user_frame([trace.names[name]], trace.own_code)
-        rows = np.flatnonzero(mine & (calls.name_id == name)) if place else np.empty(0, np.int64)
+    for name in sorted(by_name, key=lambda one: int(by_name[one][0])):
+        if (place := user_frame([trace.names[name]], trace.own_code)) is None:
+            continue
+        rows = mine[by_name[name]]
         spans = SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows]) & within
         begins, ends = (np.searchsorted(passes_ns, at) for at in (spans.starts_ns, spans.ends_ns))
-        if place and spans and not (ends > begins).any():
+        if spans and not (ends > begins).any():
             chosen = tree.rows[node[spans.contains(made_ns)]]
             location = Location.of_function(place.file, place.line, place.function or "")
             found.append(UserFunction(location, spans, events.spans(chosen) & within))

@@ -23,9 +23,14 @@ MOST_VALUES, LONGEST_TEXT = 64, 200
 MOST_PARTS, DEEPEST = 32, 2
 """Members of a data set, and levels of data sets in it."""
 
+_DISPATCHER = "DataLoaderDispatcher"
+"""Accelerate's loader of which one rank reads all data, and gives each rank its part."""
+
 
 def data_digest(loader: Any) -> str | None:
     """Return the digest of the data of a loader whose sampler draws all of it; None for others, or if it is unknown."""
+    if any(kind.__name__ == _DISPATCHER for kind in type(loader).__mro__):
+        return None
     sampler = getattr(loader, "_index_sampler", None)
     drawn = sampler.sampler if type(sampler) is BatchSampler else sampler
     dataset = getattr(loader, "dataset", None)
@@ -41,7 +46,7 @@ def tensor_row_bytes(loader: Any) -> int | None:
     """Return the bytes of a sample of a ``TensorDataset`` that the default function collates; None for other data."""
     dataset = getattr(loader, "dataset", None)
     for _ in range(DEEPEST):
-        dataset = getattr(dataset, "dataset", dataset)  # a part of it, such as of random_split
+        dataset = vars(dataset).get("dataset", dataset) if hasattr(dataset, "__dict__") else dataset  # of random_split
     if type(dataset) is not TensorDataset or getattr(loader, "collate_fn", None) is not default_collate:
         return None
     tensors: Sequence[Tensor] = dataset.tensors
@@ -84,9 +89,9 @@ def _entries(value: Any, length: int) -> str:
     if isinstance(value, Dataset):
         return ""
     is_array = (type(value).__module__, type(value).__name__) in {("numpy", "ndarray"), ("torch", "Tensor")}
-    if not isinstance(value, list | tuple | range) and not is_array:
+    if type(value) not in {list, tuple, range} and not is_array:  # another kind of list may compute its entries
         raise LookupError
-    if is_array and (not value.ndim or getattr(value, "is_cuda", False)):
+    if is_array and not value.ndim:
         raise LookupError
     entries = [_text(value[place]) for place in range(0, length, max(length // MOST_SAMPLED, 1))]
     if None in entries:
@@ -96,6 +101,8 @@ def _entries(value: Any, length: int) -> str:
 
 def _text(entry: Any) -> str | None:
     """Return an entry as text; None if it is of a kind that is not looked at."""
+    if type(entry) is Tensor and entry.device.type != "cpu":
+        return None
     if type(entry) is Tensor or type(entry).__module__ == "numpy":
         return str(entry.reshape(-1)[:MOST_VALUES].tolist())
     if isinstance(entry, str | int | float):

@@ -167,12 +167,13 @@ class HeldEvents:
 
         ``repetitions``: of the optimizers' pattern in such a step.
         """
-        events = [event for _, event in held]
-        same, length, count = events[begin:end], end - begin, 0
-        while events[end + count * length : end + (count + 1) * length] == same:
+        same, length, count = [event for _, event in held[begin:end]], end - begin, 0
+        while [event for _, event in held[end + count * length : end + (count + 1) * length]] == same:
             count += 1
+        if not count:
+            return 0
         times = self._times([at_ns for at_ns, _ in held[begin - 1 : end + count * length]], same)
-        if not count or times[0] != self._tracker.latest_times:
+        if times[0] != self._tracker.latest_times:
             return 0
         self._tracker.repeat(times[1:], repetitions)
         return count * length

@@ -35,6 +35,8 @@ class RepeatedRows:
 
     def __init__(self) -> None:
         self._iterator = 0
+        self._latest = -1
+        """Number of the batch before."""
         self._left = MOST_WORKERS * MOST_BATCHES
         self._rows: dict[int, list[int]] = {}
 
@@ -53,6 +55,8 @@ class RepeatedRows:
             self._left = 0
 
     def _add(self, iterator: Any, batch: object) -> None:
+        if not torch.is_grad_enabled():  # validation
+            return
         workers = getattr(iterator, "_num_workers", 0)
         number = getattr(iterator, "_rcvd_idx", 0) - 1
         is_first = self._iterator in {0, id(iterator)}
@@ -61,8 +65,9 @@ class RepeatedRows:
             self._left = 0
             return
         self._iterator = id(iterator)
+        is_next_epoch, self._latest = number <= self._latest, number
         turn, worker = divmod(number, workers)
-        if turn >= MOST_BATCHES or number < 0:
+        if turn >= MOST_BATCHES or number < 0 or is_next_epoch:
             self._left = 0
         elif worker < MOST_WORKERS:
             self._rows.setdefault(worker, []).extend(_rows(batch))

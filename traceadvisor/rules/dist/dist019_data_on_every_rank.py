@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
@@ -47,13 +48,13 @@ class DataOnEveryRank(RankRule):
         return RankRule.check(self, facts)  # a class with slots has no super() without arguments
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        digests = {one.loader.data_digest if one.loader else None for one in ranks}
+        digests = Counter(one.loader.data_digest if one.loader else None for one in ranks)
         if not all(one.shares_gradients for one in ranks):
             return Skipped("Not all ranks reduce gradients together.")
-        if digests == {None}:
+        if list(digests) == [None]:
             return Skipped(f"{_UNKNOWN}.")
         if len(digests) > 1:
-            return Clear("ranks with the same data", 1, 1, Unit.COUNT)
+            return Clear("ranks with the same data", max(digests.values()), len(ranks), Unit.COUNT)
         loaders = [one.loader for one in ranks if one.loader]
         count, step_ns = len(ranks), min(one.step_ns or one.mean.duration_ns for one in ranks)
         batch_size = next((one.batch_size for one in loaders if one.batch_size), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -57,9 +57,12 @@ _DECOMPOSES = re.compile(
     r"aten::(?:linalg_(?:svd|eigh?|qr|pinv|lstsq|matrix_exp)|svd|symeig|qr|pinverse|matrix_exp)$"
     rf"|{BACKWARD_PREFIX}: (?:LinalgSvd|LinalgEigh?|LinalgQr|LinalgLstsq|LinalgMatrixExp)\w*Backward\d+$"
 )
-_SORTS_INDICES = re.compile(r"aten::(?:_?coalesce|_unique2|unique_\w+)$")
+_SORTS_INDICES = re.compile(r"aten::_?coalesce$")
 _OWN = re.compile(r"[A-Za-z_]\w*$")
-"""An operator that the script defines, by its class; torch's have the name of their library in front."""
+"""An operator that the script defines, by its class; most of torch's have the name of their library in front."""
+
+_OF_TORCH = frozenset({"CheckpointFunction", "CompiledFunction", "_DDPSink"})
+"""Classes of torch, without it."""
 
 _WIDENS = re.compile(r"aten::(?:sub|repeat)$")
 _ACTIVATES = re.compile(
@@ -75,6 +78,9 @@ LEAST_GROWTH = 8
 
 LEAST_ELEMENTS = 1 << 18
 """Elements of a large tensor: in 32 bits, 1 MiB, about the cache of a core."""
+
+MOST_ELEMENTS = 1 << 40
+"""Elements that no tensor has."""
 
 LEAST_PART = 0.1
 """Duration of an operator on the large tensor, over that of the one that makes it, at least."""
@@ -93,9 +99,7 @@ class Cost:
 
 
 def costs(facts: Facts) -> Iterator[Cost]:
-    """Yield the costs of typical steps; none with a GPU, whose operators only launch."""
-    if facts.observation.has_device:
-        return
+    """Yield the costs of typical steps of a training without a GPU."""
     functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
     backward = _backward_of(facts)
     yield from _parametrizations(facts, functions, backward)
@@ -152,11 +156,11 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
     rows, is_fed = _rows(facts, _SORTS_INDICES), facts.observation.loader or facts.settings.loader
     if is_fed or not rows.size:
         return
-    starts_ns = facts.trace.events.start_ns[rows]
+    events = facts.trace.events
     for one in reversed(functions):
-        count = int(one.spans.contains(starts_ns).sum())
-        if not one.backward and 2 * count > rows.size and count >= facts.step_count:
-            evidence = (facts.count_per_step("sparse tensors whose indices are sorted", count),)
+        mine = rows[one.spans.contains(events.start_ns[rows])]
+        if not one.backward and 2 * mine.size > rows.size and mine.size >= facts.step_count:
+            evidence = (facts.count_per_step("sparse tensors whose indices are sorted", mine.size),)
             yield Cost(OF_SPARSE, one.spans, evidence, (one.location,))
             return
 
@@ -164,7 +168,7 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
 def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backward) -> Iterator[Cost]:
     """Functions whose operators mostly work on a tensor far larger than those that it is made of."""
     events, widening = facts.trace.events, _rows(facts, _WIDENS)
-    sizes = [_made_of(_inputs(facts, row)) for row in widening.tolist()]
+    sizes = _sizes(facts, widening)
     widening = widening[[made >= LEAST_ELEMENTS and made >= LEAST_GROWTH * most for made, most in sizes]]
     largest = max((made for made, most in sizes if made >= LEAST_GROWTH * most), default=0)
     for one in reversed(functions):
@@ -189,7 +193,7 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backw
 def _own_functions(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
     """Python code of the script inside of the operators that it defines, forward and backward."""
     events = facts.trace.events
-    own = rows_named(facts.trace, Kind.OPERATOR, lambda name: _OWN.match(name) is not None)
+    own = rows_named(facts.trace, Kind.OPERATOR, _is_own)
     inner = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith("aten::"))
     inside = events.spans(own[facts.steps.typical_windows.contains(events.start_ns[own])])
     python = SpanSet.union_all(one.spans for one in functions if not one.spans - inside)
@@ -199,6 +203,10 @@ def _own_functions(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost
         evidence = (facts.count_per_step("stretches of Python code in its own operators", len(spans)),)
         most_share = sampled.high * facts.timing.rest_share if sampled else None
         yield Cost(OF_FUNCTIONS, spans, evidence, _innermost(spans, functions), most_share)
+
+
+def _is_own(name: str) -> bool:
+    return _OWN.match(name) is not None and name.removesuffix("Backward") not in _OF_TORCH
 
 
 def _follows(spans: SpanSet, firsts_ns: Int64, instants_ns: Int64) -> Mask:
@@ -239,21 +247,31 @@ def _innermost(spans: SpanSet, functions: list[UserFunction]) -> tuple[Location,
     return tuple(location for location, _ in zip(around, range(1), strict=False))
 
 
-def _inputs(facts: Facts, row: int) -> Inputs:
-    details, texts = facts.trace.details, (*facts.trace.texts, "")
-    at = np.array([row], dtype=np.int64)
-    dims, concrete = (texts[int(one.at(at, np.int32(NONE))[0])] for one in (details.dims_id, details.concrete_id))
-    return read_inputs(dims, "", concrete)
+def _sizes(facts: Facts, rows: Int64) -> list[tuple[float, float]]:
+    """Return for each operator the elements of what it makes, and those of its largest input."""
+    details, texts = facts.trace.details, facts.trace.texts
+    ids = np.stack([one.at(rows, np.int32(NONE)) for one in (details.dims_id, details.concrete_id)])
+    distinct, places = np.unique(ids, axis=1, return_inverse=True)
+    dims, concrete = ([texts[one] if one != NONE else "" for one in row.tolist()] for row in distinct)
+    known = [_made_of(read_inputs(shapes, "", values)) for shapes, values in zip(dims, concrete, strict=True)]
+    return [known[place] for place in places.reshape(-1).tolist()]
 
 
-def _made_of(inputs: Inputs) -> tuple[int, int]:
-    """Elements of what an operator makes, and those of its largest input."""
+def _made_of(inputs: Inputs) -> tuple[float, float]:
+    """Elements of what an operator makes, and those of its largest input; as if none were large beyond all memory."""
     shapes = [shape for shape in inputs.shapes if shape]
-    most = max((int(np.prod(shape, dtype=np.float64)) for shape in shapes), default=0)
+    most = max(map(_elements, shapes), default=0.0)
     repeats = inputs.value(1)
     if len(shapes) == 1 and isinstance(repeats, list) and all(isinstance(one, int) and one > 0 for one in repeats):
-        return int(most * np.prod(repeats, dtype=np.float64)), most
-    return int(np.prod(_broadcast(shapes), dtype=np.float64)) if len(shapes) > 1 else most, most
+        made = most * _elements(repeats)
+    else:
+        made = _elements(_broadcast(shapes)) if len(shapes) > 1 else most
+    return (made, most) if made < MOST_ELEMENTS else (most, most)
+
+
+def _elements(sizes: Sequence[int]) -> float:
+    """Return the product of sizes, of which a damaged file may have any."""
+    return float(np.prod([min(size, MOST_ELEMENTS) for size in sizes], dtype=np.float64))
 
 
 def _broadcast(shapes: list[Shape]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.costly_code import UNKNOWN, costs
@@ -25,8 +25,9 @@ class CostlyOperators(Rule):
     How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass.
         The first computation of each weight in a step is left out. Python code counts at most by its share of samples
         of undisturbed steps.
-    When it may be wrong: A graph that changes from step to step has to be made anew. The decomposition may be what the
-        model needs. What replaces a large tensor takes time, too.
+    When it may be wrong: A graph that changes from step to step has to be made anew. The decomposition may be what
+        the model needs. What replaces a large tensor takes time, too. Spectral norm is estimated again at each
+        call, and once per step it is a little behind.
     """
 
     meta = RuleMeta("GPU021", "costly-operators", "One place takes much of the step in operators")
@@ -37,6 +38,8 @@ class CostlyOperators(Rule):
     """Share of the step. The norm of a batch, or the mask of an attention, takes less."""
 
     def check(self, facts: Facts) -> Outcome:
+        if facts.observation.has_device:
+            return Skipped("With a GPU, operators only launch its work.")
         most = max(costs(facts), key=lambda one: one.claims.total_ns, default=None)
         claims = most.claims & facts.claim(*self.claims) if most else facts.claim()
         recorded, sampled = facts.share(claims), most.most_share if most else None

@@ -34,7 +34,7 @@ LEAST_OWN_RATIO = 2.0
 NOT_RECORDED = "Record more steps: no slow step was recorded, so its cause is unknown."
 _ITERATIONS = (
     "If an iteration holds {} optimizer steps, as in reinforcement learning, this time is the rest of the iteration, "
-    "such as its rollout. Mark iterations with traceadvisor.capture() and its step()."
+    "such as its rollout. Mark iterations with traceadvisor.step()."
 )
 """A caveat where no data loader feeds the loop, so that each optimizer step counts as a step."""
 
@@ -49,7 +49,7 @@ OF_LINE = Fix(
 )
 _MANY_STEPS = (
     "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
-    "of each iteration. Mark iterations with traceadvisor.capture() and its step()."
+    "of each iteration. Mark iterations with traceadvisor.step()."
 )
 OF_CAUSE: Mapping[RunCause | None, Fix] = {
     RunCause.EVALUATION: Fix("Evaluate less often, on less data, or with larger batches", not_replayed=_NOT_SIMULATED),

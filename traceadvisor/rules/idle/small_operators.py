@@ -108,11 +108,12 @@ class SmallOperators:
 
         The rest of the step may be anything. Samples of undisturbed steps must show the function, too.
         """
-        found, least = _functions(facts), FEWEST_OPERATORS * facts.step_count
+        least = FEWEST_OPERATORS * facts.step_count
         small = [
             (one, spans)
-            for one in found
-            if _operators_in(facts, spans := passes & one.whole).size >= least
+            for one in _functions(facts)
+            if facts.share(one.whole) >= self.min_between_share  # more when it is recorded than else
+            and _operators_in(facts, spans := passes & one.whole).size >= least
             and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
             and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
         ]
