@@ -23,7 +23,7 @@ from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, WAIT_LESS, PythonOverhead
+from traceadvisor.rules.idle.idle004_python_overhead import BESIDE_GPU, PROFILED, WAIT_LESS, PythonOverhead
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -72,7 +72,7 @@ def test_code_of_an_inference_is_not_to_run_less_often(tmp_path: Path) -> None:
             builder.op("aten::linear", at + place, at + place + 1, sequence=-1)
         builder.op("aten::mm", at + 10, at + 12, sequence=-1).launch(at + 10, at + 11, kernel=(at + 12, at + 500))
         builder.sync(at + 20, at + 510)
-    assert "less often" not in finding(PythonOverhead(), builder, tmp_path).fix.summary
+    assert finding(PythonOverhead(), builder, tmp_path).fix.summary == BESIDE_GPU.format("Run this code")
 
 
 def test_work_in_only_some_steps_has_an_upper_limit(tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ from traceadvisor.rules.idle.small_operators import (
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 LESS_OFTEN = "{} less often than every step, on whole tensors instead of in loops, or in another process"
 
-IN_EACH_STEP = "{} on whole tensors instead of in loops, in another process, or while the GPU computes"
-"""For inference: what it does in each step, it mostly does for that step."""
+IN_EACH_STEP = "{} on whole tensors instead of in loops, or in another process"
+BESIDE_GPU = "{} on whole tensors instead of in loops, in another process, or while the GPU computes"
+"""Both for inference: what it does in each step, it mostly does for that step."""
 
 WAIT_LESS = (
     "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
@@ -249,7 +250,9 @@ def _is_called(frame: Frame, site: CallSite) -> bool:
 def _fix_words(facts: Facts, *, is_waiting: bool) -> str:
     if is_waiting:
         return WAIT_LESS
-    return IN_EACH_STEP if facts.workload is Workload.INFERENCE else LESS_OFTEN
+    if facts.workload is not Workload.INFERENCE:
+        return LESS_OFTEN
+    return BESIDE_GPU if facts.observation.has_device else IN_EACH_STEP
 
 
 def _call(sites: Sequence[CallSite]) -> str:
