@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tests.few import few
-from tests.judging.test_reach import of_origin, recorded
-from tests.recordings.advice import Label, Origin, folder_of
+from tests.judging.test_reach import SOME_PLANTED, recorded
+from tests.recordings.advice import Label, folder_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.run_rule import run_rule
@@ -44,16 +43,7 @@ def _useless(facts: Facts) -> list[str]:
     return [text for text in _hints(facts) if any(option.value in text.split("ecord with")[1] for option in options)]
 
 
-@pytest.mark.parametrize(
-    "label",
-    few(
-        of_origin(Origin.PLANTED, Origin.GENERATED),
-        "traceadvisor/rules",
-        "traceadvisor/judging",
-        "traceadvisor/savings",
-    ),
-    ids=lambda label: label.path,
-)
+@SOME_PLANTED
 def test_no_hint_on_a_planted_recording_names_what_is_there(label: Label) -> None:
     for facts in recorded(folder_of(label)):
         assert _useless(facts) == []

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.few import few
-from tests.judging.test_reach import of_origin, recorded
-from tests.recordings.advice import Label, Origin, folder_of
+from tests.judging.test_reach import SOME_PLANTED, recorded
+from tests.recordings.advice import Label, folder_of
 from tests.rules.judging import facts_of
 from tests.rules.needed_parts import named
 from traceadvisor.facts import Facts
@@ -38,16 +37,7 @@ def test_fixes_for_public_recordings_fit_their_programs(path: str, shared_traces
         assert _lacking(facts) == [], facts.trace.origin.path
 
 
-@pytest.mark.parametrize(
-    "label",
-    few(
-        of_origin(Origin.PLANTED, Origin.GENERATED),
-        "traceadvisor/rules",
-        "traceadvisor/judging",
-        "traceadvisor/savings",
-    ),
-    ids=lambda label: label.path,
-)
+@SOME_PLANTED
 def test_fixes_for_planted_and_generated_recordings_fit_their_programs(label: Label) -> None:
     for facts in recorded(folder_of(label)):
         assert _lacking(facts) == []

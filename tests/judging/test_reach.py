@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.few import few
 from tests.judging.reach import findings, violations
 from tests.recordings.advice import Label, Origin, folder_of, labels
 from tests.recordings.generated.chance import training_by_chance
@@ -43,6 +44,19 @@ def said_wrongly(facts: Facts) -> list[str]:
 
 def of_origin(*origins: Origin) -> list[Label]:
     return [label for label in labels() if label.origin in origins]
+
+
+SOME_PLANTED = pytest.mark.parametrize(
+    "label",
+    few(
+        of_origin(Origin.PLANTED, Origin.GENERATED),
+        "traceadvisor/rules",
+        "traceadvisor/judging",
+        "traceadvisor/savings",
+    ),
+    ids=lambda label: label.path,
+)
+"""Recordings of planted faults and generated ones; most of them nightly."""
 
 
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")

@@ -25,6 +25,9 @@ from traceadvisor.rules.idle.step_outliers import (
 LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
 
+LEAST_LOOP_SHARE = 0.5
+"""Extra time of slow steps over the training loop, from which they set its pace, however many they are."""
+
 MOST_DELAYED_RATIO = 1.2
 """CPU time of slow steps over that of others, below which other programs delay them: they do nothing else."""
 
@@ -44,7 +47,7 @@ OF_ANYTHING = Fix(
 )
 OF_LINE = Fix(
     "Make this line faster, with operators on whole tensors instead of loops, or run it less often: only some steps "
-    "run it, and it takes more time than all others together",
+    "run it, and what these take beyond usual steps is half of the training loop or more",
     not_replayed=_NOT_SIMULATED,
 )
 _MANY_STEPS = (
@@ -143,7 +146,7 @@ class StepOutliers(Rule):
         if whole is None or line is None or (slow.cpu_ratio or 0.0) < LEAST_OWN_RATIO:
             return None
         found, excess_ns = share_under_line(facts.run.stack_samples, line), slow.total_ns(RunCause.OTHER)
-        if found is None or found.share < self.min_share or excess_ns < LEAST_OWN_SHARE * max(whole.loop_ns, 1):
+        if found is None or found.share < self.min_share or excess_ns < LEAST_LOOP_SHARE * max(whole.loop_ns, 1):
             return None
         return finding_of(
             facts,
