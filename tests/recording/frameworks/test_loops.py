@@ -156,16 +156,20 @@ class Ahead:
 
 
 class Background:
-    """Runs through a loader in a thread of its own."""
+    """Runs through a loader in a thread of its own, and takes batches by a method from before that thread ran.
+
+    Queues are hooked once a thread iterates a loader, so nothing tells these fetches.
+    """
 
     def __init__(self, batches: DataLoader[Any]) -> None:
         self.taken: queue.Queue[Any] = queue.Queue(2)
         self.batches = batches
 
     def __iter__(self) -> Iterator[Any]:
+        take = self.taken.get
         thread = threading.Thread(target=self.fill)
         thread.start()
-        yield from iter(self.taken.get, None)
+        yield from iter(take, None)
         thread.join()
 
     def fill(self) -> None:
