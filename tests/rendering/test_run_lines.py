@@ -74,6 +74,16 @@ def test_the_table_ends_with_all_others_and_shows_the_error_of_each_share() -> N
     assert "Samples of 10.0% of the time had to wait for running Python code, 5.00 ms on average" in explanation
 
 
+def test_the_first_line_is_the_one_whose_rows_take_most_whatever_they_call() -> None:
+    other = Location("model.py", 40, "forward")
+    rows = (
+        _row(LOOP, other, None, 400_000_000, 400_000_000),
+        *(_row(LOOP, MODEL, Frame(name), 200_000_000, 200_000_000) for name in ("stft", "abs", "pad")),
+    )
+    lines = replace(LINES, whole=LineTime(10**9, 10**9, 0, 40), rows=rows, other=LineTime(0, 0, 0, 0))
+    assert first_line(lines) == "train.py:34 > model.py:12 (60.0% of the run)"
+
+
 def test_every_format_shows_the_lines() -> None:
     report = _report()
     page = Page(FORMATS["html"].render(report).decode())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
-from traceadvisor.model.run_time import LineTime, RunLines
+from traceadvisor.model.run_time import LineRow, LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table, titled
@@ -27,16 +31,25 @@ def lines_fold(lines: RunLines | None) -> Fold | None:
 
 
 def first_line(lines: RunLines | None) -> str | None:
-    """The place of the user's code with the most time in training steps, and that time's share of the run.
+    """The line of the user's code with the most time in training steps, and that time's share of the run.
 
-    None if none was sampled there.
+    What the line calls is named if most of its time passes there. None if none was sampled.
     """
-    rows = [row for row in lines.rows if row.line and row.time.step_ns] if lines else []
-    row = max(rows, key=lambda row: row.time.step_ns, default=None)
-    if lines is None or row is None:
+    places: dict[tuple[Location | None, Location | None], list[LineRow]] = {}
+    for row in lines.rows if lines else ():
+        if row.line and row.time.step_ns:
+            places.setdefault((row.line, row.inner), []).append(row)
+    rows = max(places.values(), key=_in_steps, default=None)
+    if lines is None or rows is None:
         return None
-    share = percent(_share(row.time.step_ns, lines.whole))
-    return f"{clipped_inside(place_words(row), LONGEST_PHRASE)} ({share} of the run)"
+    row, whole_ns = max(rows, key=lambda row: row.time.step_ns), _in_steps(rows)
+    named = row if 2 * row.time.step_ns > whole_ns else replace(row, owner=None)
+    share = percent(_share(whole_ns, lines.whole))
+    return f"{clipped_inside(place_words(named), LONGEST_PHRASE)} ({share} of the run)"
+
+
+def _in_steps(rows: Iterable[LineRow]) -> int:
+    return sum(row.time.step_ns for row in rows)
 
 
 def line_sentence(report: Report) -> str | None:
