@@ -549,6 +549,37 @@ def test_a_loop_over_cells_becomes_one_recurrent_layer(name: str, fix: str, tmp_
     assert [(at.file, at.line) for at in found.locations] == [("train.py", 17)]
 
 
+def _cells(*between: str) -> TraceBuilder:
+    """Steps of 60 cells of 20 us, with operators of 6 us before each."""
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin = at
+        for name in (*between, "aten::lstm_cell") * 60:
+            took = 20 if name == "aten::lstm_cell" else 6
+            builder.op(name, at, at + took, stack=("train.py(17): forward", "train.py(31): train"))
+            at += took + 1
+        builder.step(number, begin, at)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        (("aten::select", "aten::squeeze", "aten::add"), True),  # nothing that computes an input
+        (("aten::linear", "aten::select", "aten::embedding"), True),  # an output layer, then the next known token
+        (("aten::linear", "aten::cross_entropy_loss", "aten::add", "aten::select"), True),
+        (("aten::linear", "aten::argmax", "aten::embedding"), False),  # the next token is drawn from the output
+        (("aten::matmul", "aten::softmax", "aten::mul", "aten::sum", "aten::cat"), False),  # attention
+        (("aten::select", "aten::bmm", "aten::softmax", "aten::bmm", "aten::squeeze"), False),
+        (("aten::linear", "aten::relu", "aten::unsqueeze"), False),  # the output is the next input
+    ],
+)
+def test_a_loop_over_cells_stays_if_what_is_between_them_makes_the_next_input(
+    between: tuple[str, ...], tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(PythonOverhead(), _cells(*between), tmp_path) is found
+
+
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
     """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
     builder = TraceBuilder()
