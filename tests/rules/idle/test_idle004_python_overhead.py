@@ -639,6 +639,24 @@ def test_small_operators_of_one_function_are_found_beside_large_ones_where_sampl
     assert outcome.saving.high_ns <= share_interval(0.4, 200)[1] * 11_000_000
 
 
+def test_samples_of_a_line_that_also_trains_save_no_more_than_its_own_code_took(tmp_path: Path) -> None:
+    # The loop's own lines run Python for 260 of 1,000 us and operators of the loss for 600; samples show all as one.
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).python("train.py(18): train", at, at + 1000)
+        builder.op("aten::mul", at + 10, at + 300, sequence=9 + at).op(
+            "aten::sum", at + 301, at + 600, sequence=10 + at
+        )
+        builder.op("MulBackward0", at + 860, at + 990, sequence=9 + at, forward_thread=1, thread=AUTOGRAD)
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    samples = Samples().add(85, main, train).add(15, *backward).build()
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.26)
+    assert found.saving.expected_ns == pytest.approx(0.9 * 260_000)
+
+
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
     # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
     main, train = user("<module>", 80), user("train", 20)
