@@ -475,7 +475,7 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
     ("has_loader", "words"), [(True, "Evaluate less often"), (False, "all environments of a rollout")]
 )
 def test_code_without_gradients_is_no_evaluation_where_no_loader_feeds_the_training(
-    has_loader: bool, words: str, tmp_path: Path
+    words: str, tmp_path: Path, *, has_loader: bool
 ) -> None:
     runs, acts = Runs(), line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True))
     for number in range(60):
