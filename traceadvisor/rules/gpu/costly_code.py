@@ -235,6 +235,7 @@ def _rows(facts: Facts, names: re.Pattern[str]) -> Int64:
 
 
 def outermost_in(facts: Facts, spans: SpanSet) -> Int64:
+    """Return the operators of the training thread in some spans, without those inside others."""
     tree = facts.tree
     rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
     chosen: Int64 = rows[spans.contains(facts.trace.events.start_ns[rows])]
