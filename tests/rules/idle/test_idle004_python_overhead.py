@@ -792,3 +792,17 @@ def test_a_module_around_a_metric_is_the_training(tmp_path: Path) -> None:
     trace = builder.trace(tmp_path)
     calls = trace.python_calls.name_id[metric_calls(trace)].tolist()
     assert {trace.names[name] for name in calls} == {"nn.Module: MeanMetric_0"}
+
+
+def test_small_operators_are_named_where_most_of_their_time_is(tmp_path: Path) -> None:
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin = at
+        for position in range(250):
+            called = "train.py(12): encode" if position < 100 else "train.py(17): decode"
+            builder.op("aten::mm", at, at + 12, stack=(called, "train.py(31): train"))
+            at += 13
+        builder.step(number, begin, at)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert "encode" not in [place.function for place in found.locations]
+    assert "decode" in [place.function for place in found.locations]

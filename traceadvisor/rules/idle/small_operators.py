@@ -216,7 +216,7 @@ def _of_small_operators(
     events, rows = facts.trace.events, outermost_operators(facts)
     most = _most_in_forward(facts, own)
     is_loop = _is_loop(facts, most)
-    is_of_passes, looped = claims.total_ns > between.total_ns, facts.locations(most[:1])
+    is_of_passes, looped = claims.total_ns > between.total_ns, _most_of(facts, most)
     sites = own_sites(facts, between)[:MOST_SITES]
     between_at = [at for site in sites for at in site.locations]
     places = [] if sites else python_places(facts, between, 0)
@@ -290,6 +290,16 @@ def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
     most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
     chosen: Int64 = rows[events.name_id[rows] == most]
     return chosen
+
+
+def _most_of(facts: Facts, rows: Int64) -> tuple[Location, ...]:
+    """The line of the user's code that most time of some operators comes from; none without recorded stacks."""
+    times_ns: dict[Location, int] = {}
+    for at, length_ns in zip(facts.stacks.locations(rows), facts.trace.events.duration_ns[rows].tolist(), strict=True):
+        if at:
+            times_ns[at] = times_ns.get(at, 0) + length_ns
+    most = max(times_ns, key=lambda one: times_ns[one], default=None)
+    return (most,) if most else ()
 
 
 MOST_SITES = 5
