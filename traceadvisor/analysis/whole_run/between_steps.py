@@ -21,7 +21,7 @@ FEWEST_SAMPLES = 12
 """Samples that name a function. With fewer, chance decides which one."""
 
 _SCRIPT = (None, RunCause.EVALUATION)
-"""What stacks of the script's own code do; loading, saving and compiling have parts of the run of their own."""
+"""Causes of stacks in the script's own code; loading, saving and compiling have parts of the run of their own."""
 
 
 @frozen
