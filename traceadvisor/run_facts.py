@@ -12,6 +12,7 @@ from traceadvisor.analysis.sampled.run_lines import run_lines
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
+from traceadvisor.analysis.whole_run.between_steps import BetweenSteps, between_steps
 from traceadvisor.analysis.whole_run.growth import run_growth
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps, sampled_steps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
@@ -108,6 +109,15 @@ class RunFacts:
         """Growth of the steps over the run; None if they do not grow, or without a capture."""
         has_device = self.device_index is not None or bool(self.settings.devices)
         return run_growth(self.captured, self._sampled_steps, has_device=has_device) if self.captured else None
+
+    @cached_property
+    def between_steps(self) -> BetweenSteps | None:
+        """The function that takes most between training steps; None if too few samples show it."""
+        return (
+            between_steps(self.captured, self._sampled_steps, self.time.loop_ns)
+            if self.captured and self.time
+            else None
+        )
 
     @cached_property
     def _sampled_steps(self) -> SampledSteps | None:

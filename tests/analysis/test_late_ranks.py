@@ -93,6 +93,21 @@ def test_a_rank_that_takes_longer_in_everything_beside_other_programs_may_lack_a
     assert isinstance(Straggler().compare(ranks), Skipped) is skipped
 
 
+@pytest.mark.parametrize(("category", "skipped"), [(Category.OPTIMIZER, True), (Category.FORWARD, False)])
+def test_a_rank_with_the_same_work_in_the_optimizer_lacks_a_core_if_that_takes_longer_too(
+    category: Category, *, skipped: bool
+) -> None:
+    parts: tuple[dict[Category, float | None], ...] = (
+        {Category.BACKWARD: 30.0, category: 10.0},
+        {Category.BACKWARD: 60.0, category: 20.0},
+    )
+    ranks = [
+        replace(_rank(number, [duration] * 40), mean=MeanBreakdown(100.0, parts[number]), lacked_cores=True)
+        for number, duration in ((0, 50), (1, 10))
+    ]
+    assert isinstance(Straggler().compare(ranks), Skipped) is skipped
+
+
 def _in_lines(number: int, duration: int, lines: dict[int, float]) -> RankFigures:
     """A rank that spends this time in these lines of one function."""
     places = tuple((Location("train.py", line, "read", samples=5), time_ns) for line, time_ns in lines.items())

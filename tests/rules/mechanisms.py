@@ -216,6 +216,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "IDLE013": Evidence(run={"steps": (), "stacks": None}),
     "IDLE015": Evidence(run={"stacks": None}),
     "IDLE014": Evidence(kinds=(Kind.OPERATOR,)),
+    "IDLE016": Evidence(run={"steps": (), "stacks": None}),
     "MEM001": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM002": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM003": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),

@@ -393,6 +393,14 @@ def test_what_other_programs_take_of_a_saving_does_not_change_the_order(now_ns: 
     assert [one.because for one in placed.rows[0].folded] == [FoldedBecause.LOAD_DECIDES]
 
 
+def test_moving_work_comes_behind_removing_it_where_no_core_was_free() -> None:
+    line = _found("line", Estimate(50, 90, 120, Method.MODEL), (0, 100))
+    workers = _found("workers", Estimate.bound(400, of_the_fix("no core was free")), (0, 100), effort=Effort.SETTING)
+    placed = _order(line, replace(workers, alone_ns=400))
+    assert _names(placed) == ["line"]
+    assert [one.because for one in placed.rows[0].folded] == [FoldedBecause.LOAD_DECIDES]
+
+
 def test_more_work_does_not_come_first_for_a_saving_that_other_programs_change() -> None:
     line = _found("line", Estimate(200, 320, 350, Method.MODEL), (0, 100))
     rewrite = _found("rewrite", Estimate(0, 300, 400, Method.MODEL), (0, 100), effort=Effort.REFACTOR)

@@ -181,11 +181,13 @@ def _is_better_alone(one: _Row, other: _Row) -> bool:
     """Whether the fix whose saving the load changes is the better one without load: that order holds for any load.
 
     It is if it saves no less than the low end of the other one, or than what a limit lets expect, and is no more work.
+    A limit says that no core was free for it: moving work then saves less than removing it.
     """
     loaded, free = (one.finding, other.finding) if other.finding.alone_ns is None else (other.finding, one.finding)
     efforts = list(Effort)
     is_easier = efforts.index(loaded.effort) <= efforts.index(free.effort)
-    return is_easier and (loaded.alone_ns or 0.0) >= (free.saving.low_ns or free.saving.expected_ns)
+    is_better = (loaded.alone_ns or 0.0) >= (free.saving.low_ns or free.saving.expected_ns)
+    return is_easier and is_better and loaded.saving.method is not Method.BOUND
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

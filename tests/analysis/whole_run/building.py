@@ -50,7 +50,12 @@ class Runs:
         return self
 
     def step(
-        self, parts: Sequence[tuple[Frames, float]], *, cpu: float = 1.0, state: StepState = StepState.PLAIN
+        self,
+        parts: Sequence[tuple[Frames, float]],
+        *,
+        cpu: float = 1.0,
+        state: StepState = StepState.PLAIN,
+        fetches: int = 1,
     ) -> Runs:
         """A step with one sample for each of its parts; ``cpu``: share of the time with a core."""
         begin = self._at
@@ -58,7 +63,13 @@ class Runs:
             self._at += round(ms * MS)
             self.sample(frames, ms, ms * cpu)
         length = self._at - begin
-        self._steps.append(TimedStep(len(self._steps), WALL + begin, length, 0, 1, state, 0, CLOCK + begin, 0))
+        self._steps.append(TimedStep(len(self._steps), WALL + begin, length, 0, fetches, state, 0, CLOCK + begin, 0))
+        return self
+
+    def outside(self, frames: Frames, ms: float) -> Runs:
+        """A sample outside of all steps."""
+        self._at += round(ms * MS)
+        self.sample(frames, ms)
         return self
 
     def pause(self, kind: PauseKind, ms: float, back_ms: float = 0, **more: object) -> Runs:

@@ -111,6 +111,19 @@ def test_beside_other_programs_a_worker_takes_as_long_for_a_batch_as_the_trainin
     assert found.alone_ns <= 20_000, "without them, all of the step is shorter alike"
 
 
+@pytest.mark.parametrize(("loading_ms", "found"), [(2.5, False), (5.0, True)])
+def test_a_worker_saves_no_time_to_take_its_batches(loading_ms: float, tmp_path: Path, *, found: bool) -> None:
+    # On a full machine, sending and taking a batch takes 2.8 ms.
+    loading_us, step_us = int(loading_ms * 1000), 12_000
+    builder = TraceBuilder().step(0, 0, step_us).loader(0, loading_us, kind=SINGLE).op("aten::mm", loading_us, step_us)
+    captured = Captured(builder, tmp_path).loader(workers=0).made(loading_us, workers=[None])
+    captured = captured.with_settings(cpu_count=2).sampled(cpu=1.0).with_processes(mean_cpu_cores=0.8)
+    captured = captured.with_steps([float(loading_us)] * 40, step_us=step_us)
+    assert captured.is_found(SynchronousLoader()) is found
+    if found:
+        assert captured.finding(SynchronousLoader()).saving.high_ns <= (5.0 - 1.4) * 1e6
+
+
 @pytest.mark.parametrize("others", [0.0, 0.5, 1.0, 1.3, 1.6])
 def test_a_busy_machine_does_not_hide_that_workers_are_missing(others: float, tmp_path: Path) -> None:
     """The demo has this shape: a batch of compute takes two fifths of the step, on two cores that others use, too."""

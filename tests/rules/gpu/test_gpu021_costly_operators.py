@@ -208,3 +208,38 @@ def test_with_a_gpu_operators_only_launch(tmp_path: Path) -> None:
 
 def test_without_steps_the_rule_is_skipped(tmp_path: Path) -> None:
     assert skipped(CostlyOperators(), TraceBuilder().op("aten::linalg_svd", 0, 100), tmp_path)
+
+
+def _one_hot(*after: str, length_us: int = 80) -> TraceBuilder:
+    """A one-hot tensor and the operators on it, each of this length, and as long in the backward pass of the last."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(12): forward", at, at + 850)
+        for position, name in enumerate(("aten::one_hot", *after)):
+            begin = at + 401 + length_us * position
+            sequence = number if position == len(after) else None
+            builder.op(name, begin, begin + length_us - 1, sequence=sequence)
+        back = at + 401 + length_us * (len(after) + 1)
+        builder.op("AddmmBackward0", back, back + length_us - 1, sequence=number, forward_thread=1)
+
+    return _steps(add)
+
+
+@pytest.mark.parametrize("between", [("aten::to",), ("aten::cat", "aten::to"), ("aten::select", "aten::one_hot")])
+def test_one_hot_tensors_that_a_linear_layer_multiplies_are_found(between: tuple[str, ...], tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _one_hot(*between, "aten::linear"), tmp_path)
+    assert "torch.nn.Embedding" in found.fix.summary
+    assert found.claims.total_ns == 3 * (len(between) + 3) * 79_000
+    assert evidence(found, "products with them") == 1
+    assert [(at.line, at.function) for at in found.locations] == [(12, "forward")]
+
+
+@pytest.mark.parametrize(
+    "after", [("aten::to", "aten::mul"), ("aten::to", "aten::matmul"), ("aten::to", "aten::sum", "aten::linear"), ()]
+)
+def test_one_hot_tensors_for_something_else_are_clear(after: tuple[str, ...], tmp_path: Path) -> None:
+    assert not is_found(CostlyOperators(), _one_hot(*after), tmp_path)
+
+
+def test_a_short_product_of_one_hot_tensors_is_clear(tmp_path: Path) -> None:
+    assert not is_found(CostlyOperators(), _one_hot("aten::to", "aten::linear", length_us=30), tmp_path)

@@ -549,6 +549,37 @@ def test_a_loop_over_cells_becomes_one_recurrent_layer(name: str, fix: str, tmp_
     assert [(at.file, at.line) for at in found.locations] == [("train.py", 17)]
 
 
+def _cells(*between: str) -> TraceBuilder:
+    """Steps of 60 cells of 20 us, with operators of 6 us before each."""
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin = at
+        for name in (*between, "aten::lstm_cell") * 60:
+            took = 20 if name == "aten::lstm_cell" else 6
+            builder.op(name, at, at + took, stack=("train.py(17): forward", "train.py(31): train"))
+            at += took + 1
+        builder.step(number, begin, at)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        (("aten::select", "aten::squeeze", "aten::add"), True),  # nothing that computes an input
+        (("aten::linear", "aten::select", "aten::embedding"), True),  # an output layer, then the next known token
+        (("aten::linear", "aten::cross_entropy_loss", "aten::add", "aten::select"), True),
+        (("aten::linear", "aten::argmax", "aten::embedding"), False),  # the next token is drawn from the output
+        (("aten::matmul", "aten::softmax", "aten::mul", "aten::sum", "aten::cat"), False),  # attention
+        (("aten::select", "aten::bmm", "aten::softmax", "aten::bmm", "aten::squeeze"), False),
+        (("aten::linear", "aten::relu", "aten::unsqueeze"), False),  # the output is the next input
+    ],
+)
+def test_a_loop_over_cells_stays_if_what_is_between_them_makes_the_next_input(
+    between: tuple[str, ...], tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(PythonOverhead(), _cells(*between), tmp_path) is found
+
+
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
     """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
     builder = TraceBuilder()
@@ -606,6 +637,24 @@ def test_small_operators_of_one_function_are_found_beside_large_ones_where_sampl
     assert [at.function for at in outcome.locations] == ["negatives"]
     assert outcome.claims.total_ns == 4 * 5_000_000
     assert outcome.saving.high_ns <= share_interval(0.4, 200)[1] * 11_000_000
+
+
+def test_samples_of_a_line_that_also_trains_save_no_more_than_its_own_code_took(tmp_path: Path) -> None:
+    # The loop's own lines run Python for 260 of 1,000 us and operators of the loss for 600; samples show all as one.
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).python("train.py(18): train", at, at + 1000)
+        builder.op("aten::mul", at + 10, at + 300, sequence=9 + at).op(
+            "aten::sum", at + 301, at + 600, sequence=10 + at
+        )
+        builder.op("MulBackward0", at + 860, at + 990, sequence=9 + at, forward_thread=1, thread=AUTOGRAD)
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    samples = Samples().add(85, main, train).add(15, *backward).build()
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.26)
+    assert found.saving.expected_ns == pytest.approx(0.9 * 260_000)
 
 
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
@@ -743,3 +792,17 @@ def test_a_module_around_a_metric_is_the_training(tmp_path: Path) -> None:
     trace = builder.trace(tmp_path)
     calls = trace.python_calls.name_id[metric_calls(trace)].tolist()
     assert {trace.names[name] for name in calls} == {"nn.Module: MeanMetric_0"}
+
+
+def test_small_operators_are_named_where_most_of_their_time_is(tmp_path: Path) -> None:
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin = at
+        for position in range(250):
+            called = "train.py(12): encode" if position < 100 else "train.py(17): decode"
+            builder.op("aten::mm", at, at + 12, stack=(called, "train.py(31): train"))
+            at += 13
+        builder.step(number, begin, at)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert "encode" not in [place.function for place in found.locations]
+    assert "decode" in [place.function for place in found.locations]

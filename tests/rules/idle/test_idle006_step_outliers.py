@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.sampled.sampling import Samples, library, user
-from tests.analysis.whole_run.building import Runs, line
+from tests.analysis.whole_run.building import NO_GRAD, Runs, line
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
@@ -125,9 +125,10 @@ def test_the_saving_is_a_share_of_the_training_time(tmp_path: Path) -> None:
     lengths = [100.0] * 51
     for slow in range(5, 51, 5):
         lengths[slow] = 1000.0
-    saving = _captured(lengths, tmp_path).finding(StepOutliers()).saving
+    found = _captured(lengths, tmp_path).finding(StepOutliers())
     # Ten of fifty take 900 us more than the usual 100.
-    assert saving.high_ns == pytest.approx(100_000 * 9000 / (9000 + 50 * 100))
+    assert found.whole_ns == pytest.approx(280_000)
+    assert found.saving.high_ns == pytest.approx(180_000)
 
 
 def test_a_recorded_outlier_is_found_at_any_position_in_the_recording(tmp_path: Path) -> None:
@@ -468,3 +469,18 @@ def test_updates_that_other_programs_hold_up_alike_are_no_line(tmp_path: Path) -
 
 def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path: Path) -> None:
     assert not _with_rollouts(tmp_path, (POLICY, 90.0)).is_found(StepOutliers())
+
+
+@pytest.mark.parametrize(
+    ("has_loader", "words"), [(True, "Evaluate less often"), (False, "all environments of a rollout")]
+)
+def test_code_without_gradients_is_no_evaluation_where_no_loader_feeds_the_training(
+    words: str, tmp_path: Path, *, has_loader: bool
+) -> None:
+    runs, acts = Runs(), line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True))
+    for number in range(60):
+        runs.step([(line(11), 6.0), (line(12), 4.0), *[(acts, 20.0)] * 3 * (number % 10 == 5)])
+    run = runs.run()
+    captured = Captured(_steps(100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=run.stacks)
+    captured = captured.with_loader(batch_size=4) if has_loader else captured
+    assert words in captured.finding(StepOutliers()).fix.summary

@@ -160,13 +160,13 @@ def lacks_cores(ranks: Sequence[RankFigures], late: LateRank) -> bool:
     """Whether a rank may be late because other programs used its cores: nothing that only it does explains it.
 
     A rank that several steps show to be late in one kind of work, or by much, is late for a reason of its own, be it
-    the cores that it runs on.
+    the cores that it runs on. Not if its optimizer is slow as well, whose work is the same on all ranks.
     """
     computes = not late.longer or late.longer[0][0] in ON_CPU
-    longer = [ns for category, ns in late.longer if category in ON_CPU]
-    is_slow_in_all = len(longer) > 1 and longer[1] >= SPREAD_SHARE * longer[0]
-    is_little = is_slow_in_all and late.caused_ns < MOST_BY_CORES * late.step_ns
-    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS and not is_little)
+    slow = [category for category, ns in late.longer if category in ON_CPU and ns >= SPREAD_SHARE * late.longer[0][1]]
+    is_little = late.caused_ns < MOST_BY_CORES * late.step_ns
+    is_by_cores = len(slow) > 1 and (is_little or Category.OPTIMIZER in slow)
+    is_shown = late.is_only_here or (late.is_sure and late.step_count >= FEWEST_STEPS and not is_by_cores)
     return computes and not is_shown and any(one.lacked_cores for one in ranks)
 
 

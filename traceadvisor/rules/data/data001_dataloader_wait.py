@@ -9,7 +9,14 @@ from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, one_index_ns, usual_time
+from traceadvisor.rules.data.loading_limit import (
+    OF_LOADERS,
+    Limit,
+    cost_evidence,
+    loading_limit,
+    one_index_ns,
+    usual_time,
+)
 from traceadvisor.savings.interval import most_undisturbed_ns
 
 
@@ -78,9 +85,6 @@ TAKES_ROWS = (
 
 NO_ROWS = frozenset({None, "_InfiniteConstantSampler"})
 """Samplers of data sets that are iterated and take no index; None where something else draws whole batches."""
-
-OF_LOADERS = frozenset({"RandomSampler", "SequentialSampler"})
-"""Samplers that a loader makes by itself."""
 
 RANDOM = "Pass a generator, or a number of samples, of your own on to RandomSampler."
 

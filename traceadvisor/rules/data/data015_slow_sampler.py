@@ -2,14 +2,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from traceadvisor.analysis.sampled.loader_frames import part_of
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.model.location import Location
 from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.loading_limit import MOSTLY, OF_LOADERS
 from traceadvisor.statistics import share_interval
 
 MAKES_LIST = "RandomSampler"
@@ -40,7 +44,8 @@ class SlowSampler(Rule):
     """The sampler of the data loader takes long, and it runs in the training process, whatever the number of workers.
 
     What it finds: Time of the training thread in the sampler or batch sampler: within ``__next__``, by samples of its
-        stack, and at the start of each loop, by clock reads in ``__iter__``.
+        stack, and at the start of each loop, by clock reads in ``__iter__``. A few samples do not show it, and samplers
+        that a loader makes by itself already draw an epoch at once.
     Why it costs time: The sampler decides which samples are in a batch, before a worker can make it. While the training
         thread runs it, it launches nothing, and more workers do not share this work.
     How to fix it: Draw the batches of an epoch at once with array operations, or before the training. Keep data sorted
@@ -60,13 +65,19 @@ class SlowSampler(Rule):
     min_share: float = 0.03
     """Share of the training time. The fix is in few lines of Python, and no other fix shortens this time."""
 
+    min_low_share: float = 0.01
+    """Lower end of the 95% interval of the share of a step in the sampler. Two samples of twenty show nothing."""
+
     def check(self, facts: Facts) -> Outcome:
         time, timing = facts.loader_time, facts.timing
         if time is None or not timing.undisturbed_ns:
             return Skipped(facts.unknown_without("The time in the sampler is unknown", Option.CAPTURE))
         mean_ns = time.per_step_ns(LoaderPart.SAMPLER) if time.sample_count else 0.0
         usual_ns = min(mean_ns, _usual_ns(facts))
-        within = usual_ns / timing.undisturbed_ns
+        within = 0.0 if _is_of_torch(facts) else usual_ns / timing.undisturbed_ns
+        low, _ = share_interval(time.share(LoaderPart.SAMPLER), time.sample_count) if time.sample_count else (0.0, 0.0)
+        if low * min(time.total_ns / time.steps, _usual_ns(facts)) < self.min_low_share * timing.undisturbed_ns:
+            within = 0.0
         at_start = _share_at_start(facts, (mean_ns - usual_ns) * time.steps)
         if max(within, at_start) < self.min_share:
             return Clear("time in the sampler", max(within, at_start), self.min_share, Unit.SHARE)
@@ -80,7 +91,7 @@ class SlowSampler(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         return finding_of(
             facts,
-            claims=wait,
+            claims=wait if share >= MOSTLY else _beginnings(wait, share),
             fix=Fix("Make the sampler cheaper: draw the batches of an epoch at once, with array operations"),
             saving=Estimate(low_ns * loader_ns, expected_ns * loader_ns, high * loader_ns, Method.MODEL),
             effort=Effort.REFACTOR,
@@ -121,6 +132,18 @@ class SlowSampler(Rule):
             whole_ns=run.loop_ns / run.training_steps if run and run.training_steps else None,
             locations=(*sampler_lines(facts), *facts.loader_locations),
         )
+
+
+def _is_of_torch(facts: Facts) -> bool:
+    """Whether the loader's sampler is one that draws an epoch at once, and nothing of the user runs in it."""
+    loader = facts.settings.loader
+    return loader is not None and loader.sampler in OF_LOADERS and not sampler_lines(facts)
+
+
+def _beginnings(wait: SpanSet, share: float) -> SpanSet:
+    """The first part of each wait: a loader asks its sampler before it loads."""
+    lengths_ns = np.rint(share * (wait.ends_ns - wait.starts_ns)).astype(np.int64)
+    return SpanSet.union_of(wait.starts_ns, wait.starts_ns + lengths_ns)
 
 
 def _usual_ns(facts: Facts) -> float:

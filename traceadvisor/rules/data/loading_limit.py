@@ -102,6 +102,9 @@ CAVEATS_OF_THREADS = (
     "The variables also hold in the training process. In a worker_init_fn, threadpoolctl limits workers alone.",
 )
 
+OF_LOADERS = frozenset({"RandomSampler", "SequentialSampler"})
+"""Samplers that a loader makes by itself."""
+
 ONE_THREAD = {
     "OpenBLAS": ("OPENBLAS_NUM_THREADS", "1"),
     "MKL": ("MKL_NUM_THREADS", "1"),
@@ -156,6 +159,7 @@ NOT_WORKERS = {
 """Why the loop waits, if neither workers nor what they do is the reason."""
 
 WITHOUT_WORKERS = {
+    Limit.SAMPLER: NOT_WORKERS[Limit.SAMPLER],
     Limit.CORES: "loading needs CPU time, and no core is free for a worker",
     Limit.STORAGE: "storage limits data loading",
     Limit.NOTHING: "workers would not shorten the step",
@@ -214,7 +218,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer p
         # With a core each they are fast enough: either they have none, or it takes long to receive a batch.
         lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
-    if not workers and (_batch_ns(facts, loading) <= TAKING_NS + SENDING_NS or _has_cheap_rows(facts, curve)):
+    handed_over_ns = (TAKING_NS + SENDING_NS) * _busy_factor(facts, loading)
+    if not workers and (_batch_ns(facts, loading) <= handed_over_ns or _has_cheap_rows(facts, curve)):
         return LoadingLimit(Limit.NOTHING)
     point = curve.best()
     if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
@@ -254,6 +259,8 @@ def one_index_ns(loader: LoaderSettings | None) -> float | None:
 def shown_cause(facts: Facts) -> Limit | None:
     """Return the limit that samples of the training thread and of its workers show; None if workers may be it."""
     time, curve, workers = facts.loader_time, facts.worker_curve, facts.loading.workers if facts.loading else None
+    if workers == 0 and _sampler_share(facts) >= MOSTLY:
+        return Limit.SAMPLER
     if not workers:
         return None
     if time and time.sample_count:
@@ -267,6 +274,12 @@ def shown_cause(facts: Facts) -> Limit | None:
     if curve and workers >= FEWEST_LOCKED and curve.cost.lock_share >= MIN_LOCK_SHARE:
         return Limit.LOCK
     return None
+
+
+def _sampler_share(facts: Facts) -> float:
+    """The share of the sampler in the time in the loader: workers do not take it over. 0 without samples."""
+    time = facts.loader_time
+    return time.share(LoaderPart.SAMPLER) if time and time.sample_count else 0.0
 
 
 def _is_late_while_received(facts: Facts) -> bool:
@@ -365,6 +378,18 @@ def is_beside_others(facts: Facts) -> bool:
     return others >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
 
 
+def _busy_factor(facts: Facts, loading: Loading) -> float:
+    """How many times as long it takes to hand over a batch as on an idle machine."""
+    return BUSY_FACTOR if loading.cores_are_full and is_beside_others(facts) else 1.0
+
+
+def _left_ns(facts: Facts, loading: Loading) -> float:
+    """Time of a step in the loader that no worker saves: choosing samples, and taking a batch in undisturbed steps."""
+    is_timed = facts.timing.undisturbed_loader_ns is not None
+    taking_ns = TAKING_NS * loading.fetches * _busy_factor(facts, loading) if is_timed else 0.0
+    return min(_sampler_share(facts) * loading.loader_ns + taking_ns, loading.loader_ns)
+
+
 def _batch_ns(facts: Facts, loading: Loading) -> float:
     """Undisturbed time of the training process to load a batch; endless if no undisturbed step was timed."""
     loader_ns = facts.timing.undisturbed_loader_ns
@@ -446,7 +471,10 @@ def _without_others(facts: Facts, loading: Loading, curve: WorkerCurve) -> Propo
         return None
     point, alone_ns = alone
     waits_ns = facts.per_step_ns(facts.claim(Category.DATA_WAIT))
-    saving = Estimate.bound(min(alone_ns, waits_ns), of_the_fix(NO_FREE_CORE))
+    most_ns = min(alone_ns, waits_ns, loading.loader_ns - _left_ns(facts, loading))
+    if most_ns < NO_GAIN_SHARE * loading.step_ns:
+        return None
+    saving = Estimate.bound(most_ns, of_the_fix(NO_FREE_CORE))
     return Proposal(point, _workers_fix(facts, loading, curve, point), saving, alone_ns)
 
 
@@ -469,7 +497,9 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         saving = _by_curve(curve, point, loading.step_ns, 1.0)
     if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
         # beside the same programs, each worker takes as long for a batch as the training thread did
-        most_ns = loading.step_ns - max(loading.rest_ns, loading.loader_ns / point.workers)
+        left_ns = _left_ns(facts, loading)
+        made_ns = (loading.loader_ns - left_ns) / point.workers
+        most_ns = max(loading.step_ns - max(loading.rest_ns + left_ns, made_ns), 0.0)
         saving = Estimate.bound(min(saving.high_ns, simulated.high_ns, most_ns), of_the_fix(NO_FREE_CORE))
     alone = _alone(loading, curve, point.workers)
     return Proposal(point, fix, saving, alone[1] if alone else None)

@@ -101,7 +101,7 @@ class Cost:
 def costs(facts: Facts) -> Iterator[Cost]:
     """Yield the costs of typical steps of a training without a GPU."""
     functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
-    backward = _backward_of(facts)
+    backward = backward_of(facts)
     yield from _parametrizations(facts, functions, backward)
     yield from _decompositions(facts)
     yield from _sparse(facts, functions)
@@ -109,10 +109,10 @@ def costs(facts: Facts) -> Iterator[Cost]:
     yield from _own_functions(facts, functions)
 
 
-_Backward = Callable[[SpanSet], SpanSet]
+Backward = Callable[[SpanSet], SpanSet]
 
 
-def _backward_of(facts: Facts) -> _Backward:
+def backward_of(facts: Facts) -> Backward:
     """Return what finds the backward pass of operators that begin in some spans."""
     events, tree = facts.trace.events, facts.tree
     nodes, forward = forward_operators(facts.trace, tree)
@@ -122,7 +122,7 @@ def _backward_of(facts: Facts) -> _Backward:
     return lambda spans: events.spans(rows[spans.contains(made_ns)])
 
 
-def _parametrizations(facts: Facts, functions: list[UserFunction], backward: _Backward) -> Iterator[Cost]:
+def _parametrizations(facts: Facts, functions: list[UserFunction], backward: Backward) -> Iterator[Cost]:
     """Calls of parametrizations that compute a weight again in the same step, with their backward pass."""
     calls, windows = facts.trace.python_calls, facts.steps.typical_windows
     rows, outer = (_calls(facts, names) for names in (_LISTS, _AROUND_LISTS))
@@ -165,7 +165,7 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
             return
 
 
-def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backward) -> Iterator[Cost]:
+def _intermediates(facts: Facts, functions: list[UserFunction], backward: Backward) -> Iterator[Cost]:
     """Functions whose operators mostly work on a tensor far larger than those that it is made of."""
     events, widening = facts.trace.events, _rows(facts, _WIDENS)
     sizes = _sizes(facts, widening)
@@ -175,7 +175,7 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: _Backw
         mine = widening[one.spans.contains(events.start_ns[widening])]
         if not mine.size:
             continue
-        rows = _outermost_in(facts, one.spans)
+        rows = outermost_in(facts, one.spans)
         rows = rows[_follows(one.spans, events.start_ns[mine], events.start_ns[rows])]
         rows = rows[events.duration_ns[rows] >= LEAST_PART * float(np.median(events.duration_ns[mine]))]
         names = [facts.trace.names[name] for name in events.name_id[rows].tolist()]
@@ -234,7 +234,8 @@ def _rows(facts: Facts, names: re.Pattern[str]) -> Int64:
     return chosen
 
 
-def _outermost_in(facts: Facts, spans: SpanSet) -> Int64:
+def outermost_in(facts: Facts, spans: SpanSet) -> Int64:
+    """Return the operators of the training thread in some spans, without those inside others."""
     tree = facts.tree
     rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
     chosen: Int64 = rows[spans.contains(facts.trace.events.start_ns[rows])]

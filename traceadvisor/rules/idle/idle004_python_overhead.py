@@ -82,7 +82,8 @@ class PythonOverhead(Rule):
         the optimizer's step count: it cannot run less often. Nor does code that every step calls, if
         other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
         backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
-        up some.
+        up some. They do not in a loop over recurrent cells that computes the input of each cell from the one before,
+        by an attention or an output layer.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
@@ -160,7 +161,7 @@ class PythonOverhead(Rule):
         if remark := _not_its_own(facts, share if places else None, () if is_usual else sites):
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
-        sampled = self._sampled(facts, lost)
+        sampled = self._sampled(facts, lost, is_usual=is_usual)
         is_waiting = (waiting_calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
         if is_usual and sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
@@ -187,18 +188,24 @@ class PythonOverhead(Rule):
             caveats=_caveats(facts, locations),
         )
 
-    def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
+    def _sampled(self, facts: Facts, lost: SpanSet, *, is_usual: bool) -> SampledShare | None:
         """The share of undisturbed steps in the lines of this code; None with a GPU.
 
-        Operators outside of modules make work for the backward pass, too: at least these lines' part of it.
+        Operators outside of modules make work for the backward pass, too: at least these lines' part of it. Code of
+        usual steps takes no longer than in recorded ones: further samples of its lines show operators of the training.
         """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
-        sites = [(site.locations[0], site.callee) for site in own_sites(facts, lost)]
+        found_sites = own_sites(facts, lost)
+        sites = [(site.locations[0], site.callee) for site in found_sites]
+        in_lines_ns = sum(site.spans.total_ns for site in found_sites if site.callee is None)
         samples = facts.run.stack_samples
         found, around = (share(samples, beside_passes(sites)) for share in (share_of_lines, share_around_lines))
         if found is None or around is None:
             return None
+        most = facts.per_step_ns(lost) / max((facts.step_ns or 0.0) * facts.timing.rest_share, 1.0)
+        if is_usual and 2 * in_lines_ns > lost.total_ns and found.low > most:
+            found, around = (SampledShare.of(most, one.count) for one in (found, around))
         backward, beside = (share_of_steps(samples, one) for one in (in_backward, is_beside_training))
         loose = backward_outside_modules(facts.observation, facts.tree) * backward.share if backward else 0.0
         part = found.share / beside.share if beside and beside.share else 0.0

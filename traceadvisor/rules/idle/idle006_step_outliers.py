@@ -54,6 +54,12 @@ _MANY_STEPS = (
     "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
+OF_ROLLOUT = Fix(
+    "Run this model for many samples at once, such as all environments of a rollout. If it evaluates, do so less often",
+    not_replayed=_NOT_SIMULATED,
+)
+"""For code without gradients where no data loader feeds the loop: it may make the data of the training."""
+
 OF_CAUSE: Mapping[RunCause | None, Fix] = {
     RunCause.EVALUATION: Fix("Evaluate less often, on less data, or with larger batches", not_replayed=_NOT_SIMULATED),
     RunCause.LOGGING: Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED),
@@ -128,7 +134,7 @@ class StepOutliers(Rule):
             return None
         return finding_of(
             facts,
-            fix=OF_CAUSE[cause],
+            fix=_of_cause(facts, cause),
             effort=Effort.LINE,
             evidence=(
                 Evidence("extra time of slow steps in this code", sums[cause], Unit.NS),
@@ -197,7 +203,7 @@ class StepOutliers(Rule):
             return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
         fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
         content = slow_content(facts, odd, fast) if odd else SlowContent()
-        is_unfed = bool(facts.run.steps) and facts.settings.loader is None
+        is_unfed = _is_unfed(facts)
         saves = found.mostly_in(facts.run.saving)
         seen = self._seen(facts, found)
         lines = (facts.run.slow.lines[seen],) if seen else ()
@@ -211,7 +217,7 @@ class StepOutliers(Rule):
         return finding_of(
             facts,
             claims=content.claims,
-            fix=Fix(SAVE_LESS_OFTEN, not_replayed=_NOT_SIMULATED) if saves else OF_CAUSE.get(seen, OF_ANYTHING),
+            fix=Fix(SAVE_LESS_OFTEN, not_replayed=_NOT_SIMULATED) if saves else _of_cause(facts, seen),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("time in slow steps beyond the median, averaged", found.excess_ns, Unit.NS_PER_STEP),
@@ -223,6 +229,7 @@ class StepOutliers(Rule):
                 *content.evidence,
             ),
             most_share=share,
+            whole_ns=max(training_ns, sum(lengths.values()) / len(lengths)),
             locations=content.locations or lines or line_of_slow_steps(facts, share),
             caveats=(
                 "Other programs on the machine slow down random steps.",
@@ -244,3 +251,14 @@ class StepOutliers(Rule):
         periodic = periodic_outliers(lengths, found.indices, self.ratio)
         few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
         return periodic if periodic and (few or periodic.mostly_in(saving)) else found
+
+
+def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
+    """The fix of steps that are slow for a cause that samples show."""
+    makes_data = _is_unfed(facts) and cause is RunCause.EVALUATION
+    return OF_ROLLOUT if makes_data else OF_CAUSE.get(cause, OF_ANYTHING)
+
+
+def _is_unfed(facts: Facts) -> bool:
+    """Whether no data loader feeds the loop of a captured run, so that it makes its data itself."""
+    return bool(facts.run.steps) and facts.settings.loader is None

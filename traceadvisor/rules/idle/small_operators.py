@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,6 +49,22 @@ WHOLE_SEQUENCE = replace(
     "step needs what the script computes from the one before",
 )
 
+_COMPUTES = re.compile(
+    r"aten::(?:\w*mm|matmul|einsum|linear|softmax|scaled_dot_product_attention|argmax|multinomial|topk)$"
+)
+"""Operators of an attention, of an output layer, and of what draws the next input from it."""
+
+_PASSES_ON = re.compile(
+    r"aten::(?:\w*view|reshape|\w*squeeze|expand|permute|transpose|t|to|contiguous|detach|clone|linear|embedding"
+    r"|dropout|relu|tanh)$"
+)
+_TAKES = re.compile(r"aten::(?:select|slice|narrow|unbind|index|index_select)$")
+"""Operators between taking an input from a whole sequence, and the cell."""
+
+FEEDING_SHARE = 0.25
+"""Share of the ways from one cell to the next that compute the next input. An encoder may come before such a decoder,
+and layers of a stack have one operator between all their steps."""
+
 MOST_USUAL_US = 35.0
 """Recorded duration of the usual operator of each name, on average, up to which operators are small however long the
 machine held them up. A recording adds a few microseconds to each, and a node of the backward pass holds several."""
@@ -83,6 +100,8 @@ class SmallOperators:
         elif own := self._small_function(facts, passes):
             claims = passes
         else:
+            return None
+        if _cells_need_the_step_before(facts, own):
             return None
         most = passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD))
         if own:
@@ -195,9 +214,9 @@ def _of_small_operators(
 ) -> Outcome:
     """A finding on many small operators, and the Python between them; ``own``: the function that has nearly all."""
     events, rows = facts.trace.events, outermost_operators(facts)
-    names, most = facts.trace.names, _most_in_forward(facts, own)
-    is_loop = most.size >= FEWEST_CELLS * facts.step_count and CELLS.match(names[events.name_id[most[0]]]) is not None
-    is_of_passes, looped = claims.total_ns > between.total_ns, facts.locations(most[:1])
+    most = _most_in_forward(facts, own)
+    is_loop = _is_loop(facts, most)
+    is_of_passes, looped = claims.total_ns > between.total_ns, _most_of(facts, most)
     sites = own_sites(facts, between)[:MOST_SITES]
     between_at = [at for site in sites for at in site.locations]
     places = [] if sites else python_places(facts, between, 0)
@@ -230,6 +249,36 @@ FEWEST_CELLS = 8
 """Cells per step that are a loop over time."""
 
 
+def _is_loop(facts: Facts, rows: Int64) -> bool:
+    """Whether operators of one name are cells of a loop over time."""
+    return rows.size >= FEWEST_CELLS * facts.step_count and _is_named(facts, rows[:1], CELLS)[0]
+
+
+def _cells_need_the_step_before(facts: Facts, own: UserFunction | None) -> bool:
+    """Whether the operators of a loop over cells compute each input from the cell before: no operator replaces it."""
+    passes = facts.claim(Category.FORWARD, Category.OTHER_HOST)
+    rows = _operators_in(facts, passes & own.spans if own else passes)
+    rows = rows[np.argsort(facts.trace.events.start_ns[rows], kind="stable")]
+    at = np.flatnonzero(_is_named(facts, rows, CELLS))
+    if at.size < FEWEST_CELLS * facts.step_count:
+        return False
+    between = [rows[first + 1 : last] for first, last in pairwise(at.tolist())]
+    return sum(_computes_input(facts, one) for one in between) >= FEEDING_SHARE * len(between)
+
+
+def _computes_input(facts: Facts, rows: Int64) -> bool:
+    """Whether operators between two cells compute, and the second cell's input is not taken as it is."""
+    before = (row for row in rows[::-1] if not _is_named(facts, row[None], _PASSES_ON)[0])
+    last = next(before, None)
+    is_taken = last is not None and _is_named(facts, last[None], _TAKES)[0]
+    return not is_taken and any(_is_named(facts, rows, _COMPUTES))
+
+
+def _is_named(facts: Facts, rows: Int64, names: re.Pattern[str]) -> list[bool]:
+    """Whether operators have some names."""
+    return [names.match(facts.trace.names[one]) is not None for one in facts.trace.events.name_id[rows].tolist()]
+
+
 def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
     """Operators of the name that takes the most time of the forward pass, by the usual one; none without any.
 
@@ -241,6 +290,16 @@ def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
     most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
     chosen: Int64 = rows[events.name_id[rows] == most]
     return chosen
+
+
+def _most_of(facts: Facts, rows: Int64) -> tuple[Location, ...]:
+    """The line of the user's code that most time of some operators comes from; none without recorded stacks."""
+    times_ns: dict[Location, int] = {}
+    for at, length_ns in zip(facts.stacks.locations(rows), facts.trace.events.duration_ns[rows].tolist(), strict=True):
+        if at:
+            times_ns[at] = times_ns.get(at, 0) + length_ns
+    most = max(times_ns, key=lambda one: times_ns[one], default=None)
+    return (most,) if most else ()
 
 
 MOST_SITES = 5
