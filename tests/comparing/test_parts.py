@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.comparing.building import recording, report
+from tests.comparing.building import origins, recording, report, with_origins
 from tests.comparing.simulation import GPU_BOUND, HALF, WAITING, Parts, likely_calls
 from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange
 from traceadvisor.model.report import Recording
+from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
@@ -107,3 +108,26 @@ def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> No
     """The same CPU time per step, in a fifth of the time."""
     change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
+
+
+def test_operators_that_are_gone_bear_witness_on_a_busy_machine() -> None:
+    """The process gets a tenth of a core, then half of one. Three quarters of its step were operators that are gone."""
+
+    def side(step_ms: float, own_cores: float, **operators: float) -> Recording:
+        counts = tuple(CountRow(f"aten::{name}", 8.0) for name in operators)
+        times = origins(sum(operators.values()), {f"aten::{name}": ms for name, ms in operators.items()})
+        one = replace(
+            _busy(step_ms, own_cores),
+            typical_step_ns=times.total_ns,
+            typical_breakdown=MeanBreakdown(times.total_ns, {Category.FORWARD: float(times.total_ns)}),
+            contents=StepContents(counts, (), None, 0, (), ()),
+        )
+        return with_origins(one, forward=times)
+
+    base, head = side(100.0, 0.1, item=75.0, mm=25.0), side(20.0, 0.5, mm=25.0)
+    change = _change(_compared(base, head))
+    assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
+    assert change.witness_ratio == pytest.approx(0.25)
+    assert _change(_compared(head, base)).witness_ratio == pytest.approx(4.0)
+    few = side(100.0, 0.1, item=5.0, mm=95.0)
+    assert _change(_compared(few, side(20.0, 0.5, mm=95.0))).certainty is VerdictCertainty.NOT_SHOWN

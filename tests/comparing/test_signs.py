@@ -14,11 +14,11 @@ from traceadvisor.comparing.signs import Gone, Sides, change_sign, changed_parts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Purpose
 from traceadvisor.model.comparison import ChangeSign
-from traceadvisor.model.findings import Fix, Location
+from traceadvisor.model.findings import Clear, Fix, Location, Unit
 from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins
-from traceadvisor.model.report import KernelRow, Recording
+from traceadvisor.model.report import KernelRow, OutcomeRow, Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
-from traceadvisor.model.step_contents import CountRow, StepContents
+from traceadvisor.model.step_contents import CountRow, InputRow, StepContents
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
@@ -162,3 +162,25 @@ def test_the_parts_of_a_step_that_a_change_is_about() -> None:
     single, multi = (replace(recording(command=()), loader_kinds=(kind,)) for kind in (SINGLE, MULTI))
     assert changed_parts(_captures(single), _captures(multi)) == {Category.DATA_WAIT}
     assert changed_parts(_captures(single), _captures(single)) == set()
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "kernel"),
+    [("GPU004", "softmax_warp_forward"), ("GPU007", "void cudnn::ops::nchwToNhwcKernel<float>")],
+)
+def test_kernels_that_the_fix_replaces_are_a_sign_also_within_graphs(rule_id: str, kernel: str) -> None:
+    base, head = _running({"aten::mm": 90.0}, {kernel: 12.0, "gemm": 90.0}), _running(None, {"gemm": 90.0})
+    assert _sign(rule_id, _sides(base, head), channels_last=1) is ChangeSign.KERNELS
+    assert _sign(rule_id, _sides(base, base), channels_last=1) is None
+
+
+def test_float64_is_gone_only_if_no_such_operator_is_left_where_number_types_were_recorded() -> None:
+    def sides(value: float, *inputs: InputRow) -> Sides:
+        base, head = (_running({"aten::mm": 90.0}, inputs=inputs) for _ in range(2))
+        outcome = OutcomeRow("GPU015", (head.id,), Clear("time in float64", value, 0.05, Unit.SHARE))
+        return Sides(_captures(base), captures_of([report(head, outcomes=[outcome])]), Gone())
+
+    product = InputRow("aten::mm", (8, 8), (8, 8), 90.0)
+    assert _sign("GPU015", sides(0.0, product)) is ChangeSign.OPERATORS
+    assert _sign("GPU015", sides(0.01, product)) is None
+    assert _sign("GPU015", sides(0.0)) is None, "number types were not recorded"

@@ -160,3 +160,25 @@ def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
 def test_ranks_with_the_same_inputs_are_compared_once() -> None:
     sides = [[_traced(1.0, _contents(conv(batch))) for _ in range(64)] for batch in (32, 64)]
     assert len(list(work._pairs(sides))) == 1
+
+
+def product(calls: float, size: int = 4096) -> InputRow:
+    return InputRow("aten::mm", (2048, size), (size, size), calls)
+
+
+def test_a_step_with_three_times_the_matrix_products_is_perhaps_other_work() -> None:
+    """Such as a job of DDP and one of FSDP with layers of one size: nothing tells whether they are one program."""
+    comparison = _compared(_traced(17.7, _contents(product(64.0))), _traced(5.38, _contents(product(20.0))))
+    (run,) = comparison.runs
+    assert run.work.products == (64, 20)
+    assert not run.work.is_same
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert "with 20 instead of 64 matrix products, perhaps other work, not shown" in headline(comparison)
+
+
+def test_products_that_differ_by_a_third_or_one_size_only_are_the_same_work() -> None:
+    """Such as with activations that are computed again, or a layer that was taken out."""
+    again = _compared(_traced(10, _contents(product(90.0))), _traced(12, _contents(product(120.0))))
+    few = _contents(product(20.0), product(20.0, 512))
+    out = _compared(_traced(10, _contents(product(90.0), product(20.0, 512))), _traced(6, few))
+    assert [one.runs[0].work.products for one in (again, out)] == [None, None]

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from traceadvisor import __version__
+from traceadvisor.comparing.edits import Edit, edits
 from traceadvisor.comparing.explain import explain
 from traceadvisor.comparing.findings import explaining_first, finding_changes
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
@@ -132,11 +133,13 @@ def _notes(base: Iterable[Report], head: Iterable[Report]) -> Iterator[str]:
 
 
 def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
-    work, differs = work_change(run), _differences(run)
+    work, edited = work_change(run), edits(run.base, run.head)
+    differs = _differences(run, edited or ())
+    is_unchanged = edited == () and not any(one.kind in _PROGRAM for one in differs)
     ranks = tuple(_rank(run, key) for key in run.lanes)
     explained = next((one.explanation for one in ranks if one.explanation), None)
     change = step_change(run, history, work, explained)
-    findings = () if work.is_other_program else finding_changes(run, explained)
+    findings = () if work.is_other_program else finding_changes(run, explained, is_unchanged=is_unchanged)
     return ComparedRun(
         name=run.name,
         change=change,
@@ -148,6 +151,7 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         other_scripts=_other_scripts(run),
         job=_job(run),
         work=work,
+        is_same_code=None if edited is None else not edited,
     )
 
 
@@ -216,6 +220,9 @@ _OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}
 """Numbers that are measured or compared elsewhere."""
 
+_PROGRAM = frozenset({DifferenceKind.VERSION, DifferenceKind.SETTING})
+"""Differences that a fix makes, beside those of the code."""
+
 _NOT_SET = "not set"
 RANK = "Rank"
 
@@ -225,7 +232,7 @@ _MOST_VALUES = 4
 """Values of several captures that a difference lists."""
 
 
-def _differences(run: PairedRun) -> tuple[Difference, ...]:
+def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ...]:
     """All that differs, devices first. A value that a side does not know is no difference."""
     sides = [_values(side) for side in (run.base, run.head)]
     unset = _may_be_unset(run)
@@ -235,11 +242,24 @@ def _differences(run: PairedRun) -> tuple[Difference, ...]:
         if are_jobs and name == RANK:
             continue
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
-        if before and after and set(before) != set(after):
+        if before and after and set(before) != set(after) and not _is_rounding(name, before, after):
             found.append(Difference(kind, name, _listed(before), _listed(after)))
+    found += (Difference(DifferenceKind.EDIT, one.file, str(one.removed), str(one.added)) for one in edited)
     found += _counted(run)
     order = list(DifferenceKind)
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
+
+
+_MEMORY = "Memory of the machine in bytes"
+
+SAME_MEMORY_SHARE = 0.01
+"""A kernel that boots reserves a few pages more or less."""
+
+
+def _is_rounding(name: str, *sides: Sequence[str]) -> bool:
+    """Whether sides differ in the memory of the machine by less than matters."""
+    numbers = [int(one) for side in sides for one in side] if name == _MEMORY else [0, 1]
+    return max(numbers) - min(numbers) <= SAME_MEMORY_SHARE * max(numbers)
 
 
 OTHER_COUNT_SHARE = 0.1
@@ -309,7 +329,7 @@ def _of_recording(recording: Recording) -> Iterator[_Named]:
 
 def _of_run(run: Run) -> Iterator[_Named]:
     if run.telemetry is not None and run.telemetry.memory_bytes is not None:
-        yield DifferenceKind.MACHINE, "Memory of the machine in bytes", run.telemetry.memory_bytes
+        yield DifferenceKind.MACHINE, _MEMORY, run.telemetry.memory_bytes
     if run.repository is not None:
         commit = run.repository.commit
         yield (

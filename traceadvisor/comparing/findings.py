@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from traceadvisor.comparing.edits import lines_edited
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.places import Checkout, Place, checkout_of, place_of
 from traceadvisor.comparing.signs import Sides, change_sign, gone_on
@@ -76,12 +77,17 @@ class _Found:
         return replace(median, captures=len(self.cases))
 
 
-def finding_changes(run: PairedRun, explained: StepExplanation | None = None) -> tuple[FindingChange, ...]:
-    """All findings of both sides by status, then by saving."""
+def finding_changes(
+    run: PairedRun, explained: StepExplanation | None = None, *, is_unchanged: bool = False
+) -> tuple[FindingChange, ...]:
+    """All findings of both sides by status, then by saving.
+
+    ``is_unchanged``: whether both sides are known to be one program with the same settings.
+    """
     base, head = _by_rule(run.base), _by_rule(run.head)
     sides = {
-        Side.BASE: Sides(run.base, run.head, gone_on(explained, Side.BASE)),
-        Side.HEAD: Sides(run.head, run.base, gone_on(explained, Side.HEAD)),
+        side: Sides(ours, theirs, gone_on(explained, side), lines_edited(ours, theirs), is_unchanged)
+        for side, ours, theirs in ((Side.BASE, run.base, run.head), (Side.HEAD, run.head, run.base))
     }
     changes: list[FindingChange] = []
     for rule_id in dict.fromkeys((*head, *base)):
@@ -121,6 +127,8 @@ def _changes(
 
 
 def _sign(found: _Found, sides: Sides) -> ChangeSign | None:
+    if sides.is_unchanged:
+        return None
     case = found.cases[0]
     return change_sign(case.rule.id, case.fix, case.origins, case.state.locations, sides)
 

@@ -7,6 +7,7 @@ from math import exp, log, log1p
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
+from traceadvisor.comparing.signs import fewer_operators
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import CategoryChange, StepExplanation
 from traceadvisor.model.report import Recording
@@ -21,6 +22,9 @@ of 178 and 152 ms, and `make verdicts` calls no more unchanged steps than with o
 
 REMOVED_SHARE = 1 / 3
 """A part that was taken out keeps at most this share of its time."""
+
+LEAST_KEPT = 0.01
+"""A step that only ran operators that are gone still keeps this share of its time."""
 
 LEAST_PART_SHARE = 0.05
 """Share of the longer step of a part that explains its change."""
@@ -66,12 +70,13 @@ def is_explained(explained: StepExplanation, changed: Collection[Category], rati
     return agrees and moved_ns <= far_ns and (after - before) * recorded > 0 and abs(after - before) > far_ns
 
 
-def witness(run: PairedRun, ratio: float) -> float | None:
+def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = None) -> float | None:
     """Return how much of its own work the process does per step, HEAD over BASE, if that speaks for the change.
 
     It does if it changed in the same direction, far more than that of identical runs differs.
 
-    Its CPU time per step does not depend on how many cores other programs leave, and its kernels do not at all.
+    Its CPU time per step does not depend on how many cores other programs leave, and its kernels and the number of
+    its operators do not at all.
     """
     for work_ns, noise in ((_cpu_ns, USUAL_NOISE), (_kernel_ns, KERNEL_NOISE)):
         sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
@@ -79,7 +84,23 @@ def witness(run: PairedRun, ratio: float) -> float | None:
             change = log(fmean(sides[1]) / fmean(sides[0]))
             if change * log(ratio) > 0 and abs(change) > FAR_TIMES * log1p(noise):
                 return exp(change)
-    return None
+    kept = _kept_share(run, explained, is_faster=ratio < 1) if explained else 1.0
+    if -log(kept) <= FAR_TIMES * log1p(USUAL_NOISE):
+        return None
+    return kept if ratio < 1 else 1 / kept
+
+
+def _kept_share(run: PairedRun, explained: StepExplanation, *, is_faster: bool) -> float:
+    """The share of the slower side's recorded step outside of the operators that the other side hardly runs.
+
+    Both times are of one recording, so that a busy machine makes them longer alike.
+    """
+    sides = (run.base, run.head) if is_faster else (run.head, run.base)
+    gone = fewer_operators(*sides)
+    step_ns = explained.base_step_ns if is_faster else explained.head_step_ns
+    rows = explained.whole.operators.rows if explained.whole.operators else ()
+    times = ((row.base_ns if is_faster else row.head_ns) or 0.0 for row in rows if row.name in gone)
+    return max(1 - sum(times) / step_ns, LEAST_KEPT) if step_ns else 1.0
 
 
 def _mean(figures: Iterable[float | None]) -> float | None:

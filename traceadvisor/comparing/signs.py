@@ -6,7 +6,8 @@ have fallen below it by chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.comparison import ChangeSign, Side
 from traceadvisor.model.explanation import RowChange, StepExplanation
-from traceadvisor.model.findings import Fix, Location
+from traceadvisor.model.findings import Clear, Fix, Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
@@ -63,8 +64,17 @@ _COLLECTIVES: Mapping[str, frozenset[Purpose]] = {
     "DIST016": frozenset({Purpose.GRADIENTS}),
     "DIST018": frozenset({Purpose.BOOKKEEPING, Purpose.BARRIER}),
 }
+_TYPES = "GPU015"
+"""The rule about operators of a number type, of which none may be left."""
+
 _STREAMS, _COMMUNICATION = "DIST017", "DIST"
 """Rules whose fix changes launches, kernels, collectives or their streams."""
+
+_REPLACED: Mapping[str, re.Pattern[str]] = {
+    "GPU004": re.compile("softmax", re.IGNORECASE),
+    "GPU007": re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORECASE),
+}
+"""Kernels that the fix of a rule replaces, by name, also within graphs and compiled code."""
 
 _ONLY = frozenset({"amp", "tf32", "pin_memory", "non_blocking", "set_to_none"})
 """Settings that show in kernels and copies, if they were not recorded."""
@@ -100,6 +110,12 @@ class Sides:
     gone: Gone
     """Code that only the side with the finding runs."""
 
+    edited: frozenset[tuple[str, int]] = frozenset()
+    """File and line that only the side with the finding has, where captures recorded both."""
+
+    is_unchanged: bool = False
+    """Whether both sides are known to have the same code, command and settings: no fix was made."""
+
 
 def change_sign(
     rule_id: str, fix: Fix, origins: Origins | None, places: Iterable[Location], sides: Sides
@@ -115,14 +131,28 @@ def change_sign(
     if False in differ:
         return None
     base, head = _contents(sides.having), _contents(sides.missing)
-    if rule_id in _LAUNCHES | _FUSED or rule_id.startswith(_COMMUNICATION) or _ONLY & {*settings}:
+    if rule_id in {*_LAUNCHES, *_FUSED, *_REPLACED} or rule_id.startswith(_COMMUNICATION) or _ONLY & {*settings}:
         signs = _of_kind(rule_id, settings, base, head, sides) if base and head else {}
         return next((sign for sign, is_there in signs.items() if is_there), None)
-    if origins and base and head and _ran_less(origins, base, head):
+    if base and head and (_are_typed(rule_id, head, sides) or (origins and _ran_less(origins, base, head))):
         return ChangeSign.OPERATORS
     moved = rule_id.startswith(_LOADING) and bool(_differs(sides, _LOADER))
-    is_gone = any((one.file, one.line) in sides.gone.lines for one in places) or _are_gone(origins, base, sides.gone)
-    return ChangeSign.LINES if is_gone and not moved else None
+    return None if moved else _of_lines({(one.file, one.line) for one in places}, origins, base, sides)
+
+
+def _are_typed(rule_id: str, head: StepContents, sides: Sides) -> bool:
+    """Whether no operator of a number type is left. Shapes and number types are recorded together."""
+    outcomes = [row.outcome for capture in sides.missing for row in capture.outcomes.get(rule_id, ())]
+    are_none = [isinstance(one, Clear) and not one.value for one in outcomes]
+    return rule_id == _TYPES and bool(head.inputs and are_none) and all(are_none)
+
+
+def _of_lines(
+    spots: Set[tuple[str, int | None]], origins: Origins | None, base: StepContents | None, sides: Sides
+) -> ChangeSign | None:
+    if spots & sides.edited:
+        return ChangeSign.EDITED
+    return ChangeSign.LINES if spots & sides.gone.lines or _are_gone(origins, base, sides.gone) else None
 
 
 def _are_gone(origins: Origins | None, base: StepContents | None, gone: Gone) -> bool:
@@ -140,11 +170,13 @@ def _of_kind(
     purposes, words = _COLLECTIVES.get(rule_id), [word for name, word in _COPIES if name in settings]
     calls = [_collectives(side, purposes) if purposes else 0.0 for side in (sides.having, sides.missing)]
     cores = [_on_tensor_cores(side) for side in (sides.having, sides.missing)]
+    replaced = [_matching(one, _REPLACED[rule_id]) if rule_id in _REPLACED else 0.0 for one in (base, head)]
     copies = [(_named(base.operations, word), _named(head.operations, word)) for word in words]
     return {
         ChangeSign.LAUNCHES: rule_id in _LAUNCHES and _less(base.launches_per_step, head.launches_per_step, FELL),
         ChangeSign.KERNELS: (rule_id in _FUSED and _less(_calls(base.operations), _calls(head.operations), LESS))
-        or (bool({"amp", "tf32"} & {*settings}) and cores[1] - cores[0] >= CORES_SHARE),
+        or (bool({"amp", "tf32"} & {*settings}) and cores[1] - cores[0] >= CORES_SHARE)
+        or (rule_id in _REPLACED and _less(replaced[0], replaced[1], FELL)),
         ChangeSign.STREAMS: rule_id == _STREAMS and head.collective_streams > base.collective_streams,
         ChangeSign.COLLECTIVES: _less(calls[0], calls[1], FELL),
         ChangeSign.COPIES: any(_less(before, after, FELL) for before, after in copies),
@@ -157,6 +189,10 @@ def _less(base: float | None, head: float | None, share: float) -> bool:
 
 def _calls(rows: Iterable[CountRow]) -> float:
     return sum(row.per_step for row in rows)
+
+
+def _matching(contents: StepContents, pattern: re.Pattern[str]) -> float:
+    return _calls(row for row in contents.operations if pattern.search(row.name))
 
 
 def _named(rows: Iterable[CountRow], word: str) -> float:
@@ -185,13 +221,23 @@ def _ran_less(origins: Origins, base: StepContents, head: StepContents) -> bool:
     """Whether the operators with most of the named time, or around it, were taken out, and the others were not."""
     if _less(_calls(base.operators), _calls(head.operators), FELL):
         return False  # all were: compiled code or graphs run the same kernels
-    calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
-    hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
-    fell = {name for name, before in calls[0].items() if calls[1].get(name, hidden) <= FELL * before}
+    fell = _fewer(base, head)
     rows = origins.operators.rows
     fallen_ns = sum(row.total_ns for row in rows if row.operators & fell)
     named_ns = sum(row.total_ns for row in rows)
     return fallen_ns >= FELL * named_ns and fallen_ns >= NAMED * origins.total_ns > 0
+
+
+def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozenset[str]:
+    """Return the operators that HEAD runs at most half as often as BASE; none if that is unknown."""
+    before, after = _contents(base), _contents(head)
+    return _fewer(before, after) if before and after else frozenset()
+
+
+def _fewer(base: StepContents, head: StepContents) -> frozenset[str]:
+    calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
+    hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
+    return frozenset(name for name, before in calls[0].items() if calls[1].get(name, hidden) <= FELL * before)
 
 
 def changed_parts(base: Sequence[Capture], head: Sequence[Capture]) -> frozenset[Category]:

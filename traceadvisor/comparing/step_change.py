@@ -103,7 +103,7 @@ def _judged(
     found: RunComparison, run: PairedRun, work: WorkChange, explained: StepExplanation | None, noise: float
 ) -> _Judged:
     open_ = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
-    if work.is_other_program:
+    if work.is_other_program or work.products:
         return _Judged(open_)
     if found.low is not None:
         return _Judged(found)
@@ -112,7 +112,7 @@ def _judged(
         changed = changed_parts(run.base, run.head)
         because = LikelyBecause.EXPLAINED if is_explained(explained, changed, found.ratio, noise) else None
     is_crowded = because is not None and _load_explains(run)
-    seen = witness(run, found.ratio) if is_crowded else None
+    seen = witness(run, found.ratio, explained) if is_crowded else None
     if because is None or (is_crowded and seen is None):
         return _Judged(open_, None, is_crowded)
     called = Verdict.FASTER if found.ratio < 1 else Verdict.SLOWER

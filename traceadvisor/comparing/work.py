@@ -36,6 +36,9 @@ FEWEST_WEIGHTS = 3
 AGREEING_SHARE = 0.5
 """Share of the calls that agree on the growth of the batch."""
 
+OTHER_WORK = 2.0
+"""From this ratio of the matrix products of a step on, its work may be another one."""
+
 _OPERATOR = "aten::"
 
 T = TypeVar("T")
@@ -53,6 +56,7 @@ def work_change(run: PairedRun) -> WorkChange:
         sizes=None if program else _other_sizes(recordings),
         ranks=_different(recordings, lambda one: one.rank_count),
         devices=_different(recordings, lambda one: one.device.name if one.device else None),
+        products=_other_products(recordings) if growth is None and not program and not _is_one_script(run) else None,
     )
 
 
@@ -83,18 +87,21 @@ def _other_program(run: PairedRun, sides: Sequence[Sequence[Recording]]) -> Othe
     """The sign that both sides are different programs, or different models; None without one."""
     if _different(sides, lambda one: one.framework.value if one.framework else "torch"):
         return OtherProgram.FRAMEWORK
-    scripts = run.base[0].script, run.head[0].script
     counts = [_parameter_count(side) for side in sides]
     contents = [next((one.contents for one in side if one.contents), None) for side in sides]
     is_other_size = (
         counts[0] is not None and counts[1] is not None and abs(counts[1] - counts[0]) > SAME_SHARE * counts[0]
     )
     is_other_code = contents[0] is not None and contents[1] is not None and not _is_alike(contents[0], contents[1])
-    if all(scripts) and scripts[0] == scripts[1]:
+    if _is_one_script(run):
         return OtherProgram.MODEL if is_other_size else None
-    if is_other_code or (all(scripts) and is_other_size):
-        return OtherProgram.CODE
-    return None
+    is_known = all(side[0].script for side in (run.base, run.head))
+    return OtherProgram.CODE if is_other_code or (is_known and is_other_size) else None
+
+
+def _is_one_script(run: PairedRun) -> bool:
+    base, head = run.base[0].script, run.head[0].script
+    return bool(base) and base == head
 
 
 def _parameter_count(side: Iterable[Recording]) -> int | None:
@@ -142,6 +149,8 @@ class _Kind:
     """Sizes of a sample, beside what the layer keeps."""
 
 
+_PRODUCT = re.compile(r".*mm")
+
 _KINDS = (
     _Kind(re.compile(r".*loss.*"), lambda row: row.data[1:], lambda row: row.data[0], lambda _: ()),
     _Kind(re.compile(r".*conv.*"), lambda row: row.weight, lambda row: row.data[0], lambda row: row.data[1:]),
@@ -151,7 +160,7 @@ _KINDS = (
         lambda row: prod((row.data[0], *row.data[2:3])),
         lambda row: row.data[2:3],
     ),
-    _Kind(re.compile(r".*mm"), lambda row: row.weight, lambda row: prod(row.data[:-1]), lambda _: ()),
+    _Kind(_PRODUCT, lambda row: row.weight, lambda row: prod(row.data[:-1]), lambda _: ()),
 )
 """In the order in which they are believed."""
 
@@ -203,6 +212,24 @@ def _of_inputs(kind: _Kind, base: Sequence[InputRow], head: Sequence[InputRow]) 
     middle = median(grown)
     agreeing = sum(abs(one - middle) <= SAME_SHARE * middle for one in grown)
     return middle if middle and agreeing >= AGREEING_SHARE * len(both) else None
+
+
+def _other_products(sides: Sequence[Sequence[Recording]]) -> tuple[int, int] | None:
+    """Matrix products of the same sizes on both sides, if one side has :data:`OTHER_WORK` times as many of each."""
+    for pair in _pairs(sides):
+        calls = [
+            {
+                (row.operator, row.data, row.weight): row.per_step
+                for row in rows
+                if _KINDS[-1].pattern.fullmatch(row.operator)
+            }
+            for rows in pair
+        ]
+        ratios = [calls[1][key] / before for key, before in calls[0].items() if before and key in calls[1]]
+        if ratios and (min(ratios) >= OTHER_WORK or 0 < max(ratios) <= 1 / OTHER_WORK):
+            base, head = (round(sum(side[key] for key in calls[0] if key in calls[1])) for side in calls)
+            return base, head
+    return None
 
 
 def _other_sizes(sides: Sequence[Sequence[Recording]]) -> tuple[Sizes, Sizes] | None:

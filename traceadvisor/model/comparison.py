@@ -88,6 +88,10 @@ class WorkChange:
     devices: tuple[str, str] | None = None
     """Models of the GPUs; None for the same one, or where one is unknown."""
 
+    products: tuple[int, int] | None = None
+    """Matrix products of equal sizes per step, where one side has at least twice as many, and nothing tells whether
+    its batch or its model is larger; None for all others."""
+
     @property
     def is_other_program(self) -> bool:
         """Whether findings and steps of both sides have nothing to do with each other."""
@@ -96,7 +100,10 @@ class WorkChange:
     @property
     def is_same(self) -> bool:
         """Whether nothing shows other work, so that a prediction for BASE is one for HEAD."""
-        return not (self.program or self.sizes or self.ranks or self.devices) and self.growth in (None, 1.0)
+        return not (self.program or self.sizes or self.ranks or self.devices or self.products) and self.growth in (
+            None,
+            1.0,
+        )
 
 
 class LikelyBecause(Enum):
@@ -203,6 +210,9 @@ class DifferenceKind(Enum):
     RECORDING = "recording"
     VERSION = "version"
     SETTING = "setting"
+    EDIT = "edit"
+    """A file of the user: the number of lines of code that only BASE, and only HEAD, has."""
+
     CODE = "code"
 
 
@@ -294,6 +304,9 @@ class ChangeSign(Enum):
     LINES = "lines"
     """One side does not run the lines."""
 
+    EDITED = "edited"
+    """Its lines were edited or removed."""
+
     OPERATORS = "operators"
     """One side runs the operators half as often, or not at all."""
 
@@ -373,6 +386,9 @@ class ComparedRun:
 
     work: WorkChange = WorkChange()
     """The difference in the work of a step."""
+
+    is_same_code: bool | None = None
+    """Whether all lines of the user's files are the same; None where a side did not record them."""
 
 
 @frozen

@@ -348,6 +348,10 @@ class RunSettings:
     own_code: frozenset[str] | None = None
     """First path components of the user's own modules, as in recorded stacks."""
 
+    own_lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=NOT_IN_JSON)
+    """Checksum of each line of the user's files, by path as in recorded stacks; 0 for a line without code, or one that
+    looks like a secret. Empty where not recorded."""
+
     devices: tuple[TrainingDevice, ...] = ()
     """The GPUs of the training, ``cuda:0`` first; empty where unknown."""
 

@@ -24,6 +24,7 @@ from traceadvisor.recording.loop.repeated_rows import RepeatedRows
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
+from traceadvisor.recording.script.own_lines import own_lines
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
 from traceadvisor.recording.thread_pools import thread_pools
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
@@ -153,6 +154,7 @@ class SettingsSeen:
             python_profiler_share=self._watched.count / self.optimizer_steps if self.optimizer_steps else None,
             python_profiler_recorded=self._watched.recorded_count,
             own_code=frozenset(own_code()),
+            own_lines=_guarded(own_lines) or {},
             padding=self.padding.result(),
             positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),

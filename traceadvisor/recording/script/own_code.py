@@ -9,7 +9,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -56,16 +56,24 @@ def own_code() -> tuple[str, ...]:
     torch removes such folders from the paths in its stacks, the longest first (``torch.profiler.python_tracer``), so
     libraries look like folders of the script. A module outside these folders keeps its whole path.
     """
+    return tuple(sorted({shown.parts[0] for _, shown in _own_files()}))
+
+
+def own_files() -> frozenset[tuple[Path, str]]:
+    """The files of the script and its own modules, each with its path as in recorded stacks."""
+    return frozenset((path, shown.as_posix()) for path, shown in _own_files())
+
+
+def _own_files() -> Iterator[tuple[Path, Path]]:
     prefixes = sorted({Path(folder).absolute() for folder in sys.path}, reverse=True)
-    found: set[str] = set()
     for name, module in sys.modules.copy().items():  # in one piece: another thread may import
         file = _file_of(getattr(module, "__dict__", {}))  # getattr on a lazy module may import much
         if file is None or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
             continue
         path = Path(file).absolute()
         prefix = next((each for each in prefixes if path.is_relative_to(each)), path)
-        found.update(path.relative_to(prefix).parts[:1])
-    return tuple(sorted(found))
+        if path != prefix:
+            yield path, path.relative_to(prefix)
 
 
 def _file_of(module: Mapping[str, Any]) -> str | None:

@@ -135,7 +135,7 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
             yield Prose(sentence, Tone.ACTION, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
-        yield Prose(" ".join(certainty_sentences(run.change)), Tone.SCOPE, SUMMARY)
+        yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     if chart := step_dots(run, f"{anchor}-steps"):
         yield chart

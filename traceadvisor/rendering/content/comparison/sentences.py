@@ -53,6 +53,7 @@ SIGN = {
     ChangeSign.SETTING: "its setting was changed",
     ChangeSign.LOADER: "another data loader iterator",
     ChangeSign.LINES: "its code does not run any more",
+    ChangeSign.EDITED: "its line was edited or removed",
     ChangeSign.OPERATORS: "its operators run at most half as often",
     ChangeSign.KERNELS: "other kernels run",
     ChangeSign.LAUNCHES: "at most half as many launches",
@@ -92,6 +93,8 @@ AT_LIMIT = "at the limit: identical runs may differ by as much"
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
+OTHER_PRODUCTS = "Not shown: nothing that was recorded tells whether the batch, the model or the program differs."
+
 TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier captures with --history."
 
 MOST_PERCENT = 3.0
@@ -114,7 +117,8 @@ MOST_SHARE = 0.5
 MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
 
-UNNAMED = {"Command", "Data loader iterator", "dataset_length"}
+COMMAND = "Command"
+UNNAMED = {COMMAND, "Data loader iterator", "dataset_length"}
 """Differences that follow from others, or are too long: the table has them."""
 
 RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
@@ -213,6 +217,8 @@ def _other_work(work: WorkChange) -> Iterator[str]:
         yield f"on inputs of {head} instead of {base}"
     if work.ranks:
         yield f"of one rank with {work.ranks[1]} instead of {number_of(work.ranks[0], 'rank')}"
+    if work.products:
+        yield f"with {work.products[1]} instead of {work.products[0]} matrix products, perhaps other work"
     if work.devices:
         yield f"on another GPU ({clipped(work.devices[0], LONGEST_VALUE)} -> {clipped(work.devices[1], LONGEST_VALUE)})"
 
@@ -221,10 +227,10 @@ def _share(share: float) -> str:
     return whole_percent(share) if WHOLE_SHARE <= share < MOST_WHOLE_SHARE else percent(share)
 
 
-def certainty_sentences(change: StepChange) -> Iterator[str]:
+def certainty_sentences(change: StepChange, work: WorkChange) -> Iterator[str]:
     """The grounds of the certainty, and what would settle it."""
     if change.ratio_low is None or change.ratio_high is None:
-        yield _without_interval(change)
+        yield _without_interval(change, work)
         yield TO_BE_SURE if change.certainty is VerdictCertainty.LIKELY else TO_SETTLE
         return
     low, high = signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1)
@@ -237,7 +243,7 @@ def certainty_sentences(change: StepChange) -> Iterator[str]:
         yield f"About {change.captures_needed} captures of each side would settle it."
 
 
-def _without_interval(change: StepChange) -> str:
+def _without_interval(change: StepChange, work: WorkChange) -> str:
     least = change.smallest_visible_share
     if least is None:
         return "Not shown: a side has too few steps to know its own error."
@@ -248,6 +254,8 @@ def _without_interval(change: StepChange) -> str:
     )
     if change.because is not None:
         return _why_likely(change, chance)
+    if work.products:
+        return OTHER_PRODUCTS
     if change.is_crowded:
         return "Not shown, although large: other programs used the CPU, which alone can change a step as much."
     if least > 1:
@@ -260,8 +268,8 @@ def _why_likely(change: StepChange, chance: str) -> str:
         return "Likely: what was changed in the program explains the change, and the rest of the step is as before."
     if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
         return (
-            "Likely, although other programs used the CPU: the CPU or GPU time of the process itself per step is "
-            f"{change.witness_ratio:.2f} times that of before."
+            "Likely, although other programs used the CPU: the work of the process itself per step, by its CPU time, "
+            f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before."
         )
     return f"Likely: {chance}."
 
@@ -357,10 +365,7 @@ def changed_sentence(run: ComparedRun) -> str | None:
     if run.work.is_other_program:
         return None
     named = named_differences(run)
-    listed_ = [
-        f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
-        for one in named[:MOST_NAMED]
-    ]
+    listed_ = [difference_words(one) for one in named[:MOST_NAMED]] or [*_command_words(run)]
     signs = [
         f"{one.rule.title} ({one.rule.id}): {SIGN[one.sign]}"
         for one in run.findings
@@ -368,11 +373,36 @@ def changed_sentence(run: ComparedRun) -> str | None:
         if one.base and one.base.part_of is None
     ]
     if not listed_ and not signs:
-        return "No change of the program shows in what was recorded: an edit may be in lines that no sample hit."
+        return SAME_CODE if run.is_same_code and not run.differences else UNKNOWN_CODE
     more = len(named) - MOST_NAMED
     others = f" and {number_of(more, 'more difference')}" if more > 0 else ""
     changed = [f"Changed: {', '.join(listed_)}{others}."] if listed_ else []
     return " ".join((*changed, *(f"Fixed: {sign}." for sign in signs)))
+
+
+SAME_CODE = "Nothing was changed: the lines of the script and of its own modules are the same, and so are all settings."
+UNKNOWN_CODE = "No change of the program shows in what was recorded: an edit may be in lines that no sample hit."
+
+
+def difference_words(one: Difference) -> str:
+    """``num_workers 0 -> 2``; ``train.py (2 lines removed, 1 added)``."""
+    if one.kind is DifferenceKind.EDIT:
+        return (
+            f"{clipped_inside(one.name, LONGEST_VALUE)} ({number_of(int(one.base), 'line')} removed, {one.head} added)"
+        )
+    return f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
+
+
+def _command_words(run: ComparedRun) -> Iterator[str]:
+    """The words in which the commands differ, without those that they share at their beginning and end."""
+    for one in run.differences:
+        if one.name == COMMAND:
+            words = [one.base.split(), one.head.split()]
+            for place in (0, -1):
+                while all(words) and words[0][place] == words[1][place]:
+                    words = [[*side[1:]] if place == 0 else [*side[:-1]] for side in words]
+            base, head = (clipped(" ".join(side) or "nothing", LONGEST_VALUE) for side in words)
+            yield f"command {base} -> {head}"
 
 
 def named_differences(run: ComparedRun) -> Sequence[Difference]:
@@ -390,17 +420,21 @@ def lost_sentence(run: ComparedRun) -> str | None:
     lost = [one for one in lost if one.base and one.base.saving.high_ns]
     if not lost:
         return None
-    is_changed = bool(named_differences(run)) or any(one.status is FindingStatus.GONE for one in run.findings)
-    named = [f"{one.rule.id} ({OTHER_CHANGE if is_changed else _too_high(one)})" for one in lost]
+    named = [f"{one.rule.id} ({_why_lost(one, run)})" for one in lost]
     return f"No longer found, and not counted as fixed: {listed(named)}."
 
 
 OTHER_CHANGE = "another change may have taken its time"
+UNKNOWN_CHANGE = "what took its time was not recorded"
 
 
-def _too_high(change: FindingChange) -> str:
+def _why_lost(change: FindingChange, run: ComparedRun) -> str:
+    """Only a program that is known to be unchanged shows that a saving was too high."""
+    is_changed = bool(run.differences) or any(one.status is FindingStatus.GONE for one in run.findings)
+    if is_changed or not run.is_same_code:
+        return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE
     is_limit = change.base is not None and change.base.saving.is_limit
-    return f"its {'limit' if is_limit else 'saving'} was too high, for nothing that its fix changes was changed"
+    return f"its {'limit' if is_limit else 'saving'} was too high, for nothing was changed"
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:

@@ -9,6 +9,7 @@ from traceadvisor.model.comparison import (
     ComparedMemory,
     ComparedRun,
     Comparison,
+    Difference,
     DifferenceKind,
     FindingChange,
     FindingStatus,
@@ -172,9 +173,16 @@ def differences_table(run: ComparedRun) -> Table | None:
     if not others:
         return None
     columns = titled("Name", "Kind", "BASE", "HEAD", words=("Kind", "BASE", "HEAD"))
-    rows = tuple(cells(one.name, KIND[one.kind], one.base, one.head) for one in others)
+    rows = tuple(cells(one.name, KIND[one.kind], *_sides(one)) for one in others)
     title = "Other settings, versions and devices that differ"
     return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
+
+
+def _sides(one: Difference) -> tuple[str, str]:
+    """The values of both sides."""
+    if one.kind is not DifferenceKind.EDIT:
+        return one.base, one.head
+    return f"{number_of(int(one.base), 'line')} removed", f"{number_of(int(one.head), 'line')} added"
 
 
 NOTED = (

@@ -1,0 +1,95 @@
+"""What was edited between two sides, by the checksums of lines that captures record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.comparing.building import finding, recording, report
+from tests.comparing.test_findings import CLEAR
+from traceadvisor.comparing.compare import compare
+from traceadvisor.comparing.edits import Edit, edits, lines_edited
+from traceadvisor.comparing.pairing import Capture, captures_of
+from traceadvisor.model.comparison import ChangeSign, ComparedRun, DifferenceKind, FindingStatus
+from traceadvisor.model.findings import Fix
+from traceadvisor.model.report import RankedFinding, Recording
+from traceadvisor.model.run import RunSettings
+from traceadvisor.rendering.content.comparison.sentences import changed_sentence, lost_sentence
+
+LOOP, SUM, STEP = 11, 22, 33
+"""Checksums of three lines."""
+
+
+def _with(*lines: int, command: Sequence[str] = ("train.py",)) -> Recording:
+    return recording(command=command, settings=RunSettings(own_lines={"train.py": lines} if lines else {}))
+
+
+def _captures(*lines: int) -> Sequence[Capture]:
+    return captures_of([report(_with(*lines))])
+
+
+def _growing() -> RankedFinding:
+    """A finding at the second line, whose fix sets nothing."""
+    found = finding("IDLE001", 20.0, ("train.py", 2, "main"))
+    return replace(found, finding=replace(found.finding, fix=Fix("Keep a running sum")))
+
+
+def _run(base: Recording, head: Recording) -> ComparedRun:
+    (run,) = compare([report(base, findings=[_growing()])], [report(head, outcomes=[CLEAR])]).runs
+    return run
+
+
+def test_an_edit_is_the_lines_that_only_one_side_has_and_a_moved_line_is_none() -> None:
+    base = _captures(LOOP, SUM, STEP)
+    assert edits(base, _captures(LOOP, STEP)) == (Edit("train.py", 1, 0),)
+    assert edits(base, _captures(0, STEP, LOOP, SUM)) == ()
+    assert edits(base, _captures()) is None
+    assert lines_edited(base, _captures(0, STEP, LOOP)) == {("train.py", 2)}
+
+
+def test_captures_of_one_side_with_different_code_show_no_edit() -> None:
+    mixed = (*_captures(LOOP, SUM), *_captures(LOOP, STEP))
+    assert edits(mixed, _captures(LOOP)) is None
+
+
+def test_a_finding_whose_line_was_edited_is_fixed_and_the_file_is_named() -> None:
+    run = _run(_with(LOOP, SUM, STEP), _with(LOOP, 44, STEP))
+    (change,) = run.findings
+    assert (change.status, change.sign) == (FindingStatus.GONE, ChangeSign.EDITED)
+    assert [(one.kind, one.name) for one in run.differences] == [(DifferenceKind.EDIT, "train.py")]
+    assert str(changed_sentence(run)).startswith("Changed: train.py (1 line removed, 1 added). Fixed: ")
+
+
+def test_an_edit_of_another_line_is_named_and_fixes_nothing() -> None:
+    run = _run(_with(LOOP, SUM, STEP), _with(LOOP, SUM, 44))
+    (change,) = run.findings
+    assert (change.status, change.sign) == (FindingStatus.LOST, None)
+    assert "another change may have taken its time" in str(lost_sentence(run))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "words"),
+    [
+        (_with(LOOP, SUM), _with(LOOP, SUM), "was too high, for nothing was changed"),
+        (_with(), _with(), "what took its time was not recorded"),
+        (_with(LOOP, SUM), _with(LOOP, SUM, command=("train.py", "--fast")), "another change may have taken its time"),
+    ],
+)
+def test_a_saving_was_too_high_only_if_the_program_is_known_to_be_the_same(
+    base: Recording, head: Recording, words: str
+) -> None:
+    assert words in str(lost_sentence(_run(base, head)))
+
+
+def test_nothing_of_an_unchanged_program_is_fixed_although_operators_run_less() -> None:
+    """Such as with a sampler that draws other rows: its code and settings are the same."""
+    run = _run(_with(LOOP, SUM), _with(LOOP, SUM))
+    assert "Nothing was changed: " in str(changed_sentence(run))
+    assert not any(one.status is FindingStatus.GONE for one in run.findings)
+
+
+def test_the_words_in_which_commands_differ_are_named() -> None:
+    base, head = (_with(command=("train.py", *words, "--epochs", "3")) for words in ((), ("--fused",)))
+    assert changed_sentence(_run(base, head)) == "Changed: command nothing -> --fused."
