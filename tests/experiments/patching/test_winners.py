@@ -78,6 +78,34 @@ def test_only_fixes_that_were_faster_alone_with_their_loss_are_winners() -> None
     assert [one.fix for one in winners(result)] == ["DATA002"]
 
 
+WIDE = replace(ratio("inconclusive"), high=1.1)
+CPU = MeasuredArm(name="GPU005", settings={"fused": True}, measured=ratio("inconclusive"), cpu=ratio())
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "arm", "is_winner"),
+    [
+        ({}, {"fused": True}, {}, True),
+        ({"others_cpu_share": 0.1}, {"fused": True}, {}, False),  # an idle machine hides nothing
+        ({"device": "cuda"}, {"fused": True}, {}, False),  # the GPU sets the pace
+        ({}, {"num_workers": 1}, {}, False),  # work moves into another process
+        ({}, {"fused": True}, {"cpu": ratio("inconclusive")}, True),  # both intervals are below 1
+        ({}, {"fused": True}, {"cpu": replace(ratio("inconclusive"), high=1.1)}, False),
+        ({}, {"fused": True}, {"cpu": ratio("inconclusive"), "measured": WIDE}, False),
+        ({}, {"fused": True}, {"measured": WIDE}, True),
+        ({}, {"fused": True}, {"measured": replace(ratio("inconclusive"), ratio=0.98)}, False),
+        ({}, {"fused": True}, {"loss_problem": "the loss is not finite"}, False),
+    ],
+)
+def test_less_cpu_time_shows_a_fix_where_other_programs_hide_the_step(
+    changed: dict[str, Any], settings: dict[str, SettingValue], arm: dict[str, Any], *, is_winner: bool
+) -> None:
+    tried = replace(CPU, **({"settings": settings} | arm))
+    result = result_with(row("GPU005", settings, measured=tried.measured), arms=(tried,))
+    result = replace(result, **({"others_cpu_share": 0.5} | changed))
+    assert bool(winners(result)) is is_winner
+
+
 def test_the_range_of_several_fixes_is_from_the_sum_of_savings_to_the_largest_one() -> None:
     rows = [row("A1", {}, predicted_low=0.6, predicted_high=0.8), row("A2", {}, predicted_low=0.7, predicted_high=0.95)]
     assert [round(one, 6) for one in predicted(rows) if one is not None] == [0.3, 0.8]
