@@ -132,6 +132,21 @@ def test_loader_settings_go_to_the_recorded_line(tmp_path: Path, monkeypatch: py
     assert found.made == {"DATA002": {"num_workers": 2}}
 
 
+def test_a_line_that_holds_another_call_since_the_capture_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    edit = LineEdit("DataLoader", Location("train.py", 2), before="a = DataLoader(x)", after="a = DataLoader(x, 1)")
+    new = "\na = DataLoader(x)\nb = DataLoader(y)\n"
+    found = made(tmp_path, new, {"num_workers": 2}, edit)
+    assert lines_of(found, tmp_path / "train.py") == new.replace("(x)", "(x, num_workers=2)")
+    moved = made(tmp_path, "\nb = DataLoader(y)\na = DataLoader(x)\n", {"num_workers": 2}, edit)
+    assert moved.files == {}
+    assert [one.reason for one in moved.left_out] == [Unpatched.SEVERAL_PLACES]
+    alone = made(tmp_path, "\n\na = DataLoader(x)\n", {"num_workers": 2}, edit)
+    assert b"num_workers=2" in alone.files[tmp_path / "train.py"]
+
+
 def test_a_line_outside_of_the_user_s_folders_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "other.py").write_text("a = DataLoader(x)\n")

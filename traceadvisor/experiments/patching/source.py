@@ -73,6 +73,11 @@ class Source:
                 return some[0]
         raise LeftAsItIs(Unpatched.SEVERAL_PLACES if found else Unpatched.NO_PLACE, " or ".join(sorted(names)))
 
+    def has_lines(self, line: int, lines: str) -> bool:
+        """Whether these lines stand from a line on: it may hold another call since it was recorded."""
+        known = lines.splitlines()
+        return self._module.code.splitlines()[line - 1 : line - 1 + len(known)] == known
+
     def has_call(self, names: Collection[str]) -> bool:
         """Whether the file calls one of these classes."""
         return any(_name(one.func) in names for one in self._calls())

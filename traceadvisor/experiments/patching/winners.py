@@ -240,7 +240,9 @@ class _Places:
         if path is None:
             raise LeftAsItIs(Unpatched.NO_PLACE, edit.place.file)
         names = {edit.name, "DataLoader"} if role is Role.LOADER else {edit.name}
-        return (source := self._source(path)), source.call(names, edit.place.line)
+        source = self._source(path)
+        is_known = edit.before is None or source.has_lines(edit.place.line, edit.before)
+        return source, source.call(names, edit.place.line if is_known else None)
 
     def _readable(self) -> Iterator[Source]:
         from traceadvisor.experiments.patching.source import LeftAsItIs  # noqa: PLC0415  # an extra
