@@ -171,7 +171,7 @@ ARGUMENTS = (
         ({"amp": "bfloat16"}, "    bf16=True,  # off"),
         ({"amp": "float16"}, "    fp16=True,"),
         ({"tf32": True}, "    tf32=True,"),
-        ({"fused": True}, "    optim='adamw_torch_fused',"),
+        ({"fused": True}, '    optim="adamw_torch_fused",'),
         ({"compile": True}, "    torch_compile=True,"),
     ],
 )
@@ -200,11 +200,15 @@ def test_a_configuration_keeps_what_excludes_a_setting(
     assert [(one.reason, one.detail) for one in found.left_out] == [(Unpatched.EXCLUDED, other)]
 
 
-@pytest.mark.parametrize("given", ["", ", optim='adamw_torch'"])
-def test_a_fused_optimizer_takes_the_place_of_the_same_one_only(tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "quote"), [("", '"'), (", optim='adamw_torch'", "'"), (', optim="adamw_torch"', '"')]
+)
+def test_a_fused_optimizer_takes_the_place_of_the_same_one_only_in_its_quotes(
+    tmp_path: Path, given: str, quote: str
+) -> None:
     content = f"from transformers import TrainingArguments\nargs = TrainingArguments('out'{given})\n"
     found = made(tmp_path, content, {"fused": True})
-    assert "optim='adamw_torch_fused'" in lines_of(found, tmp_path / "train.py")
+    assert f"optim={quote}adamw_torch_fused{quote}" in lines_of(found, tmp_path / "train.py")
 
 
 def test_settings_of_lightning_s_trainer_go_to_it_and_those_of_the_loader_to_the_loader(tmp_path: Path) -> None:
@@ -212,7 +216,7 @@ def test_settings_of_lightning_s_trainer_go_to_it_and_those_of_the_loader_to_the
     found = made(tmp_path, content, {"amp": "bfloat16", "num_workers": 2})
     assert lines_of(found, tmp_path / "train.py") == (
         "import lightning as L\nloader = DataLoader(rows, num_workers=2)\n"
-        "trainer = L.Trainer(max_epochs=1, precision='bf16-mixed')\n"
+        'trainer = L.Trainer(max_epochs=1, precision="bf16-mixed")\n'
     )
 
 

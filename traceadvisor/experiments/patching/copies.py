@@ -109,7 +109,7 @@ def _apply(place: Path, patch: Path, *arguments: str) -> None:
 
 
 def _remedy(place: Path, patch: Path) -> str:
-    """What to do about a patch that does not apply there."""
+    """The remedy for a patch that does not apply there."""
     for option, remedy in _REMEDIES:
         with suppress(RefusedPatchError):
             _apply(place, patch, "--check", option)
