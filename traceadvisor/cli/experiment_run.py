@@ -133,7 +133,7 @@ def check_script(script: Sequence[str], *, is_module: bool) -> None:
         raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
     if not is_module and script[0].startswith("-") and (right := script_first(script)):
         raise UsageError(f"Options of the script stand after its name: {shlex.join(right)}")
-    if not is_module and not Path(script[0]).exists():
+    if not is_module and not os.path.exists(script[0]):  # noqa: PTH110  # a name may be too long for the system
         raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
     if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError(f"A launcher cannot be measured. {ONE_PROCESS}")

@@ -152,6 +152,9 @@ class CodeChange:
     predicted_high: float | None = None
     """Predicted step time over that without the change."""
 
+    is_shown_by_cpu: bool = False
+    """Whether the training process needs less CPU time with it, on a CPU whose other programs hide its step."""
+
     loss: LossMatch = LossMatch.NOT_COMPARED
     loss_before: float | None = None
     loss_after: float | None = None

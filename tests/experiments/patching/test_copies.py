@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.children import run
 from traceadvisor.errors import UsageError
-from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_regular, made, touched
+from traceadvisor.experiments.patching.copies import (
+    Copy,
+    RefusedPatchError,
+    base_of,
+    check_regular,
+    made,
+    temporary_folder,
+    touched,
+)
 
 pytestmark = pytest.mark.usefixtures("git")
 
@@ -98,6 +107,44 @@ def test_a_patch_that_does_not_fit_is_refused_in_words_of_git(project: Path, tmp
     copy = copy_of(project, tmp_path, "package/part.py")
     with pytest.raises(RefusedPatchError, match=r"git apply refuses the patch: .*does not apply"):
         copy.apply(patch, project)
+
+
+AS_LF = b"value = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "patch", "message"),
+    [
+        (AS_LF, GOOD.replace("value = 1", "value = 7"), "does not apply. Make it with `git diff > FILE`"),
+        (b"value = 2\n", GOOD, "The files have this change already. Take it back, such as with `git stash`"),
+        (b"value = 1\r\n", GOOD, "Only white space or line endings do not fit"),
+        (AS_LF, GOOD.replace("\n", "\r\n"), "Only white space or line endings do not fit"),
+    ],
+)
+def test_a_patch_that_git_refuses_says_what_to_do(
+    project: Path, tmp_path: Path, content: bytes, patch: str, message: str
+) -> None:
+    (project / "package" / "part.py").write_bytes(content)
+    path = tmp_path / "my.patch"
+    path.write_bytes(patch.encode())
+    copy = copy_of(project, tmp_path, "package/part.py")
+    with pytest.raises(RefusedPatchError) as refused:
+        copy.apply(path, project)
+    assert message in str(refused.value)
+    assert (project / "package" / "part.py").read_bytes() == content
+
+
+def test_a_file_that_a_patch_changes_twice_is_named_once(project: Path, tmp_path: Path) -> None:
+    again = GOOD.replace("value = 2", "value = 3").replace("value = 1", "value = 2")
+    assert touched(patch_of(tmp_path, "my.patch", GOOD + again), project) == [project / "package" / "part.py"]
+
+
+def test_without_a_temporary_folder_the_error_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(UsageError, match="Name one in TMPDIR"):
+        temporary_folder()
 
 
 NEW = "diff --git a/{0} b/{0}\nnew file mode {1}\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+{2}\n"

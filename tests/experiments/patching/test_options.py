@@ -27,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("x = 1\n")
     (tmp_path / "my.patch").write_text("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x = 2\n+x = 3\n")
+    (tmp_path / "elsewhere.patch").write_text("--- a/other.py\n+++ b/other.py\n@@ -1 +1 @@\n-x = 2\n+x = 3\n")
     (tmp_path / "report.json").write_bytes(b"".join(pieces(report_with({"num_workers": 1}))))
     return tmp_path
 
@@ -39,6 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--edit", "missing", "--", "train.py"], "does not exist"),
         (["--edit", "my.patch", "--", "train.py"], "git apply refuses the patch"),
         (["--edit", "my.patch", "--", "other.py"], "no such file"),
+        (["--edit", "my.patch", "--", "x" * 5000], "no such file"),
+        (["--edit", "my.patch", "--", "-m", "x" * 5000], "has no Python file here"),
+        (["--edit", "elsewhere.patch", "--", "train.py"], "Paths in a patch begin there"),
         (["--edit", "my.patch", "--", "-m", "torch.distributed.run"], "A launcher cannot be measured"),
         (["--patch", "train.py", "--", "train.py"], "is no patch of TraceAdvisor"),
         (["--patch", "fix.patch", "--", "-m", "json.tool"], "has no Python file here"),
@@ -116,6 +120,20 @@ def _head(code: CodeChange) -> list[str]:
 def test_the_head_of_a_patch_says_whether_the_prediction_was_right(low: float, high: float, words: str) -> None:
     code = CodeChange(outcome=PatchOutcome.FASTER, path="/fix.patch", predicted_low=low, predicted_high=high)
     assert words in "\n".join(_head(code))
+
+
+def test_the_head_of_a_patch_says_that_cpu_time_shows_what_other_programs_hide() -> None:
+    cpu = replace(ratio(), ratio=0.75, low=0.74, high=0.77)
+    open_ = replace(ARM, measured=ratio("inconclusive"), cpu=cpu)
+    tried = replace(open_, name="GPU005", settings={"fused": True})
+    code = CodeChange(outcome=PatchOutcome.NOT_SHOWN, path="/fix.patch", is_shown_by_cpu=True)
+    fixed = row("GPU005", {"fused": True}, measured=open_.measured)
+    result = replace(result_with(fixed, arms=(tried,)), code=code)
+    result = replace(result, sections=(*result.sections, replace(_section(), arms=(open_,))))
+    head = b"".join(header(result, [(fixed, {"fused": True})], "/a folder")).decode()
+    said = "measured 80% (70% to 90%), not shown on this busy machine; CPU time 75% (74% to 77%), less, shown"
+    assert f"GPU005, fused=True: predicted 50% to 90%, {said}\n" in head
+    assert f"This patch, applied and run: not predicted, {said}\n" in head
 
 
 def test_the_head_of_a_patch_is_comments_whatever_a_name_holds() -> None:

@@ -276,6 +276,28 @@ def test_an_edit_that_changes_nothing_is_refused(
         Edit(patch_of(here, "data.py", old, new), Plan(script=("train.py",)))
 
 
+def test_an_edit_that_is_no_python_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = project(tmp_path)
+    monkeypatch.chdir(here)
+    before = contents(here)
+    with pytest.raises(UsageError, match=r"With the patch, data.py is no Python: .*\. Correct the patch\."):
+        Edit(patch_of(here, "data.py", "        return 64", "        return ("), Plan(script=("train.py",)))
+    assert contents(here) == before
+
+
+def test_a_file_that_is_no_python_of_this_version_may_be_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = project(tmp_path)
+    (here / "template.py").write_text("{{ name }} = 1 1\n")
+    monkeypatch.chdir(here)
+    edit = Edit(patch_of(here, "template.py", "1 1", "2 2"), Plan(script=("train.py",)))
+    assert edit.plan(Plan()).changes == ()  # in processes of its own
+    edit.close()
+
+
 @NIGHTLY
 def test_an_edit_of_a_module_runs_in_processes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = project(tmp_path)

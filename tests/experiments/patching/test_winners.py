@@ -78,6 +78,34 @@ def test_only_fixes_that_were_faster_alone_with_their_loss_are_winners() -> None
     assert [one.fix for one in winners(result)] == ["DATA002"]
 
 
+WIDE = replace(ratio("inconclusive"), high=1.1)
+CPU = MeasuredArm(name="GPU005", settings={"fused": True}, measured=ratio("inconclusive"), cpu=ratio())
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "arm", "is_winner"),
+    [
+        ({}, {"fused": True}, {}, True),
+        ({"others_cpu_share": 0.1}, {"fused": True}, {}, False),  # an idle machine hides nothing
+        ({"device": "cuda"}, {"fused": True}, {}, False),  # the GPU sets the pace
+        ({}, {"num_workers": 1}, {}, False),  # work moves into another process
+        ({}, {"fused": True}, {"cpu": ratio("inconclusive")}, True),  # both intervals are below 1
+        ({}, {"fused": True}, {"cpu": replace(ratio("inconclusive"), high=1.1)}, False),
+        ({}, {"fused": True}, {"cpu": ratio("inconclusive"), "measured": WIDE}, False),
+        ({}, {"fused": True}, {"measured": WIDE}, True),
+        ({}, {"fused": True}, {"measured": replace(ratio("inconclusive"), ratio=0.98)}, False),
+        ({}, {"fused": True}, {"loss_problem": "the loss is not finite"}, False),
+    ],
+)
+def test_less_cpu_time_shows_a_fix_where_other_programs_hide_the_step(
+    changed: dict[str, Any], settings: dict[str, SettingValue], arm: dict[str, Any], *, is_winner: bool
+) -> None:
+    tried = replace(CPU, **({"settings": settings} | arm))
+    result = result_with(row("GPU005", settings, measured=tried.measured), arms=(tried,))
+    result = replace(result, **({"others_cpu_share": 0.5} | changed))
+    assert bool(winners(result)) is is_winner
+
+
 def test_the_range_of_several_fixes_is_from_the_sum_of_savings_to_the_largest_one() -> None:
     rows = [row("A1", {}, predicted_low=0.6, predicted_high=0.8), row("A2", {}, predicted_low=0.7, predicted_high=0.95)]
     assert [round(one, 6) for one in predicted(rows) if one is not None] == [0.3, 0.8]
@@ -104,6 +132,21 @@ def test_loader_settings_go_to_the_recorded_line(tmp_path: Path, monkeypatch: py
     assert found.made == {"DATA002": {"num_workers": 2}}
 
 
+def test_a_line_that_holds_another_call_since_the_capture_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    edit = LineEdit("DataLoader", Location("train.py", 2), before="a = DataLoader(x)", after="a = DataLoader(x, 1)")
+    new = "\na = DataLoader(x)\nb = DataLoader(y)\n"
+    found = made(tmp_path, new, {"num_workers": 2}, edit)
+    assert lines_of(found, tmp_path / "train.py") == new.replace("(x)", "(x, num_workers=2)")
+    moved = made(tmp_path, "\nb = DataLoader(y)\na = DataLoader(x)\n", {"num_workers": 2}, edit)
+    assert moved.files == {}
+    assert [one.reason for one in moved.left_out] == [Unpatched.SEVERAL_PLACES]
+    alone = made(tmp_path, "\n\na = DataLoader(x)\n", {"num_workers": 2}, edit)
+    assert b"num_workers=2" in alone.files[tmp_path / "train.py"]
+
+
 def test_a_line_outside_of_the_user_s_folders_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "other.py").write_text("a = DataLoader(x)\n")
@@ -128,7 +171,7 @@ ARGUMENTS = (
         ({"amp": "bfloat16"}, "    bf16=True,  # off"),
         ({"amp": "float16"}, "    fp16=True,"),
         ({"tf32": True}, "    tf32=True,"),
-        ({"fused": True}, "    optim='adamw_torch_fused',"),
+        ({"fused": True}, '    optim="adamw_torch_fused",'),
         ({"compile": True}, "    torch_compile=True,"),
     ],
 )
@@ -157,11 +200,15 @@ def test_a_configuration_keeps_what_excludes_a_setting(
     assert [(one.reason, one.detail) for one in found.left_out] == [(Unpatched.EXCLUDED, other)]
 
 
-@pytest.mark.parametrize("given", ["", ", optim='adamw_torch'"])
-def test_a_fused_optimizer_takes_the_place_of_the_same_one_only(tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "quote"), [("", '"'), (", optim='adamw_torch'", "'"), (', optim="adamw_torch"', '"')]
+)
+def test_a_fused_optimizer_takes_the_place_of_the_same_one_only_in_its_quotes(
+    tmp_path: Path, given: str, quote: str
+) -> None:
     content = f"from transformers import TrainingArguments\nargs = TrainingArguments('out'{given})\n"
     found = made(tmp_path, content, {"fused": True})
-    assert "optim='adamw_torch_fused'" in lines_of(found, tmp_path / "train.py")
+    assert f"optim={quote}adamw_torch_fused{quote}" in lines_of(found, tmp_path / "train.py")
 
 
 def test_settings_of_lightning_s_trainer_go_to_it_and_those_of_the_loader_to_the_loader(tmp_path: Path) -> None:
@@ -169,7 +216,7 @@ def test_settings_of_lightning_s_trainer_go_to_it_and_those_of_the_loader_to_the
     found = made(tmp_path, content, {"amp": "bfloat16", "num_workers": 2})
     assert lines_of(found, tmp_path / "train.py") == (
         "import lightning as L\nloader = DataLoader(rows, num_workers=2)\n"
-        "trainer = L.Trainer(max_epochs=1, precision='bf16-mixed')\n"
+        'trainer = L.Trainer(max_epochs=1, precision="bf16-mixed")\n'
     )
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,14 @@ _LIMIT_S = 30.0
 
 _LEFT_OUT = frozenset({"__pycache__"})
 """Its bytecode would be written through the link."""
+
+
+_MAKE_IT = "Make it with `git diff > FILE`, from the files as they are now."
+_REMEDIES = (
+    ("--reverse", "The files have this change already. Take it back, such as with `git stash`, and measure it then."),
+    ("--ignore-whitespace", f"Only white space or line endings do not fit. {_MAKE_IT}"),
+)
+"""Options with which Git would apply a patch that it refuses, and what to do then."""
 
 
 class RefusedPatchError(UsageError):
@@ -89,7 +98,23 @@ class Copy:
         """
         place = self.place(folder)
         for arguments in (("--check",), ()):
-            _git(place, "apply", *arguments, "--whitespace=nowarn", "--", str(patch))
+            try:
+                _apply(place, patch, *arguments)
+            except RefusedPatchError as error:
+                raise RefusedPatchError(f"{error} {_remedy(place, patch)}") from error
+
+
+def _apply(place: Path, patch: Path, *arguments: str) -> None:
+    _git(place, "apply", *arguments, "--whitespace=nowarn", "--", str(patch))
+
+
+def _remedy(place: Path, patch: Path) -> str:
+    """The remedy for a patch that does not apply there."""
+    for option, remedy in _REMEDIES:
+        with suppress(RefusedPatchError):
+            _apply(place, patch, "--check", option)
+            return remedy
+    return _MAKE_IT
 
 
 def copied(copy: Copy, path: str) -> str:
@@ -108,6 +133,8 @@ def touched(patch: Path, folder: Path) -> list[Path]:
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_PATCH_BYTES:
             raise RefusedPatchError(f"{clean(str(patch))} is no file of at most {LARGEST_PATCH_BYTES} bytes.")
         listed = _git(patch.parent, "apply", "--numstat", "-z", "--", str(patch))
+    except RefusedPatchError as error:
+        raise RefusedPatchError(f"{error} {_MAKE_IT}") from error
     except OSError as error:
         raise UsageError(f"Cannot read {clean(str(patch))}: {error.strerror}.") from error
     rows = [row.split(b"\t", 2) for row in listed.split(b"\0") if row.count(b"\t") >= 2]
@@ -116,8 +143,10 @@ def touched(patch: Path, folder: Path) -> list[Path]:
         raise RefusedPatchError(f"{clean(str(patch))} changes {len(rows)} files; 1 to {MOST_FILES} are possible.")
     for row, name in zip(rows, names, strict=True):
         if row[0] == b"-" or name.is_absolute() or {"..", ".git"} & {*name.parts}:
-            raise RefusedPatchError(f"The patch changes {clean(str(name))}, which is no source file below the folder.")
-    return [folder / name for name in names]
+            raise RefusedPatchError(
+                f"The patch changes {clean(str(name))}, which is no source file below the folder. Leave it out."
+            )
+    return [folder / name for name in dict.fromkeys(names)]  # one of them may be there twice
 
 
 def check_regular(files: Collection[Path], copy: Copy) -> None:
@@ -151,8 +180,8 @@ def _git(folder: Path, *arguments: str) -> bytes:
     except subprocess.TimeoutExpired as error:
         raise RefusedPatchError(f"git apply took more than {_LIMIT_S:.0f} s.") from error
     if done.returncode:
-        said = clipped(clean(done.stderr.decode(errors="replace")).strip(), 500)
-        raise RefusedPatchError(f"git apply refuses the patch: {said}")
+        said = "; ".join(map(clean, done.stderr.decode(errors="replace").splitlines()))
+        raise RefusedPatchError(f"git apply refuses the patch: {clipped(said, 500).rstrip('.')}.")
     return done.stdout
 
 
@@ -166,6 +195,14 @@ def _environment(folder: Path) -> Mapping[str, str]:
         "LC_ALL": "C",
     }
     return kept | own
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder for copies; raises UsageError without one."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="traceadvisor-")
+    except OSError as error:
+        raise UsageError(f"A copy needs a temporary folder: {error.strerror}. Name one in TMPDIR.") from error
 
 
 def made(folder: Path, files: Sequence[Path], working: Path) -> Copy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from traceadvisor.experiments.patching.copies import (
     base_of,
     check_git,
     check_regular,
+    temporary_folder,
     touched,
 )
 from traceadvisor.experiments.patching.functions import KeptApart, changed_functions
@@ -41,11 +42,12 @@ class Edit:
         self._name = one_line(clean(patch.name))
         script = script_file(plan)
         self._base, self._files = _found(patch.resolve(), script)
-        self._folder = tempfile.TemporaryDirectory(prefix="traceadvisor-")
+        self._folder = temporary_folder()
         try:
             self._copies = two_copies(Path(self._folder.name).resolve(), [script, *self._files])
             self._copies[1].apply(patch.resolve(), self._base)
             check_regular(self._files, self._copies[1])
+            _check_python(self._files, self._copies[1])
             self._apart = _apart(self._files, self._copies[1])
         except OSError as error:
             self.close()
@@ -95,7 +97,33 @@ def _found(patch: Path, script: Path) -> tuple[Path, list[Path]]:
     for base, files in found.items():
         if any(file.is_file() for file in files):
             return base, files
-    raise UsageError(f"{clean(str(patch))} changes no file below {' or '.join(clean(str(one)) for one in bases)}.")
+    raise UsageError(
+        f"{clean(str(patch))} changes no file below {' or '.join(clean(str(one)) for one in bases)}. "
+        "Paths in a patch begin there, as `git diff` writes them, and one of its files has to be there already."
+    )
+
+
+def _check_python(files: Sequence[Path], changed: Copy) -> None:
+    """Raise RefusedPatchError if a file is no Python with the patch, and is it without."""
+    for file in files:
+        new = changed.place(file)
+        problem = _problem(new) if file.suffix == ".py" and new.is_file() else None
+        if problem and not (file.is_file() and _problem(file)):
+            name = one_line(clean(file.name))
+            raise RefusedPatchError(f"With the patch, {name} is no Python: {problem}. Correct the patch.")
+
+
+def _problem(file: Path) -> str | None:
+    """Why a file is no Python; None if it is, or is nested too deeply to tell."""
+    try:
+        ast.parse(file.read_bytes())
+    except SyntaxError as error:
+        return f"{clean(error.msg)} (line {error.lineno})" if error.lineno else clean(error.msg)
+    except (RecursionError, MemoryError):
+        return None
+    except ValueError as error:  # a NUL
+        return clean(str(error))
+    return None
 
 
 def _apart(files: Sequence[Path], changed: Copy) -> KeptApart | None:

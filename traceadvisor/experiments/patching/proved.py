@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 from traceadvisor.errors import TraceAdvisorError, UsageError, named
 from traceadvisor.experiments.journal import AnyRow
 from traceadvisor.experiments.next_experiment import CODE
-from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_git, made
+from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_git, made, temporary_folder
 from traceadvisor.experiments.patching.diff import diff_of
 from traceadvisor.experiments.patching.judged import code_arm, losses_of, outcome_of
-from traceadvisor.experiments.patching.winners import Written, predicted, winners, written
+from traceadvisor.experiments.patching.winners import Written, is_shown_by_cpu, predicted, winners, written
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome, Watch, measure
@@ -62,7 +61,7 @@ def script_file(plan: Plan) -> Path:
     name = plan.script[0]
     parts = Path(*name.split(".")) if plan.is_module else Path(name)
     places = [parts.with_suffix(".py"), parts / "__main__.py"] if plan.is_module else [parts, parts / "__main__.py"]
-    found = next((one for one in places if one.is_file()), None)
+    found = next((one for one in places if os.path.isfile(one)), None)  # noqa: PTH113  # a name may be too long
     if found is None:
         raise UsageError(f"{clean(name)} has no Python file here, so that nothing can be changed in it.")
     return found.resolve()
@@ -135,14 +134,16 @@ class PatchWriter:
         if not all(one.is_relative_to(base) for one in found.files):
             base = Path(os.path.commonpath([base, *found.files]))
         diff = diff_of((one.relative_to(base), one.read_bytes(), new) for one, new in sorted(found.files.items()))
-        with tempfile.TemporaryDirectory(prefix="traceadvisor-") as name:
+        with temporary_folder() as name:
             copies = two_copies(Path(name).resolve(), [script, *found.files])
             _apply(copies[1], diff, base, found.files)
             outcome, again = measured_in(copies, plan, self._name, list(found.files), watch)
         losses = losses_of(outcome.rows)
         low, high = predicted(chosen)
+        arm, names = code_arm(again), {name for row in chosen for name in found.made[row.fix]}
         change = CodeChange(
-            outcome=outcome_of(code_arm(again), losses.get("loss", CodeChange.loss), outcome.rows),
+            outcome=outcome_of(arm, losses.get("loss", CodeChange.loss), outcome.rows),
+            is_shown_by_cpu=is_shown_by_cpu(arm, again, names),
             files=tuple(one.relative_to(base).as_posix() for one in sorted(found.files)),
             fixes=tuple(row.fix for row in chosen),
             left_out=found.left_out,

@@ -73,6 +73,11 @@ class Source:
                 return some[0]
         raise LeftAsItIs(Unpatched.SEVERAL_PLACES if found else Unpatched.NO_PLACE, " or ".join(sorted(names)))
 
+    def has_lines(self, line: int, lines: str) -> bool:
+        """Whether these lines stand from a line on: it may hold another call since it was recorded."""
+        known = lines.splitlines()
+        return self._module.code.splitlines()[line - 1 : line - 1 + len(known)] == known
+
     def has_call(self, names: Collection[str]) -> bool:
         """Whether the file calls one of these classes."""
         return any(_name(one.func) in names for one in self._calls())
@@ -105,7 +110,7 @@ class Source:
         self._check_beside(call, name, order)
         given = self._given(call, name, order)
         if given is None:
-            self._added.setdefault(call, []).append((name, repr(value)))
+            self._added.setdefault(call, []).append((name, _written(value, None)))
         else:
             self._give(given, value)
 
@@ -174,9 +179,9 @@ class Source:
                 raise LeftAsItIs(Unpatched.SHARED, name)
         if not _is_constant(old):
             raise LeftAsItIs(Unpatched.EXPRESSION, self._code(old))
-        if self._code(old) == repr(value):
+        if self._code(old) == _written(value, old):
             raise LeftAsItIs(Unpatched.ALREADY_SET)
-        self._replaced[old] = lambda _: cst.parse_expression(repr(value))
+        self._replaced[old] = lambda _: cst.parse_expression(_written(value, old))
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
@@ -301,6 +306,13 @@ def _is_constant(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Name):
         return node.value in ("True", "False", "None")
     return isinstance(node, cst.Integer | cst.Float | cst.SimpleString)
+
+
+def _written(value: SettingValue, old: cst.BaseExpression | None) -> str:
+    """A value as code, a text in the quotes of the one that it replaces."""
+    quote = old.quote if isinstance(old, cst.SimpleString) else '"'
+    is_plain = isinstance(value, str) and value.isprintable() and not {"\\", '"', "'"} & {*value}
+    return f"{quote}{value}{quote}" if is_plain else repr(value)
 
 
 def _entries(node: cst.BaseExpression) -> dict[str, cst.BaseExpression] | None:

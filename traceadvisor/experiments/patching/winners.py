@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceadvisor.experiments.next_experiment import ALL_FIXES
-from traceadvisor.experiments.settings import BATCH_SIZE
+from traceadvisor.experiments.settings import BATCH_SIZE, OF_LOADER
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.constructor_call import LOADER_ORDER
 from traceadvisor.judging.line_edits import IN_LIBRARIES, ROLE_OF
-from traceadvisor.model.experiment import ExperimentResult, LedgerRow
+from traceadvisor.model.experiment import ExperimentResult, LedgerRow, MeasuredArm
 from traceadvisor.model.findings import LineEdit
 from traceadvisor.model.location import Role
 from traceadvisor.model.patch import LeftOut, Unpatched
 from traceadvisor.model.report import Report
 from traceadvisor.model.setting_value import SettingValue
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import NO_DIFFERENCE, Verdict
 
 if TYPE_CHECKING:
     import libcst
@@ -66,14 +66,33 @@ class Written:
 
 
 def winners(result: ExperimentResult) -> tuple[LedgerRow, ...]:
-    """The fixes that were faster alone, with a loss that was not flagged."""
-    flagged = {arm.name for section in result.sections for arm in section.arms if arm.loss_problem}
+    """The fixes that were faster alone, or need less CPU time on a busy machine, with a loss that was not flagged."""
+    arms = {arm.name: arm for section in result.sections for arm in section.arms}
+    flagged = {name for name, arm in arms.items() if arm.loss_problem}
     return tuple(
         row
         for row in result.ledger
-        if row.measured and row.measured.verdict == Verdict.FASTER.value and not row.problem
-        if row.fix not in {ALL_FIXES, *flagged}
+        if row.measured and not row.problem and row.fix not in {ALL_FIXES, *flagged}
+        if row.measured.verdict == Verdict.FASTER.value or is_shown_by_cpu(arms.get(row.fix), result, row.settings)
     )
+
+
+def is_shown_by_cpu(arm: MeasuredArm | None, result: ExperimentResult, settings: Iterable[str]) -> bool:
+    """Whether the CPU time of the training process shows that a change is faster, where other programs hide its step.
+
+    There, one round in which the script as it is differs from itself keeps the step from being called faster, and each
+    further round can be that one. Two witnesses that agree are believed: an interval below 1 of both, or less CPU time
+    beyond its own noise with a step that points the same way. Settings of the loader are no such case, since they move
+    work into other processes, and no training on a GPU, which the CPU time tells nothing about.
+    """
+    if result.device != "cpu" or not result.is_busy or OF_LOADER & {*settings}:
+        return False
+    if arm is None or arm.problem or not arm.measured or not arm.cpu:
+        return False
+    step, cpu = arm.measured, arm.cpu
+    if step.verdict != Verdict.INCONCLUSIVE.value or max(step.ratio, cpu.ratio) >= 1 - NO_DIFFERENCE:
+        return False
+    return cpu.verdict == Verdict.FASTER.value or max(step.high, cpu.high) < 1
 
 
 def predicted(rows: Sequence[LedgerRow]) -> tuple[float | None, float | None]:
@@ -221,7 +240,9 @@ class _Places:
         if path is None:
             raise LeftAsItIs(Unpatched.NO_PLACE, edit.place.file)
         names = {edit.name, "DataLoader"} if role is Role.LOADER else {edit.name}
-        return (source := self._source(path)), source.call(names, edit.place.line)
+        source = self._source(path)
+        is_known = edit.before is None or source.has_lines(edit.place.line, edit.before)
+        return source, source.call(names, edit.place.line if is_known else None)
 
     def _readable(self) -> Iterator[Source]:
         from traceadvisor.experiments.patching.source import LeftAsItIs  # noqa: PLC0415  # an extra

@@ -56,7 +56,7 @@ class OwnProfiles:
         if not self._is_watching:
             self._is_watching = True
             with suppress(Exception):  # a hook of the script refuses others
-                sys.addaudithook(self._heard)
+                sys.addaudithook(_hook_for(self._heard))
             for module, name in _NEED_NOTICE.items():
                 after_import(module, partial(self._hook, module, name))
 
@@ -107,8 +107,8 @@ class OwnProfiles:
         finally:
             self._torchs_thread = before
 
-    def _heard(self, event: str, _: object) -> None:
-        if event not in _EVENTS or self._torchs_thread == threading.get_ident():
+    def _heard(self, event: str) -> None:
+        if self._torchs_thread == threading.get_ident():
             return
         if event == _EVENT:
             self._announce()
@@ -127,6 +127,20 @@ class OwnProfiles:
         if sys.version_info < (3, 12):
             with self.torch_starts_or_stops(), suppress(RuntimeError):
                 _setprofile(None)
+
+
+def _hook_for(heard: Callable[[str], None]) -> Callable[[str, object], None]:
+    """An audit hook that passes on what watches Python code.
+
+    Adam and AdamW raise an event for each parameter in each step. Python looks for an attribute of the hook each time,
+    which takes longer in a method than all the rest.
+    """
+
+    def hook(event: str, _: object) -> None:
+        if event in _EVENTS:
+            heard(event)
+
+    return hook
 
 
 own_profiles = OwnProfiles()

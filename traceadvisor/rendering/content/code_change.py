@@ -9,6 +9,7 @@ from pathlib import Path
 from traceadvisor.model.experiment import ExperimentResult, LedgerRow, MeasuredArm, MeasuredRatio
 from traceadvisor.model.patch import SCHEMA, Apart, CodeChange, LeftOut, LossMatch, PatchOutcome, Unpatched
 from traceadvisor.model.setting_value import SettingValue
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.content.experiment.words import counted_verdict, interval, other_step, settings_words
 from traceadvisor.rendering.units import number_of, whole_percent
 from traceadvisor.results.redaction import cleaned
@@ -86,7 +87,7 @@ def _header(
     for row, settings in made:
         yield (
             f"  {row.fix}, {settings_words(settings)}: {_predicted(row.predicted_low, row.predicted_high)}, "
-            f"{_measured(row.measured)}"
+            f"{_measured(row.measured)}{_by_cpu(_arm(result, row.fix)) if _is_open(row.measured) else ''}"
         )
     yield from (f"  {line}" for line in _whole(result, code))
     yield from other_step(result)
@@ -104,7 +105,8 @@ def _whole(result: ExperimentResult, code: CodeChange) -> Iterator[str]:
     arm = _arm(result)
     measured = _measured(arm.measured if arm else None)
     predicted = _predicted(code.predicted_low, code.predicted_high)
-    yield f"This patch, applied and run: {predicted}, {measured}{_fits(code, arm)}"
+    by_cpu = _by_cpu(arm) if code.is_shown_by_cpu else ""
+    yield f"This patch, applied and run: {predicted}, {measured}{by_cpu}{_fits(code, arm)}"
 
 
 def _fits(code: CodeChange, arm: MeasuredArm | None) -> str:
@@ -133,8 +135,23 @@ def _measured(found: MeasuredRatio | None) -> str:
     return f"measured {step}, {counted_verdict(found)}"
 
 
-def _arm(result: ExperimentResult) -> MeasuredArm | None:
-    return next((arm for section in result.sections if section.name == CODE for arm in section.arms), None)
+def _is_open(found: MeasuredRatio | None) -> bool:
+    """Whether a fix in a patch was shown by CPU time alone."""
+    return bool(found and found.verdict == Verdict.INCONCLUSIVE.value)
+
+
+def _by_cpu(arm: MeasuredArm | None) -> str:
+    """The CPU time of an arm, which other programs hardly change."""
+    if arm is None or arm.cpu is None:
+        return ""
+    share = around(whole_percent(arm.cpu.ratio), whole_percent(arm.cpu.low), whole_percent(arm.cpu.high))
+    return f" on this busy machine; CPU time {share}, less, shown"
+
+
+def _arm(result: ExperimentResult, name: str | None = None) -> MeasuredArm | None:
+    """The arm with a name; without one, that of changed code."""
+    arms = ((section.name, arm) for section in result.sections for arm in section.arms)
+    return next((arm for section, arm in arms if arm.name == name or (name is None and section == CODE)), None)
 
 
 def loss_sentences(code: CodeChange) -> Iterator[str]:

@@ -1,0 +1,39 @@
+"""An audit hook notices what watches Python code. An optimizer raises other events, thousands in a step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+
+from traceadvisor.recording.loop.own_profiles import OwnProfiles
+
+Hook = Callable[[str, object], None]
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> tuple[OwnProfiles, Hook]:
+    """A watch of its own with its hook, which Python does not call here: hooks stay for as long as a process."""
+    hooks: list[Hook] = []
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    watch = OwnProfiles()
+    watch.watch()
+    watch.watch()
+    (hook,) = hooks
+    return watch, hook
+
+
+def test_a_profile_function_is_noticed(watching: tuple[OwnProfiles, Hook]) -> None:
+    watch, hook = watching
+    hook("builtins.id", (1,))
+    assert not watch.are_in_use
+    hook("sys.setprofile", ())
+    assert watch.are_in_use
+
+
+def test_the_hook_is_a_function_since_a_method_takes_longer_for_each_parameter(
+    watching: tuple[OwnProfiles, Hook],
+) -> None:
+    assert isinstance(watching[1], FunctionType)
