@@ -214,7 +214,7 @@ def _table(program: Program, answer: Answer) -> Table:
     has_price = any(row.cost_per_million for _, row in named)
     no_cost = Cell("no price" if has_price else NOT_MEASURED, value="")
     rows = [_row(name, row, answer.currency, no_cost) for name, row in named if not row.unknown]
-    table = Table("Steps by change", _COLUMNS, tuple(rows), layout=Layout.STACKED, detail=SUMMARY, noun="change")
+    table = Table("Steps by change", _COLUMNS, tuple(rows), layout=Layout.ARMS, detail=SUMMARY, noun="change")
     return measured_columns(table)
 
 
