@@ -11,10 +11,12 @@ from tests.rules.judging import simulated_facts
 from tests.shared import CHECKOUT
 from traceadvisor.alternatives.answer import Asked, _cheapest, answer
 from traceadvisor.alternatives.gpus import Gpu
+from traceadvisor.alternatives.simulated import RUN_NOISE
 from traceadvisor.alternatives.subject import Subject
 from traceadvisor.errors import UsageError
 from traceadvisor.model.whatif import Basis, Change, Range, Row, StepLimit, Unknown
 from traceadvisor.rendering.content.whatif.words import reason
+from traceadvisor.savings.interval import step_spread
 
 
 def _bases(one: Row) -> set[Basis]:
@@ -165,6 +167,15 @@ def test_other_cores_change_a_training_without_workers_at_most_in_proportion(
     assert Basis.CPU_CORES in _bases(found)
     assert _step(found).low == pytest.approx(low * recorded.low, rel=0.05)
     assert _step(found).high == pytest.approx(high * recorded.high, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "cores"), [("one-core", 8), ("loader-bound", 8), ("gpu-exhausted", 32)])
+def test_more_cores_make_a_step_shorter_at_most_in_proportion_and_never_longer(name: str, cores: int) -> None:
+    one = Subject(sample(name), 32)
+    step, spread = _step(row(one, cpu_cores=cores)), max(step_spread(one.facts), RUN_NOISE)
+    recorded_ns, recorded = one.facts.step_ns or 0.0, one.facts.run.cores or 0
+    assert step.low >= recorded_ns * recorded / cores * (1 - spread) * 0.99
+    assert step.high <= recorded_ns * (1 + spread) * 1.01
 
 
 def test_other_cores_need_the_number_of_recorded_ones(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.alternatives.subjects import training
+from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
 from traceadvisor.alternatives.edits import (
     MeasuredBatch,
@@ -63,6 +64,14 @@ def test_gradients_of_many_buckets_are_hidden_but_for_the_last(tmp_path: Path) -
 def test_a_cpu_half_as_fast_takes_twice_as_long(tmp_path: Path) -> None:
     graph = OtherCpu(Range(0.5, 0.5, 0.5)).applied(graph_of(training(), tmp_path), Scenario.EXPECTED)
     assert steps_us(graph)[1] > 1150
+
+
+def test_a_larger_batch_on_a_cpu_may_need_new_pages_for_large_tensors(tmp_path: Path) -> None:
+    graph = graph_of(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100), tmp_path)
+    larger = OtherBatch(2.0, on_cpu=True).applied(graph, Scenario.LOW)
+    assert larger.host.work_ns.sum() / 1000 == pytest.approx(100 * 2 * 1.25, abs=0.01)
+    smaller = OtherBatch(0.5, on_cpu=True).applied(graph, Scenario.HIGH)
+    assert smaller.host.work_ns.sum() / 1000 == pytest.approx(100 * 0.5 / 1.25, abs=0.01)
 
 
 @pytest.mark.parametrize("times", [0.25, 0.5, 2.0, 4.0])

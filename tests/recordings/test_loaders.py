@@ -65,7 +65,11 @@ def rows(folder: Path = LOADERS) -> list[Row]:
 def _row(case: dict[str, Any], runs: list[dict[str, Any]], folder: Path) -> Row:
     shares, rules, bound = [], [], False
     for run in runs:
-        for ranked in load(folder / run["name"]).findings:
+        report = load(folder / run["name"])
+        if not run["proposed"]:  # steps differ by as much with nothing changed
+            error = report.recordings[0].step_error_share or 0.0
+            shares.append([-error, 0.0, error])
+        for ranked in report.findings:
             if proposed_arguments(ranked.finding.fix.change) == run["proposed"] != {}:
                 saving, step_ns = ranked.finding.saving, ranked.step_ns or 1.0
                 shares.append([one / step_ns for one in (saving.low_ns, saving.expected_ns, saving.high_ns)])

@@ -56,6 +56,23 @@ def test_workers_save_the_loading_time_except_taking_a_batch(tmp_path: Path) -> 
     assert saving.high_ns == pytest.approx(29_920_000, rel=0.01)
 
 
+def test_steps_that_differ_widen_the_high_end_by_what_is_left_of_them(tmp_path: Path) -> None:
+    # 30 ms of loading before 60 or 80 of a kernel: the standard error of six steps is 4.5%
+    builder, start = TraceBuilder(), 0
+    for number in STEPS:
+        kernel_us = 60_000 + 20_000 * (number % 2)
+        launched, end = start + 30_000, start + 30_010 + kernel_us
+        builder.step(number, start, end).loader(start, launched, kind="_SingleProcessDataLoaderIter")
+        builder.op("aten::mm", launched, launched + 5)
+        builder.launch(launched, launched + 3, kernel=(launched + 5, launched + 5 + kernel_us))
+        builder.sync(launched + 6, end)
+        start = end
+    facts = facts_of(builder, tmp_path)
+    saving = simulated(facts, NoDataWait())
+    assert saving is not None
+    assert saving.high_ns > 0.305 * (facts.step_ns or 0.0)
+
+
 def test_the_workers_proposed_keep_up_with_a_step_shorter_than_their_batch(tmp_path: Path) -> None:
     # 60 ms for a batch, 20 for the rest: four workers bring one every 16.5 ms even where each takes 1.1 times as long
     found = finding(SynchronousLoader(), _loading(60_000, 20_000), tmp_path)

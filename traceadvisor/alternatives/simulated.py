@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from math import inf
 
 import numpy as np
 
@@ -46,32 +47,39 @@ def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Ra
     if not edits:
         return Range(step_ns * (1 - likely), step_ns, step_ns * (1 + likely))
     likely = max(likely, RUN_NOISE)
-    low_share, expected_share, high_share = replay.saving_shares(edits)
-    shortest, expected, longest = 1 - high_share, 1 - expected_share, 1 - low_share
-    if _is_no_longer(replay.graph, edits, Scenario.EXPECTED):  # tasks that get shorter make no step longer
-        shortest, expected = min(shortest, 1.0), min(expected, 1.0)
-    if _is_no_longer(replay.graph, edits, Scenario.LOW):
-        longest = min(longest, 1.0)
+    shortest, expected, longest = (1 - share for share in reversed(replay.saving_shares(edits)))
+    least, most = _factors(replay.graph, edits, Scenario.EXPECTED)
+    expected = min(max(expected, least), most)
+    least, most = _factors(replay.graph, edits, Scenario.HIGH)[0], _factors(replay.graph, edits, Scenario.LOW)[1]
     changed = min(2 * max(abs(1 - shortest), abs(1 - longest)), 1.0)
     hidden = held.unsure_share + held.unexplained_share
     off = held.wrong_share * changed
-    least = left_share(replay, edits, Scenario.HIGH) if shortest < 1 else shortest
+    left = left_share(replay, edits, Scenario.HIGH) if shortest < 1 else shortest
     shortest -= off + hidden * max(1 - times.low, 0.0)
     longest += off * max(longest, 1.0) + hidden * max(times.high - 1, 0.0)
-    shortest = max(shortest, min(least - held.wrong_share, expected), 0.01 * expected)
+    shortest = min(max(shortest, left - held.wrong_share, least * min(times.low, 1.0)), expected)
+    longest = max(min(longest, most * max(times.high, 1.0)), expected)
     return Range(shortest * (1 - likely) * step_ns, expected * step_ns, longest * (1 + likely) * step_ns)
 
 
-def _is_no_longer(before: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> bool:
-    """Return whether no task takes longer with some edits, and none waits for what it did not wait for."""
+def _factors(before: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> tuple[float, float]:
+    """Return the smallest and the largest factor of the duration of a task: no step changes by more.
+
+    0 and infinity where tasks come, go or wait for something new.
+    """
     after = edited(before, edits, scenario)
-    pairs = (
+    pairs = [
         (before.device.duration_ns, after.device.duration_ns),
         (before.host.work_ns, after.host.work_ns),
         (before.host.call_ns, after.host.call_ns),
-    )
-    is_paced = after.workers is not None and before.workers is None
-    return not is_paced and all(one.size == two.size and bool((two <= one).all()) for one, two in pairs)
+    ]
+    if before.workers and after.workers:
+        pairs.append((np.array(before.workers.load_ns), np.array(after.workers.load_ns)))
+    if (before.workers is None) != (after.workers is None) or any(one.size != two.size for one, two in pairs):
+        return 0.0, inf
+    least = (((two + 1) / np.maximum(one, 1)).min(initial=1.0) for one, two in pairs)  # 1: durations are rounded
+    most = (((two - 1) / np.maximum(one, 1)).max(initial=1.0) for one, two in pairs)
+    return float(min(least)), float(max(most))
 
 
 def edited(graph: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> StepGraph:

@@ -50,7 +50,8 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
     - Where the unchanged simulation is off by a share ``e``, so may be the saving. A fix that removes a share ``c`` of
       the step's work is off by ``2 e c`` at most, but what it removes beside other work may count after all.
     - Time of unknown state takes over where the CPU gets faster. Waits that nothing explains may end earlier.
-    - Steps differ. So does the saving, by the standard error of the step time.
+    - Steps differ. So do the saving and, as far as a fix changes it, the step that is left, by the standard error of
+      the step time.
     - One or two steps show no least saving.
     - Work that is done elsewhere leaves the rest its caches.
 
@@ -74,8 +75,8 @@ def interval(facts: Facts, replay: Replay, edits: Sequence[Edit]) -> Interval:
     most = max(most, expected)
     kept = _undisturbed_part(facts, loading, other)
     least, expected, most = (share * kept for share in (least, expected, most))
-    if freed := max((edit.freed_share for edit in edits), default=0.0):
-        most += freed * min(most / FREED_FROM_SHARE, 1.0) * (1 - most)
+    freed = max((edit.freed_share for edit in edits), default=0.0) * min(most / FREED_FROM_SHARE, 1.0)
+    most += (freed + spread * most) * max(1 - most, 0.0)
     return Interval(min(least, expected), expected, min(most, 1.0))
 
 

@@ -214,7 +214,7 @@ def _table(program: Program, answer: Answer) -> Table:
     has_price = any(row.cost_per_million for _, row in named)
     no_cost = Cell("no price" if has_price else NOT_MEASURED, value="")
     rows = [_row(name, row, answer.currency, no_cost) for name, row in named if not row.unknown]
-    table = Table("Steps by change", _COLUMNS, tuple(rows), layout=Layout.STACKED, detail=SUMMARY, noun="change")
+    table = Table("Steps by change", _COLUMNS, tuple(rows), layout=Layout.ARMS, detail=SUMMARY, noun="change")
     return measured_columns(table)
 
 
@@ -255,11 +255,12 @@ def _grounds(program: Program) -> Fold:
 
 def _about(answer: Answer) -> Section:
     blocks: list[Block] = [Facts(tuple(map(_rates, answer.gpus)))]
+    changes = [row.change for program in answer.programs for row in program.rows]
     if answer.cpu_speed:
         low, high = answer.cpu_speed
         speed = between(f"{low:g}", f"{high:g}")
         blocks.append(Prose(f"CPU: {speed} times as fast as recorded, as stated.", detail=SUMMARY))
-    else:
+    elif any(one.gpu for one in changes) and not any(one.cpu_cores for one in changes):
         words = "The CPU's time is as recorded. If other GPUs are in machines with other cores, state it: --cpu-speed."
         blocks.append(Prose(words, Tone.QUIET, SUMMARY))
     words = "The first figure is the likely one, the range is what the recording and published rates leave open."
