@@ -20,9 +20,11 @@ T = TypeVar("T", bound=Hashable)
 FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
-_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad|(?<=::)(?:sub|repeat)$")
+_WITH_SHAPES = re.compile(
+    r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad|(?<=::)(?:sub|repeat|cat)$"
+)
 """After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, gradients of embeddings,
-differences and copies side by side, which may be far larger than their inputs. Extra matches do no harm."""
+differences, and copies side by side. The last ones may be far larger than their inputs. Extra matches do no harm."""
 
 _NEXT_SHAPE = ";\\r\\n"
 _SHAPES_IN_TEXT = re.compile(r'"(?:[\d,-]|;\\r\\n)*"')
