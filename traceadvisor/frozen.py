@@ -48,7 +48,7 @@ def frozen(cls: type[T] | None = None, /, *, eq: bool = True, kw_only: bool = Fa
 
 def _init(made: type) -> Callable[..., None]:
     """The constructor: takes the fields in order, those that are keywords at the end."""
-    scope: dict[str, Any] = {"_set": object.__setattr__, "_fresh": MISSING}
+    scope: dict[str, Any] = {"_fresh": MISSING}
     positional: list[str] = []
     keywords: list[str] = []
     body: list[str] = []
@@ -64,7 +64,8 @@ def _init(made: type) -> Callable[..., None]:
             value = f"_default_{name}"
         if item.init:
             (keywords if item.kw_only else positional).append(_parameter(item, scope))
-        body.append(f" _set(self, {name!r}, {value})")
+        scope[f"_set_{name}"] = getattr(made, name).__set__  # of its slot, which takes half the time of object's
+        body.append(f" _set_{name}(self, {value})")
     if hasattr(made, "__post_init__"):
         body.append(" self.__post_init__()")
     parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else ())])

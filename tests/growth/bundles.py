@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.growth.events import Events
-from tests.growth.recordings import BODY, plain_step
+from tests.growth.recordings import BODY, SHAPES, plain_step
 from traceadvisor.bundle.layout import FORMAT, encode_telemetry_header
 from traceadvisor.model.telemetry import DeviceColumn, NodeColumn, ProcessColumn
 
@@ -91,6 +91,48 @@ def _ranks(folder: Path, size: int) -> Path:
 def _files(folder: Path, size: int) -> Path:
     for number in range(size):
         recorded(3).write(folder / "logs" / f"host{number}.1.pt.trace.json")
+    return folder / "logs"
+
+
+def small(number: int) -> Events:
+    """A recording of 10 kB: three steps with a batch, a copy to the GPU and a few launches each."""
+    events, length = Events(), 200 + number % 7
+    for step in range(3):
+        start = 100 + step * length
+        events.step(step + 1, start, start + length - 1)
+        events.loader(start, start + 20 + number % 7)
+        events.op("aten::to", start + 30, start + 50)
+        events.copy(start + 32, start + 48, (start + 34, start + 46))
+        for at in range(4):
+            begin = start + 60 + 25 * at
+            events.python("model.py(20): forward", begin, begin + 24)
+            events.op("aten::addmm", begin + 1, begin + 20, dims=SHAPES)
+            events.launch(begin + 2, begin + 6, (begin + 8, begin + 30))
+        events.annotation("Optimizer.step#SGD.step", start + 170, start + 190)
+    return events
+
+
+@folder_case("recordings of 10 kB")
+def _small(folder: Path, size: int) -> Path:
+    for number in range(size):
+        small(number).write(folder / "logs" / f"host{number:05}.1.pt.trace.json")
+    return folder / "logs"
+
+
+@folder_case("GPUs of a process")
+def _devices(folder: Path, size: int) -> Path:
+    """Each operator launches one kernel on every GPU: 80 in all."""
+    events, slot = Events(), 2.0 * size + 8
+    for step in range(_RECORDED):
+        start = 100 + 20 * step * slot
+        events.step(step + 1, start, start + 20 * slot - 1)
+        for at in range(20):
+            begin = start + at * slot
+            events.op("aten::mm", begin, begin + 2 * size + 2, dims=SHAPES)
+            for device in range(size):
+                call = begin + 1 + 2 * device
+                events.launch(call, call + 1.5, (begin + 2 * size + 1, begin + 2 * size + 7), device=device)
+    events.write(folder / "logs" / "host0.1.pt.trace.json")
     return folder / "logs"
 
 

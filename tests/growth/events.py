@@ -110,17 +110,20 @@ class Events:
         thread: int = MAIN,
         stream: int = STREAM,
         call: str = "cudaLaunchKernel",
+        device: int = 0,
     ) -> int:
         """A launch call and its kernel; without ``kernel`` the record is lost. Returns the correlation id."""
         correlation = self.runtime(call, start, end, thread)
         if kernel is not None:
-            self.kernel(name, *kernel, correlation=correlation, stream=stream)
+            self.kernel(name, *kernel, correlation=correlation, stream=stream, device=device)
         return correlation
 
-    def kernel(self, name: str, start: float, end: float, *, correlation: int, stream: int = STREAM) -> None:
+    def kernel(
+        self, name: str, start: float, end: float, *, correlation: int, stream: int = STREAM, device: int = 0
+    ) -> None:
         """A kernel."""
         extra = '"blocks per SM":0.5,"est. achieved occupancy %":40'
-        self._on_device("kernel", name, start, end, stream, correlation, extra)
+        self._on_device("kernel", name, start, end, stream, correlation, extra, device=device)
 
     def copy(
         self, start: float, end: float, on_device: tuple[float, float], *, direction: str = "HtoD", thread: int = MAIN
@@ -136,10 +139,19 @@ class Events:
         self._on_device("gpu_memset", "Memset (Device)", *on_device, STREAM, correlation, '"bytes":1024')
 
     def _on_device(  # noqa: PLR0917  # the columns of an event
-        self, category: str, name: str, start: float, end: float, stream: int, correlation: int, extra: str
+        self,
+        category: str,
+        name: str,
+        start: float,
+        end: float,
+        stream: int,
+        correlation: int,
+        extra: str,
+        *,
+        device: int = 0,
     ) -> None:
-        args = f'"device":0,"context":1,"stream":{stream},"correlation":{correlation},{extra}'
-        self._timed(category, name, start, end, stream, args, process=0)
+        args = f'"device":{device},"context":1,"stream":{stream},"correlation":{correlation},{extra}'
+        self._timed(category, name, start, end, stream, args, process=device)
 
     def _timed(  # noqa: PLR0917  # the columns of an event
         self, category: str, name: str, start: float, end: float, thread: int, args: str, process: int = MAIN

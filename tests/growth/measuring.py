@@ -225,6 +225,8 @@ SHORT: Mapping[str, int] = {
     "names of operators": 1500,
     "ranks by four": 2,
     "files": 4,
+    "recordings of 10 kB": 4,
+    "GPUs of a process": 2,
     "captures": 2,
     "notes of a capture": 60,
 }

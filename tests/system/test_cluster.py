@@ -192,6 +192,26 @@ def test_a_scheduler_that_goes_away_while_versions_are_compared_is_a_clear_error
         cluster.Cluster(Lost(), "tcp://here").check()
 
 
+def test_a_scheduler_that_goes_away_while_files_are_handed_out_is_a_clear_error() -> None:
+    class Closed:
+        """A client whose connection was closed: Dask then raises an exception without a class of its own."""
+
+        def nthreads(self) -> dict[str, int]:
+            return {"tcp://worker": 1}
+
+        def subscribe_topic(self, *_: object) -> None: ...
+
+        def submit(self, *_: object, **__: object) -> None:
+            raise Exception("Tried sending message after closing")  # as Dask does
+
+        def unsubscribe_topic(self, _: str) -> None:
+            raise CommClosedError
+
+    there = cluster.Cluster(Closed(), "tcp://here")
+    with pytest.raises(UsageError, match=r"The connection to tcp://here was lost"):
+        list(there.side_by_side(squared, [3], QUIET, weights=[1]))
+
+
 def test_a_cluster_without_workers_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "WORKERS_S", 1)
     with (

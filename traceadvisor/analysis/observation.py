@@ -18,8 +18,9 @@ from traceadvisor.analysis.steps.compiled_calls import main_thread
 from traceadvisor.analysis.steps.inference_workload import serving_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.location import Location
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -75,24 +76,37 @@ class Observation:
     @cached_property
     def active(self) -> ThreadSpans:
         """Time in operators and runtime calls, of all threads."""
-        events = self.trace.events
-        return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME)).joined
+        return _active(self.trace.events)
 
     @cached_property
     def backward(self) -> ThreadSpans:
         """Backward passes on other threads, in order: the training thread waits for them and runs no Python."""
-        return backward_passes(self.trace, self.thread, backward_rows(self.trace))
+        return _backward(self.trace, self.thread)
 
     @cached_property
     def named_backward(self) -> ThreadSpans:
         """Those of nodes that their names tell: a breakdown reads no more, and has to agree with a report."""
-        nodes = rows_with_prefix(self.trace, Kind.OPERATOR, BACKWARD_PREFIX)
-        return backward_passes(self.trace, self.thread, nodes)
+        return _named_backward(self.trace, self.thread)
 
     @property
     def allocating(self) -> ThreadSpans:
         """Calls in which threads take memory from the driver or give it back."""
         return ThreadSpans.of(self.trace.events, self.allocator_calls)
+
+
+@once
+def _active(events: EventTable) -> ThreadSpans:
+    return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME)).joined
+
+
+@once
+def _backward(trace: Trace, thread: int) -> ThreadSpans:
+    return backward_passes(trace, thread, backward_rows(trace))
+
+
+@once
+def _named_backward(trace: Trace, thread: int) -> ThreadSpans:
+    return backward_passes(trace, thread, rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX))
 
 
 def observe(trace: Trace, launches: Launches) -> Observation:

@@ -246,7 +246,7 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
 
 
 def _lost_records(observation: Observation, table: StepTable) -> Iterator[HealthNote]:
-    trace, spans = observation.trace, [(step.host_start_ns, step.host_end_ns) for step in table.steps]
+    trace, spans = observation.trace, tuple((step.host_start_ns, step.host_end_ns) for step in table.steps)
     lost, seen = lost_records(trace, spans), seen_count(trace, spans)
     if seen < len(spans) and not (trace.is_truncated or trace.health.events_dropped):
         if not any(note.code == STOPPED_EARLY for note in trace.health.notes):

@@ -15,6 +15,7 @@ from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.findings import Option
 from traceadvisor.model.health import Health
+from traceadvisor.model.once import once
 from traceadvisor.model.workload import Framework
 
 MOST_DEVICES = 64
@@ -248,9 +249,7 @@ class Trace:
     @property
     def device_indices(self) -> tuple[int, ...]:
         """Devices with recorded work, ascending."""
-        rows = self.events.rows(*DEVICE_WORK)
-        devices = distinct(np.sort(self.events.device[rows]))
-        return tuple(devices[devices != NONE].tolist())
+        return _device_indices(self.events)
 
     def device(self, index: int) -> Device:
         """Description of a device that occurs in events.
@@ -262,3 +261,9 @@ class Trace:
         if mine is None and len(self.devices) == 1 and self.device_indices == (index,):
             return replace(self.devices[0], index=index)
         return mine or Device(index)
+
+
+@once
+def _device_indices(events: EventTable) -> tuple[int, ...]:
+    devices = distinct(np.sort(events.device[events.rows(*DEVICE_WORK)]))
+    return tuple(devices[devices != NONE].tolist())

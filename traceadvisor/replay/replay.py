@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, one_of, within
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.saving import Reason
@@ -45,6 +45,19 @@ A capture watches steps and samples stacks. With three trainings on an H200, it 
 _WAITING = (Action.LAUNCH_AND_WAIT, Action.WAIT, Action.WAIT_ALL)
 
 
+_KEPT_GRAPHS = 12
+"""Edited graphs kept: the estimates of one finding ask for the same ones, one after the other."""
+
+
+@dataclass(slots=True)
+class _Edited:
+    """A graph with edits, and its step once it was simulated."""
+
+    edits: tuple[Edit, ...]
+    graph: StepGraph
+    step_ns: float | None = None
+
+
 @frozen(eq=False)
 class Variant:
     """The tasks of the steps if the CPU's own time, which the profiler hides, is what it may be at one end."""
@@ -52,6 +65,9 @@ class Variant:
     graph: StepGraph
     baseline_ns: float
     """The replayed step without any edit."""
+
+    _edited: dict[tuple[Any, ...], _Edited] = field(default_factory=dict, init=False)
+    """The last edited graphs, by scenario and the identity of the edits."""
 
     @classmethod
     def of(cls, graph: StepGraph) -> Variant:
@@ -61,8 +77,25 @@ class Variant:
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Return the share of the step that some edits save together; negative if they cost time."""
-        edited = _in_balance(reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph))
-        return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
+        edited = self._find(tuple(edits), scenario)
+        if edited.step_ns is None:
+            edited.step_ns = simulate(_in_balance(edited.graph)).interior_mean_ns()
+        return 1 - edited.step_ns / max(self.baseline_ns, 1.0)
+
+    def edited(self, edits: Iterable[Edit], scenario: Scenario) -> StepGraph:
+        """Return the tasks with some edits."""
+        return self._find(tuple(edits), scenario).graph
+
+    def _find(self, edits: tuple[Edit, ...], scenario: Scenario) -> _Edited:
+        key = (scenario, *map(id, edits))
+        found = self._edited.pop(key, None)
+        if found is None:
+            before = self._find(edits[:-1], scenario).graph if edits else self.graph
+            found = _Edited(edits, edits[-1].applied(before, scenario) if edits else before)
+        self._edited[key] = found
+        if len(self._edited) > _KEPT_GRAPHS:
+            del self._edited[next(iter(self._edited))]
+        return found
 
 
 @frozen
@@ -138,18 +171,18 @@ class Replay:
             recorded_ns: the recorded duration of each row of the event table.
             scenario: the assumptions about the fix.
         """
-        before, after = self.graph, edit.applied(self.graph, scenario)
+        before, after = self.graph, self.likely.edited((edit,), scenario)
         if len(before.host) != len(after.host) or len(before.device) != len(after.device):
             return Removed(0.0, 0.0)
         spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
-        waits = np.isin(before.host.action, _WAITING) & ~np.isin(after.host.action, _WAITING)
+        waits = one_of(before.host.action, *_WAITING) & ~one_of(after.host.action, *_WAITING)
         waits &= before.host.row != NONE
         spared_ns = np.maximum(spared_ns, 0) + np.where(waits, np.append(recorded_ns, 0)[before.host.row], 0)
         on_device_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0)
         inner, count = before.inner_steps, max(len(before.inner_steps), 1)
-        spared_ns = np.where(np.isin(before.host.step, inner), spared_ns, 0)
+        spared_ns = np.where(within(before.host.step, inner), spared_ns, 0)
         in_loader_ns = float(spared_ns[is_loading(before.host)].sum())
-        all_ns = float(spared_ns.sum() + on_device_ns[np.isin(before.device.step, inner)].sum())
+        all_ns = float(spared_ns.sum() + on_device_ns[within(before.device.step, inner)].sum())
         return Removed(in_loader_ns / count, (all_ns - in_loader_ns) / count)
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.arrays import among, grouped
+from traceadvisor.model.arrays import among, grouped, within
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.kernels import each_kernel_once
@@ -25,9 +24,7 @@ def left_share(replay: Replay, edits: Sequence[Edit], scenario: Scenario) -> flo
     once = each_kernel_once(edits)
     variants = [one for one in (replay.likely, replay.slow, replay.fast, replay.other) if one]
     shares = (
-        _busiest_ns(reduce(lambda graph, edit: edit.applied(graph, scenario), once, one.graph))
-        / max(one.baseline_ns, _busiest_ns(one.graph), 1.0)
-        for one in variants
+        _busiest_ns(one.edited(once, scenario)) / max(one.baseline_ns, _busiest_ns(one.graph), 1.0) for one in variants
     )
     return min(*shares, 1.0)
 
@@ -35,8 +32,8 @@ def left_share(replay: Replay, edits: Sequence[Edit], scenario: Scenario) -> flo
 def _busiest_ns(graph: StepGraph) -> float:
     """Return the time per step of the busiest stream or thread, if nothing waits for anything."""
     host, device, inner = graph.host, graph.device, graph.inner_steps
-    host_ns = np.where(np.isin(host.step, inner), host.work_ns + host.call_ns, 0)
-    device_ns = np.where(np.isin(device.step, inner), device.duration_ns, 0)
+    host_ns = np.where(within(host.step, inner), host.work_ns + host.call_ns, 0)
+    device_ns = np.where(within(device.step, inner), device.duration_ns, 0)
     on_host = np.bincount(host.thread, weights=host_ns, minlength=1)
     on_device = np.bincount(device.stream, weights=device_ns, minlength=1)
     return float(max(on_host.max(), on_device.max())) / max(len(inner), 1)

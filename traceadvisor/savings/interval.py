@@ -181,5 +181,5 @@ def waits_for_untested_device(replay: Replay, edit: Edit, expected: float) -> bo
     """
     if replay.gate.device_doubt is None:
         return False
-    alone = without_device(edit.applied(replay.graph, Scenario.EXPECTED))
+    alone = without_device(replay.likely.edited((edit,), Scenario.EXPECTED))
     return 1 - expected - simulate(alone).interior_mean_ns() / max(replay.baseline_ns, 1.0) > MOST_ERROR_SHARE

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import chdir, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -73,6 +73,15 @@ def connected(address: str) -> Iterator[Cluster]:
 
 
 @contextmanager
+def _or_lost(address: str) -> Iterator[None]:
+    """Turn every error of a call to the cluster into one line: Dask raises several classes if it lost the scheduler."""
+    try:
+        yield
+    except Exception as error:
+        raise UsageError(f"The connection to {address} was lost ({type(error).__name__}).") from error
+
+
+@contextmanager
 def _logs_nothing(library: str) -> Iterator[None]:
     """Have a library log nothing: it prints tracebacks of what an error of this program says in a line."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == library]
@@ -99,10 +108,8 @@ class Cluster:
         """Raise UsageError if there is no worker, or if one would not give the same result."""
         while not self._count():
             time.sleep(_TELL_S)
-        try:
+        with _or_lost(self._address):
             identities = self._client.run(identity, on_error="return")
-        except Exception as error:
-            raise UsageError(f"The connection to {self._address} was lost ({type(error).__name__}).") from error
         for worker, found in identities.items():
             if found != identity():
                 raise UsageError(_differs(worker, found))
@@ -122,8 +129,9 @@ class Cluster:
         """
         name = f"traceadvisor-{uuid4().hex}"
         news: SimpleQueue[tuple[int, Any]] = SimpleQueue()  # progress and futures that are done, from another thread
-        self._client.subscribe_topic(name, lambda event: news.put(tuple(event[1])))
-        shared = self._client.submit(_same, pickle.dumps((work, str(Path.cwd()))), key=name)
+        with _or_lost(self._address):
+            self._client.subscribe_topic(name, lambda event: news.put(tuple(event[1])))
+            shared = self._client.submit(_same, pickle.dumps((work, str(Path.cwd()))), key=name)
         waiting = deque(sorted(range(len(items)), key=lambda position: weights[position], reverse=True))
         running: dict[int, Any] = {}
         lost: list[int] = []
@@ -136,9 +144,11 @@ class Cluster:
                     position = waiting.popleft()
                     task = partial(_task, position=position, topic=name, expected=identity())
                     key = f"{name}-{position}-{position in lost_once}"
-                    future = self._client.submit(task, shared, pickle.dumps(items[position]), key=key)
+                    packed = pickle.dumps(items[position])
+                    with _or_lost(self._address):
+                        future = self._client.submit(task, shared, packed, key=key)
+                        future.add_done_callback(partial(_done, news, position))
                     running[position] = future
-                    future.add_done_callback(partial(_done, news, position))
                 try:
                     position, found = news.get(timeout=1)
                 except Empty:
@@ -155,17 +165,20 @@ class Cluster:
                 elif position in running:  # the last progress may come after the outcome
                     watch.advanced(position, found)
         finally:
-            self._client.unsubscribe_topic(name)
+            with suppress(Exception):  # the scheduler may be gone
+                self._client.unsubscribe_topic(name)
 
     def _outcome(self, future: Any) -> Any:
         """The outcome of a task that has ended."""
         if future.status == "cancelled":
             raise UsageError(f"The connection to {self._address} was lost.")
         if future.status == "error":
-            error = future.exception()
+            with _or_lost(self._address):
+                error = future.exception()
             failures = getattr(error, "allowed_failures", None)
             return Lost(failures + 1) if failures is not None else Fault.of(error)
-        outcome = future.result()
+        with _or_lost(self._address):
+            outcome = future.result()
         if isinstance(outcome, UsageError):
             raise outcome
         return outcome
@@ -174,10 +187,8 @@ class Cluster:
         """The number of workers, asked once a second; raises UsageError if there were none for long."""
         now_s = time.monotonic()
         if now_s - self._checked_s > 1:
-            try:
+            with _or_lost(self._address):
                 self._workers, self._checked_s = len(self._client.nthreads()), now_s
-            except Exception as error:
-                raise UsageError(f"The connection to {self._address} was lost ({type(error).__name__}).") from error
         if self._workers:
             self._seen_s = now_s
         elif now_s - self._seen_s > WORKERS_S:

@@ -28,7 +28,9 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct, joined, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
 
 _WORK_KINDS = dict(DEVICE_PRECEDENCE)
 _LATEST = np.iinfo(np.int64).max
@@ -264,15 +266,16 @@ class PieceFinder:
 
     def _running(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         parts = [self.nothing]
+        rows, spans = self._host_calls
         for number, mine in positions_by(thread).items():
-            calls, python = self._calls.course(number), self._python.course(number)
+            calls, python = spans.course(number), self._python.course(number)
             around = int(starts_ns[mine].min(initial=_LATEST)), int(ends_ns[mine].max(initial=0))
             cuts = np.concatenate((calls.bounds_in(*around), python.bounds_in(*around)))
             cuts.sort(kind="stable")
             starts, ends, _ = split(starts_ns[mine], ends_ns[mine], distinct(cuts))
             place = calls.places(starts)
             call = calls.call_at(place)
-            row = values_at(self._call_rows, call)
+            row = values_at(rows, call)
             item = np.where(row == NONE, self._gap_numbers(number, calls.bounds_ns.size) + place, row)
             holder = np.full(starts.size, Holder.HOST, np.int8)
             parts.append(Pieces(starts, ends, holder, row, item, np.full(starts.size, number), python.at(starts)))
@@ -286,17 +289,10 @@ class PieceFinder:
         return self._gaps[thread]
 
     @cached_property
-    def _call_rows(self) -> Int64:
-        """Operators, runtime calls and annotations, without step marks."""
-        trace, events = self._observation.trace, self._events
-        rows = events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
-        is_mark = name_mask(trace.names, lambda name: name.startswith("ProfilerStep#"))
-        return rows[~is_mark[events.name_id[rows]]]
-
-    @cached_property
-    def _calls(self) -> ThreadCalls:
-        rows = self._call_rows
-        return ThreadCalls(self._events.start_ns[rows], self._events.end_ns[rows], self._events.thread[rows])
+    def _host_calls(self) -> tuple[Int64, ThreadCalls]:
+        """Rows and spans of the calls of the CPU; all devices of a process share them."""
+        trace = self._observation.trace
+        return _shared_host_calls(trace) if len(trace.device_indices) > 1 else _host_calls(trace)
 
     def _is_annotation(self, rows: Int32 | Int64) -> Mask:
         """Whether each row is an annotation of the user; those of torch tell what runs."""
@@ -320,3 +316,16 @@ class PieceFinder:
         rest = replace(taken(pieces, parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
         threads = passes.thread[place[inside]].astype(np.int64)
         return joined([rest, self._running(starts[inside], ends[inside], threads)])
+
+
+def _host_calls(trace: Trace) -> tuple[Int64, ThreadCalls]:
+    """Return the rows of operators, runtime calls and annotations, without step marks, and their spans."""
+    events = trace.events
+    rows = events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
+    is_mark = name_mask(trace.names, lambda name: name.startswith("ProfilerStep#"))
+    rows = rows[~is_mark[events.name_id[rows]]]
+    return rows, ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
+
+
+_shared_host_calls = once(_host_calls)
+"""The same, kept with the trace: it takes memory as long as another device may need it."""

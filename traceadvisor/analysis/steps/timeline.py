@@ -261,8 +261,10 @@ def _lane(trace: Trace, title: str, events: _Events, names: Int64, window: tuple
 
 
 def _depths(parents: Int64) -> Int64:
-    """Return how many events are around each one; a parent comes before its children."""
-    depths: list[int] = []
-    for parent in parents.tolist():
-        depths.append(0 if parent == NONE else depths[parent] + 1)
-    return np.array(depths, dtype=np.int64)
+    """Return how many events are around each one."""
+    depths: Int64 = (parents != NONE).astype(np.int64)
+    above = parents.copy()
+    while (inner := np.flatnonzero(above != NONE)).size:  # twice as many levels each time
+        depths[inner] += depths[above[inner]]
+        above[inner] = above[above[inner]]
+    return depths

@@ -17,6 +17,7 @@ from traceadvisor.analysis.steps.detection import Mark, find_marks, position_at,
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -127,10 +128,11 @@ def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, st
         steps_of_another_kind(trace, marks), "it has no backward pass, so it is not a training step"
     )
     reasons |= {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
-    lost = lost_records(trace, [mark.span for mark in marks])
+    spans = tuple(mark.span for mark in marks)
+    lost = lost_records(trace, spans)
     for at in np.flatnonzero(lost.shares > lost.least_share + LOST_RECORDS_SHARE).tolist():
         reasons[at] = f"{lost.shares[at]:.0%} of its kernel launches have no GPU record"
-    seen = seen_count(trace, [mark.span for mark in marks])
+    seen = seen_count(trace, spans)
     unseen = dict.fromkeys(range(seen, len(marks)), "no GPU activity is recorded in it or later")
     if len(unseen) > 1 and seen > 1:  # a single one is that in which the recording stopped
         unseen[seen - 1] = "GPU activity is recorded in it and not later, so it may lack a part"
@@ -143,7 +145,7 @@ def _incomplete(trace: Trace, source: StepSource, steps: Sequence[Step]) -> dict
     Of a file that is cut off, only those steps count that end before the first event that may be missing, and whose
     launches all have a GPU record.
     """
-    spans, whole_until_ns = [(step.host_start_ns, step.host_end_ns) for step in steps], trace.whole_until_ns
+    spans, whole_until_ns = tuple((step.host_start_ns, step.host_end_ns) for step in steps), trace.whole_until_ns
     if whole_until_ns is None:
         last = _incomplete_last(trace, spans)
         return {} if last is None else {len(steps) - 1: last}
@@ -158,7 +160,7 @@ def _incomplete(trace: Trace, source: StepSource, steps: Sequence[Step]) -> dict
     return reasons | dict.fromkeys(late, "the file is cut off before its end")
 
 
-def _incomplete_last(trace: Trace, spans: Sequence[tuple[int, int]]) -> str | None:
+def _incomplete_last(trace: Trace, spans: tuple[tuple[int, int], ...]) -> str | None:
     """Return why the last step is incomplete; None if it is complete or the only step. Counts all devices together."""
     if len(spans) < 2:
         return None
@@ -197,7 +199,8 @@ class LostRecords:
         return float(self.missing.sum() / max(self.launched.sum(), 1))
 
 
-def seen_count(trace: Trace, spans: Sequence[tuple[int, int]]) -> int:
+@once
+def seen_count(trace: Trace, spans: tuple[tuple[int, int], ...]) -> int:
     """Return how many spans come up to the last one in which recorded GPU work is launched or starts; all without any.
 
     A profiler whose buffers are full records neither kernels nor the calls that launch them from then on.
@@ -208,7 +211,8 @@ def seen_count(trace: Trace, spans: Sequence[tuple[int, int]]) -> int:
     return int(at.max(initial=NONE)) + 1 or len(spans)
 
 
-def lost_records(trace: Trace, spans: Sequence[tuple[int, int]]) -> LostRecords:
+@once
+def lost_records(trace: Trace, spans: tuple[tuple[int, int], ...]) -> LostRecords:
     """Count launches by the span in which they begin; spans are sorted by time.
 
     If no device work was recorded at all, no launch counts as missing. Launches that only recorded a CUDA graph do not

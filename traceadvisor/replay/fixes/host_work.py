@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int64, Mask, among
+from traceadvisor.model.arrays import Float64, Int64, Mask, among, one_of
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import WithoutWaits
 from traceadvisor.replay.step_graph import Action, HostTasks, Phase, StepGraph
@@ -96,7 +96,7 @@ def fetches(host: HostTasks) -> tuple[Int64, Int64]:
     """The last host task of each batch fetch, and the host time of each fetch in nanoseconds."""
     loading = is_loading(host)
     last = ~np.append(loading[1:], False)
-    ends = np.flatnonzero(loading & last & np.isin(host.action, (Action.NOTHING, Action.FETCH)))
+    ends = np.flatnonzero(loading & last & one_of(host.action, Action.NOTHING, Action.FETCH))
     spent_ns: Int64 = np.cumsum(np.where(loading, host.work_ns + host.call_ns, 0))[ends]
     return ends, np.diff(spent_ns, prepend=0)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask, among
+from traceadvisor.model.arrays import Int64, Mask, among, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -114,5 +114,5 @@ def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
 def _going_on(host: HostTasks, chosen: Mask) -> HostTasks:
     action = host.action.copy()
     action[chosen & (action == Action.LAUNCH_AND_WAIT)] = Action.LAUNCH
-    action[chosen & np.isin(action, (Action.WAIT, Action.WAIT_ALL))] = Action.NOTHING
+    action[chosen & one_of(action, Action.WAIT, Action.WAIT_ALL)] = Action.NOTHING
     return replace(host, action=action)
