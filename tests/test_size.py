@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.shared import CHECKOUT
 
-MOST_LINES_OF_CODE, MOST_MODULES = 62_500, 715
+MOST_LINES_OF_CODE, MOST_MODULES = 64_000, 728
 
 
 def lines_of_code(path: Path) -> int:
