@@ -317,7 +317,7 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
         one.name
         for one in run.differences
         if one.name not in UNNAMED
-        and one.kind is not DifferenceKind.CODE
+        and one.kind not in {DifferenceKind.CODE, DifferenceKind.EDIT}
         and not any(_sets(fix, one.name) for fix in fixes)
     ]
     if others:
@@ -326,6 +326,9 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     noise = run.change and run.change.noise_share
     if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):
         yield "Identical runs may differ by as much."
+    if any(one.kind is DifferenceKind.EDIT for one in run.differences):
+        yield "The edited lines may hold other changes, too."
+        return
     yield (
         "Whether other code changed is not known."
         if others
