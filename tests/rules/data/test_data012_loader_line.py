@@ -124,6 +124,11 @@ def test_a_line_with_more_of_the_cpu_time_than_making_samples_collates(tmp_path:
     assert captured.finding(LoaderLineCost()).fix.summary.startswith("Collate with less work")
 
 
+def test_a_line_does_not_collate_where_collating_takes_a_quarter_of_the_loading(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=75_000, collate_us=25_000)
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")
+
+
 def test_more_workers_come_first_if_they_save_more(tmp_path: Path) -> None:
     samples = _loading(50, ITEM, C_SLEEP, rest=50, is_waiting=True)
     captured = _captured(tmp_path, 1, samples).made(wait_us=100_000)

@@ -85,6 +85,13 @@ def test_a_batch_that_uses_many_rows_is_clear(tmp_path: Path) -> None:
     assert clear(DenseEmbeddingGradients(), _step(used=201), tmp_path).value == 0.201
 
 
+def test_the_rows_of_all_calls_of_a_step_count(tmp_path: Path) -> None:
+    builder = _step(used=150)
+    for number in range(10):
+        builder.op(EMBEDDING, 42 + number / 2, 42.4 + number / 2, dims=[[150, 8], [150]], values=["", "", "1000"])
+    assert clear(DenseEmbeddingGradients(), builder, tmp_path).value == 1
+
+
 def test_less_than_ten_percent_of_the_step_is_clear(tmp_path: Path) -> None:
     assert clear(DenseEmbeddingGradients(), _step(fill_us=10), tmp_path).value == pytest.approx(0.095)
 

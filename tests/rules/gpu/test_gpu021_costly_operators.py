@@ -79,7 +79,7 @@ def test_less_than_15_percent_of_the_step_is_clear(length_us: int, tmp_path: Pat
     assert is_found(CostlyOperators(), _decomposed(length_us), tmp_path) is is_much
 
 
-def _sparse(*, has_gradient: bool = False, is_fed: bool = False) -> TraceBuilder:
+def _sparse(*, has_gradient: bool = False, is_fed: bool = False, is_gradient: bool = False) -> TraceBuilder:
     """A function of 300 us normalises a graph."""
 
     def add(builder: TraceBuilder, number: int, at: int) -> None:
@@ -89,6 +89,8 @@ def _sparse(*, has_gradient: bool = False, is_fed: bool = False) -> TraceBuilder
         builder.op("MulBackward0", at + 710, at + 720, sequence=number, forward_thread=1)
         if is_fed:
             builder.loader(at + 900, at + 950)
+        if is_gradient:
+            builder.op("aten::embedding_sparse_backward", at + 380, at + 390)
 
     return _steps(add)
 
@@ -99,8 +101,8 @@ def test_a_function_without_gradients_that_sorts_a_graph_anew_is_found(tmp_path:
     assert [(at.line, at.function) for at in found.locations] == [(9, "normalise")]
 
 
-@pytest.mark.parametrize("what", ["has_gradient", "is_fed"])
-def test_a_graph_of_each_batch_or_with_learned_weights_is_made_anew(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["has_gradient", "is_fed", "is_gradient"])
+def test_a_graph_of_each_batch_with_learned_weights_or_of_gradients_is_made_anew(what: str, tmp_path: Path) -> None:
     assert not is_found(CostlyOperators(), _sparse(**{what: True}), tmp_path)
 
 

@@ -163,11 +163,16 @@ def _summary(line: LoaderLine, facts: Facts) -> str:
             file.startswith(READING_FILES) or called in READERS,
             "Read this file once, when the data set is made, and keep what it holds",
         ),
-        (line.cpu_share + (collating or 0.0) > 1, COLLATE),
+        (_is_collating(line.cpu_share, collating or 0.0), COLLATE),
         (called in MAKERS, "Convert the data to one array or tensor before the training"),
         (line.waiting >= WAITING_SHARE, WAIT_LESS),
     )
     return next((words for is_so, words in choices if is_so), ONCE)
+
+
+def _is_collating(line_share: float, collate_share: float) -> bool:
+    """Whether the line must lie within collating: beside it, both would take more than all CPU time of loading."""
+    return line_share + collate_share > 1 and 2 * collate_share >= line_share
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:

@@ -58,6 +58,7 @@ _DECOMPOSES = re.compile(
     rf"|{BACKWARD_PREFIX}: (?:LinalgSvd|LinalgEigh?|LinalgQr|LinalgLstsq|LinalgMatrixExp)\w*Backward\d+$"
 )
 _SORTS_INDICES = re.compile(r"aten::_?coalesce$")
+_MAKES_SPARSE_GRADIENTS = re.compile(r"aten::.*sparse_backward$")
 _OWN = re.compile(r"[A-Za-z_]\w*$")
 """An operator that the script defines, by its class; most of torch's have the name of their library in front."""
 
@@ -152,9 +153,12 @@ def _decompositions(facts: Facts) -> Iterator[Cost]:
 
 
 def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
-    """Functions without gradients that sort indices of sparse tensors in each step, which no data loader feeds."""
+    """Functions without gradients that sort indices of sparse tensors in each step, which no data loader feeds.
+
+    Gradients may be such tensors, and differ from step to step.
+    """
     rows, is_fed = _rows(facts, _SORTS_INDICES), facts.observation.loader or facts.settings.loader
-    if is_fed or not rows.size:
+    if is_fed or not rows.size or _rows(facts, _MAKES_SPARSE_GRADIENTS).size:
         return
     events = facts.trace.events
     for one in reversed(functions):

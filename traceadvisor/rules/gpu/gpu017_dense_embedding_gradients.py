@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -25,7 +25,7 @@ sparse = torch.optim.SparseAdam(table.parameters(), lr=lr)  # the other paramete
 
 @frozen
 class _Table:
-    """An embedding table, and the rows of it that a batch uses at most."""
+    """An embedding table, and the rows of it that a step uses at most."""
 
     rows: int
     width: int
@@ -103,12 +103,12 @@ class DenseEmbeddingGradients(Rule):
                 facts.known("the tables' part of its parameters", part or None, Unit.SHARE),
             ),
             locations=facts.locations(rows),
-            caveats=("SparseAdam changes numerics: check that training still converges.",),
+            caveats=("SparseAdam changes numerics and has no weight decay: check that training still converges.",),
         )
 
 
 def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
-    """Return the tables of some backward passes, each with its largest batch."""
+    """Return the tables of some backward passes, each with the indices that a step looks up in it, in all its calls."""
     trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), Counter[tuple[str, int, int]]()
     columns = (
         column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
@@ -120,9 +120,10 @@ def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
         count, width, used = inputs.value(_ROWS_AT[name]), inputs.shape(0)[-1:], inputs.shape(1)
         if isinstance(count, int) and count > 0 and width and used:
             key = ("EmbeddingBag" if "bag" in name else "Embedding", count, width[0])
-            found[key] = max(found.get(key, 0), prod(used))
+            found[key] = found.get(key, 0) + prod(used)
             calls[key] += 1
-    return tuple(_Table(*key[1:], used, key[0], calls[key]) for key, used in found.items())
+    steps = max(facts.step_count, 1)
+    return tuple(_Table(*key[1:], ceil(used / steps), key[0], calls[key]) for key, used in found.items())
 
 
 def _part_of_gradients(facts: Facts, tables: tuple[_Table, ...]) -> float:
