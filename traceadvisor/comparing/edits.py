@@ -1,4 +1,4 @@
-"""What was edited in the user's files between two sides, by the checksums of lines that captures record."""
+"""Edits of the user's files between two sides, by the checksums of lines that captures record."""
 
 from __future__ import annotations
 

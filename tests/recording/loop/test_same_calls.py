@@ -176,6 +176,18 @@ def test_a_mode_that_the_script_entered_meanwhile_stays() -> None:
     assert _get_current_function_mode() is None  # type: ignore[no-untyped-call]
 
 
+def test_a_run_that_ends_meanwhile_leaves_no_mode() -> None:
+    seen = CallsSeen(lambda: False, _clock())
+    optimizer = SGD(nn.Linear(8, 8).parameters(), lr=0.1)
+    for _ in range(FIRST):
+        seen.stepped(optimizer)
+    assert _get_current_function_mode() is not None  # type: ignore[no-untyped-call]
+    seen.close()
+    assert _get_current_function_mode() is None  # type: ignore[no-untyped-call]
+    seen.stepped(optimizer)
+    assert seen.result() is _get_current_function_mode() is None  # type: ignore[no-untyped-call]
+
+
 def test_nothing_is_followed_within_a_mode_of_the_script_or_while_recording() -> None:
     optimizer = SGD(nn.Linear(8, 8).parameters(), lr=0.1)
     within, recording = CallsSeen(lambda: False), CallsSeen(lambda: True)

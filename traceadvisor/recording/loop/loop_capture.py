@@ -200,6 +200,7 @@ class LoopCapture:
         self._checkpoints.remove()
         self._clocks.remove()
         self.seen.gc.stop()
+        self.seen.calls.close()
         if self.listener.active:
             self.listener.active = False
             try:
@@ -214,6 +215,7 @@ class LoopCapture:
         """Ignore loops from now on, as in a forked child."""
         self.listener.active = False
         self._clocks.remove()
+        self.seen.calls.close()
         if has_profiled():
             end_without_profiler()
 

@@ -90,6 +90,11 @@ class CallsSeen:
             self._found.clear()
             self._end()
 
+    def close(self) -> None:
+        """Nothing is followed from now on."""
+        self._end()
+        self.is_over = True
+
     def result(self) -> SameCalls | None:
         """The place of the calls that take the most time again, in every step; None if nothing was followed."""
         if not self._found:
