@@ -472,7 +472,7 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("has_loader", "words"), [(True, "Evaluate less often"), (False, "all environments of a rollout")]
+    ("has_loader", "words"), [(True, "Evaluate less often"), (False, "one environment of a rollout")]
 )
 def test_code_without_gradients_is_no_evaluation_where_no_loader_feeds_the_training(
     words: str, tmp_path: Path, *, has_loader: bool

@@ -10,6 +10,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.run import Change, PauseKind, Run, StepState
+from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
 from traceadvisor.rules.idle.idle008_recompilation import Recompilation
@@ -44,6 +45,32 @@ def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_pa
 def test_subnormal_numbers_have_a_fix_of_their_own(tmp_path: Path) -> None:
     found = _with(_growing(0.05), tmp_path).with_settings(subnormal_share=0.2).finding(GrowingSteps())
     assert "set_flush_denormal(True)" in (found.fix.change or "")
+
+
+def _of_backward(counts: tuple[int, ...], folder: Path) -> Captured:
+    """Backward passes take longer and longer; recorded steps run so many operators of them."""
+    runs = Runs()
+    for step in range(200):
+        engine = SampledFrame("_engine_run_backward", "torch/autograd/graph.py", 979)
+        runs.step([(line(11), 5), (line(14, engine), 1 + 0.05 * step)])
+    run, builder = runs.run(), TraceBuilder()
+    for step, count in enumerate(counts):
+        builder.step(step, 100 * step, 100 * step + 100).op("aten::mm", 100 * step + 2, 100 * step + 40)
+        for number in range(count):
+            at = 100 * step + 50 + number
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 1)
+    return Captured(builder, folder).with_run(steps=run.steps, stacks=run.stacks, started=run.started, ended=run.ended)
+
+
+def test_a_graph_that_grows_in_each_recorded_step_is_to_be_detached(tmp_path: Path) -> None:
+    found = _of_backward((3, 5, 7, 9, 11), tmp_path).finding(GrowingSteps())
+    assert [place.line for place in found.locations] == [14]
+    assert found.fix.summary.startswith("Detach what one step hands to the next")
+
+
+def test_a_backward_pass_that_only_takes_longer_is_not_told_to_detach(tmp_path: Path) -> None:
+    found = _of_backward((5, 5, 5, 5, 5), tmp_path).finding(GrowingSteps())
+    assert found.fix.summary.startswith("Find what grows with the steps")
 
 
 def test_steady_steps_are_clear(tmp_path: Path) -> None:
@@ -92,7 +119,7 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
     captured = _with(runs.run(), tmp_path)
     found = captured.finding(StepOutliers())
     assert [place.line for place in found.locations] == [14]
-    assert found.fix.summary.startswith("Run this model for many samples at once")
+    assert "run it for many at once" in found.fix.summary
 
 
 def test_with_a_limit_of_no_steps_a_run_without_compilations_is_clear(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, U
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 
 KEEP = Fix(
-    "Keep the keys and values of each attention layer, and run only the new token: use_cache=True of Transformers, or "
-    "a cache of your own",
+    "Keep the keys and values of each attention layer, by use_cache=True of Transformers or a cache of your own, and "
+    "run only the new token",
     not_replayed="the time of each operator on one token is unknown",
 )
 

@@ -55,7 +55,8 @@ _MANY_STEPS = (
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
 OF_ROLLOUT = Fix(
-    "Run this model for many samples at once, such as all environments of a rollout. If it evaluates, do so less often",
+    "If this line runs a model for one sample at a time, such as one environment of a rollout, run it for many at "
+    "once. If it evaluates, do so less often",
     not_replayed=_NOT_SIMULATED,
 )
 """For code without gradients where no data loader feeds the loop: it may make the data of the training."""
@@ -127,7 +128,8 @@ class StepOutliers(Rule):
     def _by_cause(self, facts: Facts) -> Finding | None:
         """Slow steps of the whole run in which samples show what they do; None if that takes little."""
         slow, whole = facts.run.slow, facts.run.time
-        sums = {cause: slow.total_ns(cause) for cause in (RunCause.EVALUATION, RunCause.LOGGING)}
+        causes = (RunCause.LOGGING,) if facts.inference_sign else (RunCause.EVALUATION, RunCause.LOGGING)
+        sums = {cause: slow.total_ns(cause) for cause in causes}
         cause = max(sums, key=lambda one: sums[one])
         indices, loop_ns = slow.steps_with(cause), whole.loop_ns if whole else 0
         if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
@@ -255,6 +257,8 @@ class StepOutliers(Rule):
 
 def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
     """The fix of steps that are slow for a cause that samples show."""
+    if cause is RunCause.EVALUATION and facts.inference_sign:  # no step of it has gradients
+        return OF_ANYTHING
     makes_data = _is_unfed(facts) and cause is RunCause.EVALUATION
     return OF_ROLLOUT if makes_data else OF_CAUSE.get(cause, OF_ANYTHING)
 

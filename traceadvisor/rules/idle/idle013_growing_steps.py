@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
+from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
+from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.location import Location
 from traceadvisor.model.run_time import RunGrowth
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.loading_limit import is_beside_others
 
 NOT_TIMED = "The steps of the whole run were not timed"
 NOT_REPLAYED = "the recorded steps show one moment of the growth"
+RUNS_BACKWARD = frozenset({"_engine_run_backward", "run_backward"})
+FEWEST_STEPS = 4
+"""Recorded steps of which each must run more of the backward pass than the one before."""
 
 OF_WORK = Fix(
     "Find what this line goes over that grows: keep running sums, or do it less often",
+    not_replayed=NOT_REPLAYED,
+)
+OF_GRAPH = Fix(
+    "Detach what one step hands to the next, such as a hidden state or a sum of losses, and leave out "
+    "retain_graph=True: the graph of the backward pass grows from step to step",
     not_replayed=NOT_REPLAYED,
 )
 OF_ANYTHING = Fix(
@@ -37,7 +52,9 @@ class GrowingSteps(Rule):
         CPU time of the training thread must rise, or one line by more than all others: other programs make all lines
         longer alike. The slope is the median over all pairs of stretches of the run, and its 99% interval must exclude
         zero. Steps that rise and then stay as they are count if they take 1.8 times as long at the end. The line is
-        the one that grows most, by samples. Subnormal numbers are the cause if parameters or gradients hold them.
+        the one that grows most, by samples. Subnormal numbers are the cause if parameters or gradients hold them, and a
+        graph that is kept if each recorded step runs more of the backward pass than the one before. A backward pass
+        that takes longer without it, on a CPU that other programs use, does not count.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
         time that grows with the square of the steps. A long run spends most of its time there.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
@@ -63,10 +80,14 @@ class GrowingSteps(Rule):
         if growth is None or share < self.min_share:
             return Clear("growth of the steps over the run", share, self.min_share, Unit.SHARE)
         what = "CPU time of a step" if growth.of_cpu else "step"
+        is_graph = _graph_grows(facts)
+        is_backward = _is_backward(facts, growth.line)
+        if is_backward and not is_graph and is_beside_others(facts):
+            return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
         caveats = (*((_MAY_BE_SUBNORMAL,) if self._may_be_subnormal(facts, growth) else ()),)
         return finding_of(
             facts,
-            fix=OF_SUBNORMAL if growth.subnormal_share else OF_WORK if growth.line else OF_ANYTHING,
+            fix=_fix(growth, is_graph=is_graph, is_backward=is_backward),
             effort=Effort.LINE,
             evidence=(
                 Evidence(f"{what} at the beginning", growth.first_ns, Unit.NS),
@@ -86,3 +107,37 @@ class GrowingSteps(Rule):
     def _may_be_subnormal(self, facts: Facts, growth: RunGrowth) -> bool:
         """Whether the CPU does the training, and no subnormal numbers were found where a capture looks."""
         return not facts.observation.has_device and not growth.subnormal_share
+
+
+def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
+    if growth.subnormal_share:
+        return OF_SUBNORMAL
+    if is_graph and (is_backward or growth.line is None):
+        return OF_GRAPH
+    return OF_WORK if growth.line and not is_backward else OF_ANYTHING
+
+
+def _is_backward(facts: Facts, line: Location | None) -> bool:
+    """Whether the line mostly runs the backward pass, by samples."""
+    samples, in_backward_ns, whole_ns = facts.run.stack_samples, 0, 0
+    if samples is None:
+        return False
+    for stack in samples.stacks:
+        path = path_of(samples, stack)
+        if path.inner and place_of(path.inner) == line:
+            time_ns = in_training(stack).time_ns
+            whole_ns += time_ns
+            in_backward_ns += time_ns if path.owner and path.owner.function in RUNS_BACKWARD else 0
+    return 2 * in_backward_ns > whole_ns
+
+
+def _graph_grows(facts: Facts) -> bool:
+    """Whether each recorded step runs more operators of the backward pass than the one before."""
+    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith(BACKWARD_PREFIX))
+    begun_ns = np.sort(facts.trace.events.start_ns[rows])
+    steps = facts.steps.typical
+    first, last = (
+        np.searchsorted(begun_ns, np.array(times, np.int64))
+        for times in ([one.start_ns for one in steps], [one.end_ns for one in steps])
+    )
+    return len(steps) >= FEWEST_STEPS and bool((np.diff(last - first) > 0).all())
