@@ -26,7 +26,7 @@ from traceadvisor.model.comparison import (
 )
 from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.model.run import LoaderSettings, RunSettings, SameCalls, StepState, TimedStep, UnusedGradients
+from traceadvisor.model.run import LoaderSettings, RunSettings, StepState, TimedStep, UnusedGradients
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.model.workload import Framework
 from traceadvisor.rendering.content.comparison.sentences import headline
@@ -213,7 +213,6 @@ def test_settings_that_differ_are_listed_and_unknown_ones_are_not() -> None:
         gc_share=0.2,
         constructed=(Constructed(Role.LOADER, "DataLoader", Location("train.py", 62)),),
         unused_gradients=UnusedGradients(0.1, 2, 6, is_cleared=False),
-        same_calls=SameCalls(0.1, 0.0, 2, 2),
     )
     base, head = (report(recording(settings=settings)) for settings in (known, more))
     (run,) = compare([base], [head]).runs

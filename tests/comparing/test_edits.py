@@ -49,6 +49,17 @@ def test_an_edit_is_the_lines_that_only_one_side_has_and_a_moved_line_is_none() 
     assert lines_edited(base, _captures(0, STEP, LOOP)) == {("train.py", 2)}
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_file_whose_lines_a_side_does_not_know_is_neither_edited_nor_the_same(number: int) -> None:
+    unknown, known = ({"train.py": (LOOP, SUM), "model.py": lines} for lines in ((), (STEP,)))
+    sides = [
+        captures_of([report(recording(command=("train.py",), settings=RunSettings(own_lines=lines)))])
+        for lines in (unknown, known)[:: 1 - 2 * number]
+    ]
+    assert edits(*sides) is None
+    assert lines_edited(*sides) == frozenset()
+
+
 def test_captures_of_one_side_with_different_code_show_no_edit() -> None:
     mixed = (*_captures(LOOP, SUM), *_captures(LOOP, STEP))
     assert edits(mixed, _captures(LOOP)) is None
@@ -72,7 +83,7 @@ def test_an_edit_of_another_line_is_named_and_fixes_nothing() -> None:
 @pytest.mark.parametrize(
     ("base", "head", "words"),
     [
-        (_with(LOOP, SUM), _with(LOOP, SUM), "was too high, for nothing was changed"),
+        (_with(LOOP, SUM), _with(LOOP, SUM), "was too high, for nothing that is recorded was changed"),
         (_with(), _with(), "what took its time was not recorded"),
         (_with(LOOP, SUM), _with(LOOP, SUM, command=("train.py", "--fast")), "another change may have taken its time"),
     ],
@@ -86,7 +97,7 @@ def test_a_saving_was_too_high_only_if_the_program_is_known_to_be_the_same(
 def test_nothing_of_an_unchanged_program_is_fixed_although_operators_run_less() -> None:
     """Such as with a sampler that draws other rows: its code and settings are the same."""
     run = _run(_with(LOOP, SUM), _with(LOOP, SUM))
-    assert "Nothing was changed: " in str(changed_sentence(run))
+    assert "Nothing that is recorded was changed: " in str(changed_sentence(run))
     assert not any(one.status is FindingStatus.GONE for one in run.findings)
 
 

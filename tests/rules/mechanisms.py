@@ -177,7 +177,6 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU019": Evidence(names=r"(?i)Optimizer|optim"),
     "GPU020": Evidence(names=r"_to_copy|ToCopy", settings={"autocast_dtype": None}),
     "GPU021": Evidence(names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$"),
-    "GPU022": Evidence(settings={"same_calls": None}),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
     "H2D001": Evidence(names=r"(?i)pageable|pinned"),
     "H2D002": Evidence(names=r"(?i)memcpy|copy", kinds=(Kind.COPY_H2D,)),

@@ -31,6 +31,9 @@ RUN_NOISE = 0.05
 SAME_SHARE = 0.05
 """A part sets the pace if the step is shorter by less than this share without all others."""
 
+LEAST_LEFT = 0.01
+"""Share of the likely step that stays at least: no change makes a step endlessly short."""
+
 
 def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Range) -> Range:
     """Return the step with some edits, in nanoseconds.
@@ -57,7 +60,7 @@ def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Ra
     left = left_share(replay, edits, Scenario.HIGH) if shortest < 1 else shortest
     shortest -= off + hidden * max(1 - times.low, 0.0)
     longest += off * max(longest, 1.0) + hidden * max(times.high - 1, 0.0)
-    shortest = min(max(shortest, left - held.wrong_share, least * min(times.low, 1.0)), expected)
+    shortest = min(max(shortest, left - held.wrong_share, least * min(times.low, 1.0), LEAST_LEFT * expected), expected)
     longest = max(min(longest, most * max(times.high, 1.0)), expected)
     return Range(shortest * (1 - likely) * step_ns, expected * step_ns, longest * (1 + likely) * step_ns)
 

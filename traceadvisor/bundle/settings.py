@@ -131,8 +131,6 @@ def decode_settings(content: bytes) -> RunSettings:
     for name in ("padding", "unused_gradients"):
         if None in _object(found.get(name)).values():
             found[name] = None
-    if None in (same := _object(found.get("same_calls"))).values() and same.get("call_count") != 0:
-        found["same_calls"] = None
     found["loops"] = [*_loops(found.get("loops"))]
     found["thread_pools"] = [
         one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])

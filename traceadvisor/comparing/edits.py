@@ -9,7 +9,7 @@ from traceadvisor.comparing.pairing import Capture
 from traceadvisor.frozen import frozen
 
 Lines = Mapping[str, Sequence[int]]
-"""Checksums of the lines of files; 0 for lines without code."""
+"""Checksums of the lines of files; 0 for lines without code, and none for a file whose lines are unknown."""
 
 
 @frozen
@@ -22,25 +22,30 @@ class Edit:
 
 
 def edits(base: Iterable[Capture], head: Iterable[Capture]) -> tuple[Edit, ...] | None:
-    """Return the edits of files, the largest first; None where the code of a side is unknown, or its captures differ.
+    """Return the edits of files, the largest first; None where none is known and the code of a side is not, either.
 
     Moved lines are no edit. A file that only one side runs counts with all of its lines.
     """
     ours, theirs = _lines(base), _lines(head)
     if not ours or not theirs:
         return None
-    found = []
+    found, is_known = [], True
     for file in dict.fromkeys((*ours, *theirs)):
+        if () in {tuple(side.get(file, (0,))) for side in (ours, theirs)}:
+            is_known = False
+            continue
         before, after = (Counter(filter(None, side.get(file, ()))) for side in (ours, theirs))
         if before != after:
             found.append(Edit(file, (before - after).total(), (after - before).total()))
-    return tuple(sorted(found, key=lambda one: -(one.removed + one.added)))
+    return tuple(sorted(found, key=lambda one: -(one.removed + one.added))) if found or is_known else None
 
 
 def lines_edited(base: Iterable[Capture], head: Iterable[Capture]) -> frozenset[tuple[str, int]]:
     """Return the lines of BASE, by file and number, whose text HEAD does not have in that file."""
     ours, theirs = _lines(base) or {}, _lines(head) or {}
-    return frozenset((file, number) for file in ours if file in theirs for number in _missing(ours[file], theirs[file]))
+    return frozenset(
+        (file, number) for file in ours if theirs.get(file) for number in _missing(ours[file], theirs[file])
+    )
 
 
 def _missing(lines: Sequence[int], others: Iterable[int]) -> Iterator[int]:

@@ -214,31 +214,8 @@ class UnusedGradients:
 
 
 @frozen
-class SameCalls:
-    """Operators that steps call again with the same inputs and the same result, at the place where they take most."""
-
-    step_share: float
-    """Share of a step in all calls but the longest of the same ones, the least of the steps that were followed."""
-
-    gradient_share: float
-    """The share in calls with gradients, but one of the same ones: their backward pass is done again, too."""
-
-    call_count: int
-    """Calls per step that are not the first of their kind."""
-
-    step_count: int
-    """Steps that were followed."""
-
-    first: Location | None = None
-    """The line that computes it first; None if nothing is computed again."""
-
-    again: Location | None = None
-    """The line of the same function that does so again. If it is the same line, its function is called again."""
-
-
-@frozen
 class Padding:
-    """Padding of sequences in the first batches of the run, as the loader or the step made them."""
+    """Padding of sequences in the first batches of the run, as the loader returned them."""
 
     padded_share: float
     """Share of all positions."""
@@ -252,9 +229,6 @@ class Padding:
     batch_count: int
     source: str
     """The sign of the padding."""
-
-    made_in_step: bool = False
-    """Whether only what the model's embedding is given shows it: the loader's batches hold no such sequences."""
 
 
 class PauseKind(Enum):
@@ -386,9 +360,6 @@ class RunSettings:
 
     unused_gradients: UnusedGradients | None = None
     """None where they were not measured."""
-
-    same_calls: SameCalls | None = None
-    """None where no steps were followed: with a GPU, several ranks or compiled code."""
 
     constructed: tuple[Constructed, ...] = ()
     """The places at which the script constructs the objects of the training; at most one of each role."""

@@ -21,7 +21,6 @@ from traceadvisor.recording.loop.makers import remembered
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.repeated_rows import RepeatedRows
-from traceadvisor.recording.loop.same_calls import CallsSeen
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
 from traceadvisor.recording.script.own_code import own_code
@@ -64,7 +63,6 @@ class SettingsSeen:
         self.padding = PaddingSeen()
         self.repeated = RepeatedRows()
         self.gradients = GradientsSeen(self.constructors)
-        self.calls = CallsSeen(is_recording)
         self.compilations = Compilations()
         self.subnormal = SubnormalSeen()
 
@@ -88,7 +86,7 @@ class SettingsSeen:
     def is_settled(self) -> bool:
         """Whether the following batches and optimizer steps show nothing new."""
         has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
-        is_over = self.padding.is_over and self.repeated.is_over and self.gradients.is_over and self.calls.is_over
+        is_over = self.padding.is_over and self.repeated.is_over and self.gradients.is_over
         return is_over and not has_new_devices and not self._has_own_profiler() and not self._watched.is_on
 
     @property
@@ -105,7 +103,6 @@ class SettingsSeen:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
         self.gradients.stepped(optimizer)
-        self.calls.stepped(optimizer)
         self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
@@ -158,10 +155,9 @@ class SettingsSeen:
             python_profiler_recorded=self._watched.recorded_count,
             own_code=frozenset(own_code()),
             own_lines=_guarded(own_lines) or {},
-            padding=(self.padding if self.padding.positions_per_sample else self.calls.padding).result(),
+            padding=self.padding.result(),
             positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
-            same_calls=_guarded(self.calls.result),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),

@@ -34,7 +34,6 @@ from traceadvisor.model.run import (
     LoaderLoops,
     Padding,
     PauseKind,
-    SameCalls,
     StepState,
     TimedBatch,
     TimedStep,
@@ -145,13 +144,6 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["padding"]["source"] = _named(padding.get("source"), texts)
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
-    if isinstance(same := found.get("same_calls"), dict):
-        kept["same_calls"] = _figures(same, {field.name for field in fields(SameCalls)} - {"first", "again"})
-        kept["same_calls"] |= {
-            name: _figures(same[name], {"line"}) | _placed(same[name], texts)
-            for name in ("first", "again")
-            if isinstance(same.get(name), dict)
-        }
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))

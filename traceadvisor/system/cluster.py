@@ -129,9 +129,10 @@ class Cluster:
         """
         name = f"traceadvisor-{uuid4().hex}"
         news: SimpleQueue[tuple[int, Any]] = SimpleQueue()  # progress and futures that are done, from another thread
+        packed_work = pickle.dumps((work, str(Path.cwd())))
         with _or_lost(self._address):
             self._client.subscribe_topic(name, lambda event: news.put(tuple(event[1])))
-            shared = self._client.submit(_same, pickle.dumps((work, str(Path.cwd()))), key=name)
+            shared = self._client.submit(_same, packed_work, key=name)
         waiting = deque(sorted(range(len(items)), key=lambda position: weights[position], reverse=True))
         running: dict[int, Any] = {}
         lost: list[int] = []

@@ -25,12 +25,13 @@ def test_each_line_of_the_script_and_its_modules_has_a_checksum(tmp_path: Path) 
     assert len({*found["train.py"], *found["helpers.py"]}) == 5
 
 
-def test_a_line_keeps_its_checksum_where_it_is_indented_or_moved(tmp_path: Path) -> None:
+def test_a_line_keeps_its_checksum_where_it_is_moved_and_not_where_it_is_indented(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text("ONE = 1\nTWO = 2\n")
     before = _lines(tmp_path, PRINT)["helpers.py"]
-    (tmp_path / "helpers.py").write_text("TWO = 2\nif TWO:\n    ONE = 1\n")
+    (tmp_path / "helpers.py").write_text("TWO = 2\nONE = 1\nif TWO:\n    ONE = 1\n")
     after = _lines(tmp_path, PRINT)["helpers.py"]
-    assert [after[2], after[0]] == before[:2]
+    assert [after[1], after[0]] == before[:2]
+    assert after[3] not in before
 
 
 def test_lines_that_look_like_secrets_and_files_edited_while_they_run_have_none(tmp_path: Path) -> None:
@@ -38,10 +39,12 @@ def test_lines_that_look_like_secrets_and_files_edited_while_they_run_have_none(
     found = _lines(
         tmp_path, f"open('train.py', 'a').write('# edited')\nimport os\nos.utime('train.py', (9e9, 9e9))\n{PRINT}"
     )
-    assert list(found) == ["helpers.py"]
+    assert found["train.py"] == []
     assert found["helpers.py"][0] == 0 != found["helpers.py"][1]
 
 
-def test_a_file_with_too_many_lines_is_left_out(tmp_path: Path) -> None:
+def test_of_a_file_with_too_many_lines_none_is_known(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text("ONE = 1\n" * 5_000)
-    assert list(_lines(tmp_path, PRINT)) == ["train.py"]
+    found = _lines(tmp_path, PRINT)
+    assert found["train.py"]
+    assert found["helpers.py"] == []

@@ -53,15 +53,6 @@ def test_attention_on_padding_grows_with_the_square_of_the_length(tmp_path: Path
     )  # 1 - 0.6 ** 2 of 100
 
 
-def test_ids_that_the_step_pads_are_no_matter_of_the_loader(tmp_path: Path) -> None:
-    padding = Padding(0.8, 0.75, 128, 3, "ids", made_in_step=True)
-    captured = Captured(_step(), tmp_path).with_settings(padding=padding, loader=LoaderSettings(batch_size=8))
-    found = captured.finding(PaddedBatches())
-    assert found.fix.summary == "Pad each batch to its longest sample"
-    assert "in the step" in (found.fix.change or "")
-    assert found.locations == ()
-
-
 def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tmp_path: Path) -> None:
     fixes = [_captured(tmp_path, surplus=surplus).finding(PaddedBatches()).fix for surplus in (0.24, 0.25)]
     assert [fix.summary for fix in fixes] == [

@@ -212,15 +212,19 @@ def test_without_steps_the_rule_is_skipped(tmp_path: Path) -> None:
     assert skipped(CostlyOperators(), TraceBuilder().op("aten::linalg_svd", 0, 100), tmp_path)
 
 
-def _one_hot(*after: str, length_us: int = 80) -> TraceBuilder:
-    """A one-hot tensor and the operators on it, each of this length, and as long in the backward pass of the last."""
+def _one_hot(*after: str, length_us: int = 80, width: int = 40) -> TraceBuilder:
+    """One-hot tensors of 20 classes and the operators on them, each of this length, and as long in the last's backward.
+
+    ``width``: what linear layers take.
+    """
 
     def add(builder: TraceBuilder, number: int, at: int) -> None:
         builder.python("train.py(12): forward", at, at + 850)
         for position, name in enumerate(("aten::one_hot", *after)):
             begin = at + 401 + length_us * position
             sequence = number if position == len(after) else None
-            builder.op(name, begin, begin + length_us - 1, sequence=sequence)
+            dims, values = ([[4, width], [8, width]], ["", ""]) if name == "aten::linear" else ([[4], []], ["", "20"])
+            builder.op(name, begin, begin + length_us - 1, sequence=sequence, dims=dims, values=values)
         back = at + 401 + length_us * (len(after) + 1)
         builder.op("AddmmBackward0", back, back + length_us - 1, sequence=number, forward_thread=1)
 
@@ -241,6 +245,11 @@ def test_one_hot_tensors_that_a_linear_layer_multiplies_are_found(between: tuple
 )
 def test_one_hot_tensors_for_something_else_are_clear(after: tuple[str, ...], tmp_path: Path) -> None:
     assert not is_found(CostlyOperators(), _one_hot(*after), tmp_path)
+
+
+@pytest.mark.parametrize("width", [19, 41, 784])
+def test_a_layer_of_another_width_takes_something_else_than_these_one_hot_tensors(width: int, tmp_path: Path) -> None:
+    assert not is_found(CostlyOperators(), _one_hot("aten::to", "aten::linear", width=width), tmp_path)
 
 
 def test_a_short_product_of_one_hot_tensors_is_clear(tmp_path: Path) -> None:

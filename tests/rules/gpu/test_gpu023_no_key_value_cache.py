@@ -12,7 +12,13 @@ from traceadvisor.rules.gpu.gpu023_no_key_value_cache import NoKeyValueCache
 
 
 def _generation(
-    lengths: Sequence[int], *, appends: bool = True, memory: int | None = None, is_cached: bool = False
+    lengths: Sequence[int],
+    *,
+    appends: bool = True,
+    memory: int | None = None,
+    is_cached: bool = False,
+    heads: tuple[int, ...] = (1,),
+    recurrent: str = "",
 ) -> TraceBuilder:
     """Iterations of 100 us: two layers of 40 us each on two sequences of some length, which one token is appended to.
 
@@ -22,6 +28,9 @@ def _generation(
     for number, length in enumerate(lengths):
         at = 100 * number
         builder.step(number, at, at + 100)
+        builder.op("aten::_softmax", at + 41, at + 42, dims=[[2, *heads, length, length], []])
+        if recurrent:
+            builder.op(recurrent, at + 43, at + 44)
         for begin in (at, at + 40):
             builder.op("aten::addmm", begin, begin + 40, dims=[[8], [2 * (1 if is_cached else length), 8], [8, 8]])
         if memory is not None:
@@ -38,6 +47,11 @@ def test_layers_whose_sequence_grows_by_a_token_are_spared_its_other_tokens(tmp_
     # All operators take 85 of 100 us, and 99 of 100 positions were computed before.
     assert found.saving.certainty is Certainty.LIMIT
     assert found.saving.high_ns == pytest.approx(0.99 * 85_000)
+
+
+@pytest.mark.parametrize("recurrent", ["aten::gru", "aten::lstm_cell"])
+def test_a_recurrent_layer_has_a_state_and_no_keys(recurrent: str, tmp_path: Path) -> None:
+    assert clear(NoKeyValueCache(), _generation(range(96, 105), recurrent=recurrent), tmp_path).value == 0
 
 
 def test_a_text_of_which_several_are_generated_one_after_the_other_is_found(tmp_path: Path) -> None:

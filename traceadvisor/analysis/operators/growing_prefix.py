@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from itertools import pairwise
 
@@ -21,6 +22,9 @@ FEWEST = 6
 SHORTEST = 16
 """Tokens from which on keeping keys and values pays for its copies."""
 
+_ATTENDS = re.compile(r"aten::_?scaled_dot_product")
+_RECURS = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)(?:_cell)?$")
+_SOFTMAX = frozenset({"aten::softmax", "aten::_softmax", "aten::_safe_softmax"})
 _PROJECTS, _APPENDS = frozenset({"aten::mm", "aten::addmm"}), frozenset({"aten::cat"})
 
 
@@ -48,12 +52,21 @@ def growing_prefix(trace: Trace, windows: SpanSet) -> GrowingPrefix | None:
             case _:
                 pass
     found = [(run, rows) for rows in by_size.values() if len(run := _run(rows)) >= FEWEST]
-    if not found:
+    if not found or not _attends(trace, windows, {length for run, _ in found for length in run}):
         return None
     rows = np.sort([row for run, calls in found for length in run[1:] for row in calls[length]]).astype(np.int64)
     lengths = sorted({length for run, _ in found for length in run})
     appending = sorted(row for length, row in appended.values() if length in lengths)
     return GrowingPrefix(rows, np.array(appending, dtype=np.int64), tuple(lengths))
+
+
+def _attends(trace: Trace, windows: SpanSet, lengths: set[int]) -> bool:
+    """Whether attention runs over these lengths, and no recurrent layer, which keeps a state instead."""
+    if any(_RECURS.match(name) for name in trace.names):
+        return False
+    softmax = (shapes[0] for _, shapes in _shapes(trace, _SOFTMAX, windows) if shapes)
+    is_by_hand = any(isinstance(one, list) and len(one) >= 3 and one[-1] in lengths for one in softmax)
+    return is_by_hand or any(_ATTENDS.match(name) for name in trace.names)
 
 
 def _run(rows: dict[int, list[int]]) -> list[int]:

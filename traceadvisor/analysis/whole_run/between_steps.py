@@ -65,7 +65,7 @@ def between_steps(run: Run, sampled: SampledSteps | None, loop_ns: int) -> Betwe
     is_own = np.array([line is not None and _function(line) == most for line in lines], dtype=np.bool_)[sampled.stack]
     own = is_own & (between | after)
     count, time_ns = int(own.sum()), int(sampled.weight_ns[own].sum())
-    if count < FEWEST_SAMPLES:
+    if count < FEWEST_SAMPLES or not time_ns:
         return None
     share = time_ns / (loop_ns + int(sampled.weight_ns[is_own & after].sum()))
     low, _ = share_interval(min(share, 1.0), round(count / min(share, 1.0)))

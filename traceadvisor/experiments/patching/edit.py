@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,7 +117,9 @@ def _check_python(files: Sequence[Path], changed: Copy) -> None:
 def _problem(file: Path) -> str | None:
     """Why a file is no Python; None if it is, or is nested too deeply to tell."""
     try:
-        ast.parse(file.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the user's code about itself
+            ast.parse(file.read_bytes())
     except SyntaxError as error:
         return f"{clean(error.msg)} (line {error.lineno})" if error.lineno else clean(error.msg)
     except (RecursionError, MemoryError):

@@ -21,10 +21,11 @@ FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
 _WITH_SHAPES = re.compile(
-    r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad|(?<=::)(?:sub|repeat|cat)$"
+    r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad|"
+    r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear)$"
 )
 """After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, gradients of embeddings,
-differences, and copies side by side. The last ones may be far larger than their inputs. Extra matches do no harm."""
+differences, copies side by side, attention by hand, and one-hot tensors. Extra matches do no harm."""
 
 _NEXT_SHAPE = ";\\r\\n"
 _SHAPES_IN_TEXT = re.compile(r'"(?:[\d,-]|;\\r\\n)*"')

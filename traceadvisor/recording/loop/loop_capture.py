@@ -200,7 +200,6 @@ class LoopCapture:
         self._checkpoints.remove()
         self._clocks.remove()
         self.seen.gc.stop()
-        self.seen.calls.close()
         if self.listener.active:
             self.listener.active = False
             try:
@@ -215,7 +214,6 @@ class LoopCapture:
         """Ignore loops from now on, as in a forked child."""
         self.listener.active = False
         self._clocks.remove()
-        self.seen.calls.close()
         if has_profiled():
             end_without_profiler()
 

@@ -5,7 +5,7 @@ See ``docs/decisions/0027-padding.md``: what counts as padding, and what it cost
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -32,14 +32,6 @@ MASK = "attention_mask"
 
 REPEATED = "a value that only ends or only begins rows"
 
-LEAST_VOCABULARY = 256
-"""Rows of an embedding, from which its ids are words or their parts, and no positions or segments."""
-
-_PADS = (0, 1)
-"""Ids of the padding in most vocabularies."""
-
-IDS = "ids of an embedding that only end or only begin with padding"
-
 _KINDS = (torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
@@ -49,7 +41,6 @@ class PaddingSeen:
     def __init__(self) -> None:
         self._batches = self._positions = self._padded = self._surplus = self._longest = 0
         self._source = ""
-        self._made_in_step = False
         self._rows = self._values = 0
         """Rows of token ids, and their values."""
 
@@ -76,15 +67,6 @@ class PaddingSeen:
         except Exception:  # noqa: BLE001  # a batch may be anything
             self._batches = MOST_BATCHES
 
-    def saw_ids(self, ids: object, weight: Tensor, padding_idx: int | None) -> None:
-        """A step gave an embedding these ids. Only those of a vocabulary count, padded by a value that is usual."""
-        self._made_in_step = True
-        for _, values in _tensors(ids, "", 0):
-            self._batches += 1
-            pads = {padding_idx, *(_PADS if len(weight) >= LEAST_VOCABULARY else ())}
-            lengths = _lengths(values, pads)
-            self._add(values.shape[1], torch.full((len(values),), values.shape[1]) if lengths is None else lengths, IDS)
-
     def _add(self, width: int, lengths: Tensor, source: str) -> None:
         self._positions += len(lengths) * width
         self._padded += int((width - lengths).sum())
@@ -102,12 +84,7 @@ class PaddingSeen:
         if not self._padded:
             return None
         return Padding(
-            self._padded / self._positions,
-            self._surplus / self._positions,
-            self._longest,
-            self._batches,
-            self._source,
-            self._made_in_step,
+            self._padded / self._positions, self._surplus / self._positions, self._longest, self._batches, self._source
         )
 
 
@@ -125,15 +102,10 @@ def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tenso
             yield from _tensors(entry, f"{name}.{number}", levels - 1)
 
 
-def _lengths(values: Tensor, pads: Collection[int | None] | None = None) -> Tensor | None:
-    """Return the length of each row without padding; None if no value only ends, or only begins, rows.
-
-    ``pads``: the values that padding may have; None for any.
-    """
+def _lengths(values: Tensor) -> Tensor | None:
+    """Return the length of each row without padding; None if no value only ends, or only begins, rows."""
     for rows in (values, values.flip(1)):
-        is_pad = rows == (pad := rows[:, -1].mode().values)
-        if pads is not None and int(pad) not in pads:
-            continue
+        is_pad = rows == rows[:, -1].mode().values
         run = is_pad.flip(1).long().cumprod(1).sum(1)
         is_only_there = bool(is_pad.sum() == run.sum())
         if is_only_there and bool((run > 1).any()) and not bool(is_pad.all(1).any()):

@@ -17,7 +17,7 @@ from traceadvisor.recording.script.own_code import own_files
 from traceadvisor.text.cleaning import clean
 
 MOST_LINES = 5_000
-"""Lines of all files together; a file that does not fit is left out. The script comes first."""
+"""Lines of all files together; of a file that does not fit, none is known. The script comes first."""
 
 LARGEST_FILE_BYTES = 1 << 20
 
@@ -27,16 +27,16 @@ _STARTED_S = time.time()
 def own_lines() -> dict[str, tuple[int, ...]]:
     """Return the checksum of each line of the script and its own modules, by path as in recorded stacks.
 
-    Empty lines, comments and lines that look like secrets are 0. Files that changed since the start are left out.
+    Empty lines, comments and lines that look like secrets are 0. A file without any changed since the start, or is too
+    large.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     found: dict[str, tuple[int, ...]] = {}
     room = MOST_LINES
     for path, shown in sorted(own_files(), key=lambda one: (str(one[0]) != main, one[1])):
         lines = _checksums(path)
-        if lines and len(lines) <= room:
-            found[shown] = lines
-            room -= len(lines)
+        found[shown] = lines if len(lines) <= room else ()
+        room -= len(found[shown])
     return found
 
 
@@ -56,4 +56,4 @@ def _of_lines(source: str) -> Iterator[int]:
     for line in source.split("\n")[: MOST_LINES + 1]:
         text = line.strip()
         is_code = text and not text.startswith("#") and clean(text) == text
-        yield int.from_bytes(blake2b(text.encode(), digest_size=3).digest()) if is_code else 0
+        yield int.from_bytes(blake2b(line.rstrip().encode(), digest_size=3).digest()) if is_code else 0

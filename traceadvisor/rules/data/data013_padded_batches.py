@@ -11,11 +11,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # in collate_fn: as long as the longest sample"""
 
-IN_STEP = """\
-from torch.nn.utils.rnn import pad_sequence
-
-batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # in the step"""
-
 BY_LENGTH = "Put samples of similar length into one batch"
 
 _UNPADDED = re.compile(r"_pack_padded_sequence|^aten::_nested|varlen")
@@ -31,8 +26,7 @@ class PaddedBatches(Rule):
     """A large part of each batch is padding, and the model computes on it like on data.
 
     What it finds: Padding in the first batches that the training loop received, as ``traceadvisor capture`` measured it
-        on the CPU: zeros of an ``attention_mask``, or one value that only ends rows, or only begins them. Where these
-        batches hold no ids, as of texts that the step turns into tokens, the ids count that embeddings are given. Other
+        on the CPU: zeros of an ``attention_mask``, or one value that only ends rows, or only begins them. Other
         recordings hold shapes and no values, which shows no padding.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
@@ -81,8 +75,8 @@ class PaddedBatches(Rule):
             claims=claims,
             fix=Fix(
                 "Pad each batch to its longest sample" if is_surplus else BY_LENGTH,
-                (IN_STEP if padding.made_in_step else TO_LONGEST) if is_surplus else None,
-                needs=frozenset() if padding.made_in_step else frozenset({Part.LOADER}),
+                TO_LONGEST if is_surplus else None,
+                needs=frozenset({Part.LOADER}),
                 not_replayed="the recording does not show how the time of each operator depends on the length",
             ),
             effort=Effort.LINE,
@@ -91,12 +85,12 @@ class PaddedBatches(Rule):
                 Evidence("positions beyond the longest sample of a batch", padding.surplus_share, Unit.SHARE),
                 Evidence("positions of a sample, with padding, at most", padding.longest, Unit.COUNT),
                 Evidence("shown by", padding.source, Unit.TEXT),
-                Evidence("batches measured, of the first steps", padding.batch_count, Unit.COUNT),
+                Evidence("batches measured, the first of the run", padding.batch_count, Unit.COUNT),
                 facts.time_per_step("time of the model", claims),
             ),
             most_ns=_removed(facts, padding.surplus_share if is_surplus else padding.padded_share) * most_ns,
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
-            locations=() if padding.made_in_step else facts.loader_locations,
+            locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Facts
@@ -39,7 +41,7 @@ def one_hot_products(facts: Facts) -> Iterator[Cost]:
     found, end = [], 0
     for first in (place for place, kind in enumerate(kinds) if _MAKES.match(kind)):
         last = _product(kinds, first) if first >= end else None
-        if last is not None:
+        if last is not None and _takes(facts, rows[first : last + 1]):
             end = last + 1
             found.append(rows[first:end])
     if found:
@@ -52,6 +54,22 @@ def _product(kinds: list[str], first: int) -> int | None:
         if not _KEEPS.match(kinds[place]):
             return place if _MULTIPLIES.match(kinds[place]) else None
     return None
+
+
+def _takes(facts: Facts, rows: Int64) -> bool:
+    """Whether the last of some operators takes what the one-hot tensors among them make: by its width."""
+    trace, made = facts.trace, 0
+    columns = (
+        column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
+    )
+    width = 0
+    for name_id, *texts in zip(trace.events.name_id[rows].tolist(), *columns, strict=True):
+        shapes, values = (trace.texts[text] if text != NONE else "" for text in texts)
+        inputs = read_inputs(shapes, "", values)
+        classes = inputs.value(1) if _MAKES.match(trace.names[name_id]) else 0
+        made += classes if isinstance(classes, int) else 0
+        width = (inputs.shape(0) or (0,))[-1]
+    return width / 2 <= made <= width and made > 0
 
 
 def _cost(facts: Facts, rows: Int64) -> Cost:

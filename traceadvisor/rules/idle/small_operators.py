@@ -260,7 +260,7 @@ def _cells_need_the_step_before(facts: Facts, own: UserFunction | None) -> bool:
     rows = _operators_in(facts, passes & own.spans if own else passes)
     rows = rows[np.argsort(facts.trace.events.start_ns[rows], kind="stable")]
     at = np.flatnonzero(_is_named(facts, rows, CELLS))
-    if at.size < FEWEST_CELLS * facts.step_count:
+    if at.size < max(FEWEST_CELLS * facts.step_count, FEWEST_CELLS):
         return False
     between = [rows[first + 1 : last] for first, last in pairwise(at.tolist())]
     return sum(_computes_input(facts, one) for one in between) >= FEEDING_SHARE * len(between)

@@ -383,7 +383,10 @@ def changed_sentence(run: ComparedRun) -> str | None:
     return " ".join((*changed, *(f"Fixed: {sign}." for sign in signs)))
 
 
-SAME_CODE = "Nothing was changed: the lines of the script and of its own modules are the same, and so are all settings."
+SAME_CODE = (
+    "Nothing that is recorded was changed: the script and its own modules have the same lines, and all settings are "
+    "the same."
+)
 UNKNOWN_CODE = "No change of the program shows in what was recorded: an edit may be in lines that no sample hit."
 
 
@@ -437,7 +440,7 @@ def _why_lost(change: FindingChange, run: ComparedRun) -> str:
     if is_changed or not run.is_same_code:
         return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE
     is_limit = change.base is not None and change.base.saving.is_limit
-    return f"its {'limit' if is_limit else 'saving'} was too high, for nothing was changed"
+    return f"its {'limit' if is_limit else 'saving'} was too high, for nothing that is recorded was changed"
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:
