@@ -97,7 +97,7 @@ def test_a_wait_of_15_in_18_ms_on_four_workers_is_found(tmp_path: Path) -> None:
     recorded = [row for row in steps(bundle) if row.state is StepState.RECORDED]
     assert len(recorded) == 8
     waited_ms = sum(row.loader_ns for row in recorded) / len(recorded) / 1e6
-    assert 8 < waited_ms < 40, "as the steps' own clock has it; on a quiet machine 14"
+    assert 5 < waited_ms < 40, "as the steps' own clock has it; on a quiet machine 14"
 
     (recording,) = load(*traces(bundle)).recordings
     shown = [row for row in recording.steps if row.step.index in {timed.index for timed in recorded}]
