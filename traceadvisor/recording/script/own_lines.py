@@ -30,10 +30,10 @@ def own_lines() -> dict[str, tuple[int, ...]]:
     Empty lines, comments and lines that look like secrets are 0. A file without any changed since the start, or is too
     large.
     """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()
     found: dict[str, tuple[int, ...]] = {}
     room = MOST_LINES
-    for path, shown in sorted(own_files(), key=lambda one: (str(one[0]) != main, one[1])):
+    for path, shown in sorted(own_files(), key=lambda one: (one[0] != main, one[1])):
         lines = _checksums(path)
         found[shown] = lines if len(lines) <= room else ()
         room -= len(found[shown])

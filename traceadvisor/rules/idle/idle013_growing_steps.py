@@ -82,7 +82,8 @@ class GrowingSteps(Rule):
         what = "CPU time of a step" if growth.of_cpu else "step"
         is_graph = _graph_grows(facts)
         is_backward = _is_backward(facts, growth.line)
-        if is_backward and not is_graph and is_beside_others(facts):
+        is_known = is_graph or growth.subnormal_share
+        if is_backward and not is_known and is_beside_others(facts):
             return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
         caveats = (*((_MAY_BE_SUBNORMAL,) if self._may_be_subnormal(facts, growth) else ()),)
         return finding_of(
