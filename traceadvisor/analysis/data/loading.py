@@ -36,6 +36,9 @@ WAITING_LOOP_SHARE = 0.05
 CROWDED_WAIT_SHARE = 0.5
 """The same on busy cores."""
 
+MIN_OTHERS_SHARE = 0.2
+"""Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
+
 MOST_CHANCE: float = (1 + USUAL_NOISE) ** FAR_TIMES
 """Factor by which workers are slower than the loop in its fastest steps, from which they are not late by chance,
 however much the rest of the step varies: a comparison of two captures calls such a difference likely."""
@@ -165,6 +168,11 @@ class Loading:
     def others_cores(self) -> float:
         """Cores that other programs keep busy; 0 if unknown."""
         return (self.telemetry.others_cores(self.host_cores) if self.telemetry else None) or 0.0
+
+    @property
+    def is_beside_others(self) -> bool:
+        """Whether other programs keep some of the machine's cores busy."""
+        return self.others_cores >= MIN_OTHERS_SHARE * (self.host_cores or 1)
 
     @property
     def own_cores(self) -> float | None:

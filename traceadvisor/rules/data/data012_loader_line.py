@@ -13,7 +13,6 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 from traceadvisor.rules.data.loading_limit import (
     WAIT_LESS,
     cost_evidence,
-    is_beside_others,
     no_wait,
     not_workers,
     received_only,
@@ -176,7 +175,7 @@ def _is_collating(line_share: float, collate_share: float) -> bool:
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
-    is_beside = not facts.observation.has_device or is_beside_others(facts)
+    is_beside = not facts.observation.has_device or (facts.loading is not None and facts.loading.is_beside_others)
     return facts.run.worker_count == 0 and not is_beside and facts.replay is not None and not facts.replay.doubt(edit)
 
 

@@ -50,10 +50,6 @@ BUSY_FACTOR = 2.0
 WAITS_FOR_CORES_SHARE = 0.5
 """Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
-MIN_OTHERS_SHARE = 0.2
-"""Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
-
-
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
 OTHER_NUMBERS = "Workers draw other random numbers: with random augmentation, the loss differs even with the same seed."
@@ -218,7 +214,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer p
         # With a core each they are fast enough: either they have none, or it takes long to receive a batch.
         lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
-    handed_over_ns = (TAKING_NS + SENDING_NS) * _busy_factor(facts, loading)
+    handed_over_ns = (TAKING_NS + SENDING_NS) * _busy_factor(loading)
     if not workers and (_batch_ns(facts, loading) <= handed_over_ns or _has_cheap_rows(facts, curve)):
         return LoadingLimit(Limit.NOTHING)
     point = curve.best()
@@ -228,7 +224,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer p
             return LoadingLimit(Limit.WORKERS, proposal)
         if not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
-    if is_beside_others(facts) and (crowded := _without_others(facts, loading, curve)):
+    if loading.is_beside_others and (crowded := _without_others(facts, loading, curve)):
         return LoadingLimit(Limit.WORKERS, crowded)
     if curve.cost.has_threads:
         return _threads_limit(facts, loading, curve)
@@ -321,7 +317,7 @@ def usual_time(facts: Facts) -> str | None:
         return None
     if curve and not _workers_suffice(loading, curve):
         return None
-    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
+    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if loading.is_beside_others else 1.0) * max(loading.fetches, 1.0)
     taking_ns = least_ns = timing.undisturbed_loader_ns
     by_chance = curve is not None and is_late_by_chance(loading, curve)
     if loading.handover_ns is not None and (by_chance or loading.batches_are_ready):
@@ -372,21 +368,15 @@ def received_only(facts: Facts) -> str | None:
     return None
 
 
-def is_beside_others(facts: Facts) -> bool:
-    """Return whether other programs keep some of the machine's cores busy."""
-    others = facts.loading.others_cores if facts.loading else 0.0
-    return others >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
-
-
-def _busy_factor(facts: Facts, loading: Loading) -> float:
+def _busy_factor(loading: Loading) -> float:
     """How many times as long it takes to hand over a batch as on an idle machine."""
-    return BUSY_FACTOR if loading.cores_are_full and is_beside_others(facts) else 1.0
+    return BUSY_FACTOR if loading.cores_are_full and loading.is_beside_others else 1.0
 
 
 def _left_ns(facts: Facts, loading: Loading) -> float:
     """Time of a step in the loader that no worker saves: choosing samples, and taking a batch in undisturbed steps."""
     is_timed = facts.timing.undisturbed_loader_ns is not None
-    taking_ns = TAKING_NS * loading.fetches * _busy_factor(facts, loading) if is_timed else 0.0
+    taking_ns = TAKING_NS * loading.fetches * _busy_factor(loading) if is_timed else 0.0
     return min(_sampler_share(facts) * loading.loader_ns + taking_ns, loading.loader_ns)
 
 
@@ -488,7 +478,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
-    is_crowded = loading.cores_are_full and is_beside_others(facts)
+    is_crowded = loading.cores_are_full and loading.is_beside_others
     simulated = saving_of(facts, fix, waits)
     saving = simulated
     is_trusted = facts.replay is not None and not facts.replay.doubt(edit)
@@ -596,7 +586,8 @@ def _needs_more_than_free(facts: Facts, workers: int) -> bool:
 
 def _beside_others(facts: Facts) -> tuple[str, ...]:
     """Return a sentence on cores that other programs kept busy, if that matters."""
-    cores, others = facts.run.host_cores, facts.loading.others_cores if facts.loading else 0.0
-    if not cores or others < MIN_OTHERS_SHARE * cores:
+    loading = facts.loading
+    if loading is None or not loading.is_beside_others:
         return ()
-    return (f"Other programs kept {others:.1f} of {cores} CPU cores busy. Without them the saving is larger.",)
+    used = f"{loading.others_cores:.1f} of {loading.host_cores} CPU cores"
+    return (f"Other programs kept {used} busy. Without them the saving is larger.",)

@@ -11,7 +11,6 @@ from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix
 from traceadvisor.model.location import Location
 from traceadvisor.model.run_time import RunGrowth
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import is_beside_others
 
 NOT_TIMED = "The steps of the whole run were not timed"
 NOT_REPLAYED = "the recorded steps show one moment of the growth"
@@ -83,7 +82,7 @@ class GrowingSteps(Rule):
         is_graph = _graph_grows(facts)
         is_backward = _is_backward(facts, growth.line)
         is_known = is_graph or growth.subnormal_share
-        if is_backward and not is_known and is_beside_others(facts):
+        if is_backward and not is_known and facts.loading is not None and facts.loading.is_beside_others:
             return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
         caveats = (*((_MAY_BE_SUBNORMAL,) if self._may_be_subnormal(facts, growth) else ()),)
         return finding_of(
