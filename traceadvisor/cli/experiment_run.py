@@ -131,8 +131,10 @@ def check_script(script: Sequence[str], *, is_module: bool) -> None:
     """Raise UsageError if there is no script, or one that cannot be measured."""
     if not script:
         raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
-    if not is_module and script[0].startswith("-") and (right := script_first(script)):
-        raise UsageError(f"Options of the script stand after its name: {shlex.join(right)}")
+    if not is_module and script[0].startswith("-"):
+        if right := script_first(script):
+            raise UsageError(f"Options of the script stand after its name: {shlex.join(right)}")
+        raise UsageError(f"Name the training script behind the options: {shlex.join(script)} -- train.py")
     if not is_module and not os.path.exists(script[0]):  # noqa: PTH110  # a name may be too long for the system
         raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
     if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":

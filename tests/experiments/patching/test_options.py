@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--edit", "my.patch", "--", "train.py"], "git apply refuses the patch"),
         (["--edit", "my.patch", "--", "other.py"], "no such file"),
         (["--edit", "my.patch", "--", "x" * 5000], "no such file"),
+        (["--patch", "fix.patch"], "Name the training script behind the options: --patch fix.patch -- train.py"),
         (["--edit", "my.patch", "--", "-m", "x" * 5000], "has no Python file here"),
         (["--edit", "elsewhere.patch", "--", "train.py"], "Paths in a patch begin there"),
         (["--edit", "my.patch", "--", "-m", "torch.distributed.run"], "A launcher cannot be measured"),
