@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
+from traceadvisor.model.once import Known
 from traceadvisor.model.spans import SpanSet
 
 T = TypeVar("T", bound=np.generic)
@@ -102,7 +103,7 @@ class EventTable:
     byte_count: Int64
     """Bytes copied or set; NONE where absent."""
 
-    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    known: dict[Hashable, Any] = field(default_factory=Known, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
 
     def __post_init__(self) -> None:

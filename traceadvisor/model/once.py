@@ -18,6 +18,13 @@ class Recorded(Protocol):
         """Facts by the function that computes them and its further arguments."""
 
 
+class Known(dict[Hashable, Any]):
+    """The facts that one process has computed. Another process, or a copy, begins without them."""
+
+    def __reduce__(self) -> tuple[type[Known], tuple[()]]:
+        return Known, ()
+
+
 Of = TypeVar("Of", bound=Recorded)
 
 

@@ -150,6 +150,9 @@ class RunGrowth:
     subnormal_share: float | None = None
     """Share of subnormal numbers in parameters or gradients; None if none were found."""
 
+    cpu_excess_share: float | None = None
+    """Share of the training thread's CPU time beyond steps as at the beginning; None if step times were compared."""
+
     @property
     def doubles_in(self) -> int | None:
         """Steps in which the step time grows by that of the beginning; None if it stopped growing."""

@@ -15,7 +15,7 @@ from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.findings import Option
 from traceadvisor.model.health import Health
-from traceadvisor.model.once import once
+from traceadvisor.model.once import Known, once
 from traceadvisor.model.workload import Framework
 
 MOST_DEVICES = 64
@@ -233,7 +233,7 @@ class Trace:
     framework: Framework | None = None
     """None for PyTorch, as torch's own profiler records it."""
 
-    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    known: dict[Hashable, Any] = field(default_factory=Known, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
 
     @property

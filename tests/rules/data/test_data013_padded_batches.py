@@ -46,11 +46,54 @@ def test_padding_takes_its_share_of_the_step_without_the_optimizer_at_most(
     assert found.fix.change is not None or surplus == 0.1
 
 
-def test_attention_on_padding_grows_with_the_square_of_the_length(tmp_path: Path) -> None:
-    builder = _step().op("aten::scaled_dot_product_attention", 20, 21)
-    assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns == pytest.approx(
-        64_000
-    )  # 1 - 0.6 ** 2 of 100
+SCORES = [[8, 2, 128, 128]]
+"""Attention of two heads among the 128 positions of 8 samples."""
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "removed_us"),
+    [
+        ("aten::_softmax", SCORES, 2.4),  # 0.4 ** 1 of 10 is in the 40 already: 1 - 0.6 ** 2 - 0.4 of them is added
+        ("aten::scaled_dot_product_attention", [[8, 2, 128, 32], [8, 2, 128, 32]], 2.4),
+        ("aten::scaled_dot_product_attention", [], 2.4),
+        ("aten::bmm", [[16, 127, 32], [16, 32, 127]], 2.4),  # without the last position
+        ("aten::scaled_dot_product_attention", [[8, 2, 128, 32], [8, 2, 77, 32]], 0.0),  # to a fixed picture
+        ("aten::_softmax", [[8, 128, 16]], 0.0),  # over 16 slices
+        ("aten::bmm", [[8, 16, 128], [8, 128, 32]], 0.0),  # sums over the positions
+        ("aten::convolution", [[8, 128, 9], [128, 128, 3]], 0.0),  # a square weight
+    ],
+)
+def test_only_operators_that_pair_positions_lose_the_square(
+    name: str, dims: list[list[int]], removed_us: float, tmp_path: Path
+) -> None:
+    builder = _step()
+    for at in range(0, 400, 100):
+        builder.op(name, at + 20, at + 30, dims=dims)
+    most_ns = _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns
+    assert most_ns == pytest.approx(40_000 + 1_000 * removed_us)
+
+
+def test_the_backward_pass_of_attention_loses_the_square_as_well(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):
+        builder.step(at // 100, at, at + 100)
+        builder.op("aten::_softmax", at + 10, at + 20, dims=SCORES, sequence=at)
+        builder.op("autograd::engine::evaluate_function: SoftmaxBackward0", at + 60, at + 80, sequence=at)
+    most_ns = _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns
+    assert most_ns == pytest.approx(40_000 + 0.24 * 30_000)
+
+
+def test_a_recording_that_slows_down_the_step_makes_the_padding_no_larger(tmp_path: Path) -> None:
+    found = _captured(tmp_path).with_steps([0.0] * 30, step_us=60).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(0.4 * 60_000)
+
+
+def test_similar_lengths_leave_padding_of_batches_with_any_length(tmp_path: Path) -> None:
+    builder = _step()
+    for at, length in zip(range(0, 400, 100), (120, 100, 128, 126), strict=True):
+        builder.op("aten::_softmax", at + 20, at + 30, dims=[[8, 2, length, length]])
+    found = _captured(tmp_path, 0.25, builder=builder, surplus=0.0).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(25_000 + (1 - 0.75**2 - 0.25) * 10_000)
 
 
 def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tmp_path: Path) -> None:

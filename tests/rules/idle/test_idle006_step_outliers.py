@@ -472,15 +472,48 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("has_loader", "words"), [(True, "Evaluate less often"), (False, "one environment of a rollout")]
+    ("has_loader", "rows", "words"),
+    [
+        (True, None, "Evaluate less often"),
+        (False, None, "If this line evaluates"),
+        (False, 32, "If this line evaluates"),
+        (False, 1, "Run the model for many samples at once"),
+    ],
 )
-def test_code_without_gradients_is_no_evaluation_where_no_loader_feeds_the_training(
-    words: str, tmp_path: Path, *, has_loader: bool
+def test_a_model_without_gradients_is_told_of_larger_batches_only_if_it_runs_for_one_sample(
+    words: str, rows: int | None, tmp_path: Path, *, has_loader: bool
 ) -> None:
-    runs, acts = Runs(), line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True))
+    runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")
+    acts = line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True), module)
     for number in range(60):
         runs.step([(line(11), 6.0), (line(12), 4.0), *[(acts, 20.0)] * 3 * (number % 10 == 5)])
+    run, builder = runs.run(), _steps(100, 100, 100)
+    for number in range(4) if rows else ():
+        builder.op("aten::linear", 10 + number, 11 + number, dims=[[rows or 0, 24], [8, 24]])
+        builder.op("aten::linear", 20 + number, 21 + number, dims=[[512, 24], [8, 24]], sequence=number)
+    captured = Captured(builder, tmp_path).with_run(steps=run.steps, stacks=run.stacks)
+    captured = captured.with_loader(batch_size=4) if has_loader else captured
+    found = captured.finding(StepOutliers())
+    assert words in found.fix.summary
+    assert [at.line for at in found.locations] == [14]
+
+
+def test_a_metric_beside_the_model_without_gradients_is_named_and_not_the_model(tmp_path: Path) -> None:
+    runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")
+    validates = line(14, NO_GRAD, SampledFrame("validate", "train.py", 30, is_user=True))
+    metric = (SampledFrame("update", "train.py", 20, is_user=True), SampledFrame("match", "train.py", 8, is_user=True))
+    for number in range(60):
+        slow = [((*validates, module), 10.0), *[((*validates, *metric), 20.0)] * 3]
+        runs.step([(line(11), 6.0), (line(12), 4.0), *(slow if number % 10 == 5 else ())])
     run = runs.run()
     captured = Captured(_steps(100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=run.stacks)
-    captured = captured.with_loader(batch_size=4) if has_loader else captured
-    assert words in captured.finding(StepOutliers()).fix.summary
+    found = captured.finding(StepOutliers())
+    assert [(at.line, at.function) for at in found.locations] == [(8, "match"), (14, "main")]
+    assert "not in a model" in found.fix.summary
+
+
+def test_the_limit_of_a_line_is_no_lower_than_its_extra_time_in_slow_steps(tmp_path: Path) -> None:
+    """Steps of 10 ms, of which every third takes 90 ms more at a line: 30 of 40 ms on average."""
+    found = _with_rollouts(tmp_path, *[(ROLLOUT, 30.0)] * 3).finding(StepOutliers())
+    assert evidence(found, "extra time of slow steps as a share") == pytest.approx(0.75)
+    assert found.saving.high_ns >= 0.75 * 40_000_000

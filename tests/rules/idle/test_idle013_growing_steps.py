@@ -26,10 +26,10 @@ def _with(run: Run, folder: Path) -> Captured:
     return found.with_settings(pauses=run.settings.pauses)
 
 
-def _growing(ms_per_step: float) -> Run:
+def _growing(ms_per_step: float, *, cpu: float = 1.0) -> Run:
     runs = Runs()
     for step in range(200):
-        runs.step([(line(11), 5), (line(14), 1 + ms_per_step * step)])
+        runs.step([(line(11), 5), (line(14), 1 + ms_per_step * step)], cpu=cpu)
     return runs.run()
 
 
@@ -40,6 +40,16 @@ def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_pa
     assert found.of_run
     assert found.saving.high_ns == pytest.approx((11 - 7.2) * MS, rel=0.15)
     assert evidence(found, "CPU time of a step at the beginning") == pytest.approx(7.2 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("others", "share"), [(0, 0.1), (6, 0.35)])
+def test_on_a_busy_machine_waits_for_a_core_grow_with_the_cpu_time(others: int, share: float, tmp_path: Path) -> None:
+    """The thread has a core for 0.3 of its time, and its CPU time grows by about a third of its mean."""
+    run, busy = _growing(0.05, cpu=0.3), 2 + others
+    captured = _with(run, tmp_path).sampled(cpu=busy / 8).with_processes(mean_cpu_cores=2.0)
+    found = captured.finding(GrowingSteps())
+    mean_ms = 11
+    assert found.saving.high_ns == pytest.approx(share * mean_ms * MS, rel=0.15)
 
 
 def test_subnormal_numbers_have_a_fix_of_their_own(tmp_path: Path) -> None:
@@ -118,8 +128,8 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
         runs.step([(EVALUATE, 100.0), *USUAL] if step in {17, 20, 43} else USUAL)
     captured = _with(runs.run(), tmp_path)
     found = captured.finding(StepOutliers())
-    assert [place.line for place in found.locations] == [14]
-    assert "run it for many at once" in found.fix.summary
+    assert [place.line for place in found.locations] == [3, 14]
+    assert "in its own code, not in a model" in found.fix.summary
 
 
 def test_with_a_limit_of_no_steps_a_run_without_compilations_is_clear(tmp_path: Path) -> None:

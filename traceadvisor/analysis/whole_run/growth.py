@@ -135,6 +135,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
         if change_probability(values) > most or last_ns - first_ns < LEAST_LEVEL * first_ns:
             return None
         is_level = True
+    excess_ns = sum(max(one - first_ns, 0.0) for one in values)
     return RunGrowth(
         sum(block.size for block in series.blocks),
         first_ns,
@@ -142,12 +143,13 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
         trend.slope,
         trend.low,
         trend.high,
-        sum(max(one - first_ns, 0.0) for one in values) / sum(float(lengths[one].mean()) for one in series.blocks),
+        excess_ns / sum(float(lengths[one].mean()) for one in series.blocks),
         is_level=is_level,
         of_cpu=of_cpu,
         line=place_of(line.frame) if line else None,
         line_share=line.share if line else None,
         subnormal_share=subnormal if subnormal >= SUBNORMAL_SHARE else None,
+        cpu_excess_share=excess_ns / max(sum(values), 1.0) if of_cpu else None,
     )
 
 

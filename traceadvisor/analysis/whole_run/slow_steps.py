@@ -9,6 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.sampled.shares import is_beside_training
 from traceadvisor.analysis.steps.run_timing import RAN_AHEAD_SHARE
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.frozen import frozen
@@ -35,6 +36,15 @@ LEAST_LINE_SHARE = 0.5
 """Share of the time that samples must show at a line, so that it is named."""
 
 
+@frozen
+class OwnWork:
+    """The part of some samples in the user's code beside calls of modules, backward passes and optimizers."""
+
+    share: float
+    line: Location
+    """The line with most of it, in the innermost function that has most of it."""
+
+
 @frozen(eq=False)
 class SlowSteps:
     """Slow steps of a run."""
@@ -44,6 +54,9 @@ class SlowSteps:
 
     lines: Mapping[RunCause, Location] = field(default_factory=dict)
     """The line with most of the time of a cause, where samples show it."""
+
+    own: Mapping[RunCause, OwnWork] = field(default_factory=dict)
+    """What the user's code does itself at the line of a cause, where samples show a function with most of it."""
 
     cpu_ratio: float | None = None
     """CPU time of a slow step over that of another, both without known pauses; None if it was not sampled."""
@@ -99,9 +112,13 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
         for at, step in enumerate(steps)
     }
     is_usual = is_plain & ~is_slow
-    lines = dict(_lines(sampled, np.array(places), found, is_usual)) if sampled is not None else {}
-    ratio = _cpu_ratio(sampled, np.array(places), is_slow, is_usual) if sampled is not None else None
-    return SlowSteps({index: rows for index, rows in parts.items() if rows}, lines, ratio, _changed(run, steps))
+    kept, changed = {index: rows for index, rows in parts.items() if rows}, _changed(run, steps)
+    if sampled is None:
+        return SlowSteps(kept, changed=changed)
+    seen = list(_lines(sampled, np.array(places), found, is_usual))
+    own = {cause: work for cause, _, which in seen if (work := _own_work(sampled, which))}
+    ratio = _cpu_ratio(sampled, np.array(places), is_slow, is_usual)
+    return SlowSteps(kept, {cause: line for cause, line, _ in seen}, own, ratio, changed)
 
 
 def _evened(fetching_ns: Float64, workers: int | None) -> Float64:
@@ -171,8 +188,12 @@ def _cpu_ratio(sampled: SampledSteps, places: Int64, is_slow: Mask, is_usual: Ma
 
 def _lines(
     sampled: SampledSteps, places: Int64, found: Mapping[RunCause, Float64], is_usual: Mask
-) -> Iterator[tuple[RunCause, Location]]:
-    """Yield the line of each cause that most samples in its steps show, beyond what usual steps have of them."""
+) -> Iterator[tuple[RunCause, Location, Mask]]:
+    """Yield the line of each cause that most samples in its steps show, beyond what usual steps have of them.
+
+    Yields:
+        Cause, line, and the samples of the cause at it.
+    """
     for cause in (*_SAMPLED, RunCause.OTHER):
         has_it = found.get(cause, np.zeros(places.size)) > 0
         inside = np.isin(sampled.step, places[has_it])
@@ -180,9 +201,37 @@ def _lines(
             usual_ones = np.isin(sampled.step, places[is_usual])
             line = _surplus(sampled, inside, usual_ones, float(found[cause].sum()))
         else:
-            line = most_sampled_line(sampled, inside & sampled.doing(cause))
+            inside &= sampled.doing(cause)
+            line = most_sampled_line(sampled, inside)
         if line:
-            yield cause, place_of(line)
+            at_line = np.array([one == line for one in sampled.lines], dtype=np.bool_)[sampled.stack]
+            yield cause, place_of(line), inside & at_line
+
+
+def _own_work(sampled: SampledSteps, which: Mask) -> OwnWork | None:
+    """Return what the user's code does itself in some samples; None if they are few, or no function has most of it."""
+    own = [(sampled.frames[at], ns) for at, ns in _weights(sampled, which) if is_beside_training(sampled.frames[at])]
+    whole_ns, own_ns = int(sampled.weight_ns[which].sum()), sum(ns for _, ns in own)
+    by_function, by_line, depths = Counter[_Function](), Counter[SampledFrame](), dict[_Function, int]()
+    for frames, ns in own:
+        depth = {_function(frame): at for at, frame in enumerate(frames) if frame.is_user}
+        by_function.update(dict.fromkeys(depth, ns))
+        depths |= depth
+    most = [one for one, ns in by_function.items() if ns >= LEAST_LINE_SHARE * own_ns]
+    if len(own) < FEWEST_SAMPLES or not most:
+        return None
+    inner = max(most, key=lambda one: depths[one])
+    for frames, ns in own:
+        by_line.update({frame: ns for frame in frames if frame.is_user and _function(frame) == inner})
+    (line, _), *_ = by_line.most_common(1)
+    return OwnWork(own_ns / max(whole_ns, 1), place_of(line))
+
+
+_Function = tuple[str | None, str]
+
+
+def _function(frame: SampledFrame) -> _Function:
+    return frame.file, frame.function
 
 
 def most_sampled_line(sampled: SampledSteps, which: Mask) -> SampledFrame | None:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import re
 
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.position_pairs import pair_rows
 from traceadvisor.model.arrays import numbers_in
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.run import Padding
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 TO_LONGEST = """\
@@ -15,8 +18,6 @@ BY_LENGTH = "Put samples of similar length into one batch"
 
 _UNPADDED = re.compile(r"_pack_padded_sequence|^aten::_nested|varlen")
 """Operators and kernels that leave out padding."""
-
-_ATTENTION = re.compile(r"attention|^aten::(?:_?softmax|bmm|baddbmm)$")
 
 _SIZE = re.compile(r"\d+")
 
@@ -33,8 +34,8 @@ class PaddedBatches(Rule):
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
         (``group_by_length=True`` of the Trainer), or several short samples into one row.
     How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the step without its optimizer,
-        times the share of padding that the fix removes. If the model has attention, whose time grows with the square of
-        the length, the limit is the share of pairs of positions with this padding.
+        times the share of padding that the fix removes. Operators that pair positions, such as attention, lose the
+        share of pairs with this padding: their time grows with the square of the length.
     When it may be wrong: Work that does not grow with the length stays. The model may leave out padding itself in a
         way that no operator shows. Later batches may have other lengths. Where each new length compiles or
         captures a CUDA graph, pad to a few lengths.
@@ -66,9 +67,6 @@ class PaddedBatches(Rule):
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
         if share < self.min_share:
             return Clear("computing on padding", share, self.min_share, Unit.SHARE)
-        most_ns = facts.per_step_ns(claims)
-        if not facts.observation.has_device:
-            most_ns = facts.per_step_ns(facts.steps.typical_windows - facts.claim(Category.OPTIMIZER))
         is_surplus = padding.surplus_share >= padding.padded_share / 2
         return finding_of(
             facts,
@@ -88,16 +86,28 @@ class PaddedBatches(Rule):
                 Evidence("batches measured, the first of the run", padding.batch_count, Unit.COUNT),
                 facts.time_per_step("time of the model", claims),
             ),
-            most_ns=_removed(facts, padding.surplus_share if is_surplus else padding.padded_share) * most_ns,
+            most_ns=_most_ns(facts, padding, is_surplus=is_surplus),
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
 
 
-def _removed(facts: Facts, share: float) -> float:
-    """Return the largest share of the time that goes with a share of the positions: of attention, as its square."""
-    return 1 - (1 - share) ** (2 if any(map(_ATTENTION.search, facts.trace.names)) else 1)
+def _most_ns(facts: Facts, padding: Padding, *, is_surplus: bool) -> float:
+    """Return the time per step that goes with the padding: its share, and of pairs of positions, theirs."""
+    share = padding.surplus_share if is_surplus else padding.padded_share
+    shortest = padding.longest if is_surplus else round(padding.longest * (1 - padding.padded_share))
+    lengths = range(max(shortest - 1, 2), padding.longest + 2)  # a model may cut off the first position, or add one
+    rows, undisturbed = pair_rows(facts.trace, facts.tree, lengths), 1.0
+    if facts.observation.has_device:
+        whole = facts.claim(Category.KERNEL)
+        rows = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows).work_rows
+    else:
+        whole = facts.steps.typical_windows - facts.claim(Category.OPTIMIZER)
+        recorded_ns = facts.typical.duration_ns if facts.typical else 0.0
+        undisturbed = min((facts.step_ns or recorded_ns) / max(recorded_ns, 1.0), 1.0)
+    pairs_ns = facts.per_step_ns(facts.trace.events.spans(rows) & whole)
+    return undisturbed * (share * facts.per_step_ns(whole) + (1 - (1 - share) ** 2 - share) * pairs_ns)
 
 
 def _has_size(facts: Facts, length: int) -> bool:

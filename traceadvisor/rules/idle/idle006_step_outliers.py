@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta
 
+from traceadvisor.analysis.operators.inputs import read_inputs
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.sampled.shares import share_under_line
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Skipped, Unit
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import (
@@ -54,17 +59,23 @@ _MANY_STEPS = (
     "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
-OF_ROLLOUT = Fix(
-    "If this line runs a model for one sample at a time, such as one environment of a rollout, run it for many at "
-    "once. If it evaluates, do so less often",
+OF_OWN_CODE = Fix(
+    "Make this function faster, or call it less often: only slow steps run it, and most of their extra time is in its "
+    "own code, not in a model",
     not_replayed=_NOT_SIMULATED,
 )
+OF_SINGLE_SAMPLES = Fix(
+    "Run the model for many samples at once, such as all environments of a rollout: the slow steps run it for one",
+    not_replayed=_NOT_SIMULATED,
+)
+OF_EVALUATION = Fix("Evaluate less often, or on less data", not_replayed=_NOT_SIMULATED)
+OF_PASSES = Fix("If this line evaluates, do so less often, or on less data", not_replayed=_NOT_SIMULATED)
 """For code without gradients where no data loader feeds the loop: it may make the data of the training."""
 
-OF_CAUSE: Mapping[RunCause | None, Fix] = {
-    RunCause.EVALUATION: Fix("Evaluate less often, on less data, or with larger batches", not_replayed=_NOT_SIMULATED),
-    RunCause.LOGGING: Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED),
-}
+OF_LOGGING = Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED)
+
+_LAYERS: Mapping[str, int] = {"aten::linear": 0, "aten::convolution": 0, "aten::addmm": 1}
+"""Operators of layers, with the position of their input."""
 
 
 @frozen
@@ -79,7 +90,8 @@ class StepOutliers(Rule):
         finding shows the category that grew. It also shows operators, calls and functions that only these steps
         contain. Samples of the whole run name the line that slow steps have more of than others. Without a GPU,
         slow steps at random without such contents or a checkpoint do not count: other programs delay them. Slow
-        steps in which samples show logging, or functions without gradients, always count. So do many slow steps that
+        steps in which samples show logging, or functions without gradients, always count, with the function that takes
+        most of it if a model does not. So do many slow steps that
         take half of the training loop beyond the usual step and twice the CPU time of others, if samples show one line
         for it: a rollout or advantages before the updates of reinforcement learning. Steps that update the
         parameters do not count if the others only accumulate gradients. If no slow step was recorded, the finding
@@ -90,7 +102,8 @@ class StepOutliers(Rule):
         few fixed input shapes, or keep allocated memory.
     How the saving is estimated: The saving is an upper limit: the time of these steps beyond the median. It is a share
         of the training time, applied to the step. For a line before some updates it is the share of that line in
-        samples of undisturbed steps, without calls of modules and the backward pass.
+        samples of undisturbed steps, or of the extra time of slow steps in the training loop, whichever is larger, both
+        without calls of modules and the backward pass.
     When it may be wrong: Other programs on the machine slow down random steps. Without a data loader, each optimizer
         step counts as a step: if an iteration holds several, its rollout looks like a slow step. The
         profiler itself may slow down a recorded step.
@@ -145,7 +158,7 @@ class StepOutliers(Rule):
             ),
             most_share=min(sums[cause] / loop_ns, 1.0),
             whole_ns=loop_ns / max(whole.training_steps, 1),
-            locations=(slow.lines[cause],) if cause in slow.lines else (),
+            locations=_lines(facts, cause),
         )
 
     def _between(self, facts: Facts) -> Finding | None:
@@ -156,21 +169,21 @@ class StepOutliers(Rule):
         found, excess_ns = share_under_line(facts.run.stack_samples, line), slow.total_ns(RunCause.OTHER)
         if found is None or found.share < self.min_share or excess_ns < LEAST_LOOP_SHARE * max(whole.loop_ns, 1):
             return None
+        own = slow.own.get(RunCause.OTHER)
+        excess_share = excess_ns / whole.loop_ns
         return finding_of(
             facts,
             fix=OF_LINE,
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("share of undisturbed steps at this line, without training passes", found.share, Unit.SHARE),
-                Evidence(
-                    "extra time of slow steps as a share of the training loop", excess_ns / whole.loop_ns, Unit.SHARE
-                ),
+                Evidence("extra time of slow steps as a share of the training loop", excess_share, Unit.SHARE),
                 Evidence("slow steps with it", len(slow.steps_with(RunCause.OTHER)), Unit.COUNT),
                 Evidence("training steps", whole.training_steps, Unit.COUNT),
             ),
-            most_share=found.high,
+            most_share=max(found.high, min(excess_share, 1.0) * own.share if own else 0.0),
             whole_ns=whole.loop_ns / max(whole.training_steps, 1),
-            locations=(line,),
+            locations=_lines(facts, RunCause.OTHER),
             caveats=(_MANY_STEPS,),
         )
 
@@ -208,7 +221,7 @@ class StepOutliers(Rule):
         is_unfed = _is_unfed(facts)
         saves = found.mostly_in(facts.run.saving)
         seen = self._seen(facts, found)
-        lines = (facts.run.slow.lines[seen],) if seen else ()
+        lines = _lines(facts, seen)
         is_explained = saves or found.every or seen or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         is_delayed = (
             not (saves or found.every or seen) and (facts.run.slow.cpu_ratio or self.ratio) < MOST_DELAYED_RATIO
@@ -257,10 +270,38 @@ class StepOutliers(Rule):
 
 def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
     """The fix of steps that are slow for a cause that samples show."""
-    if cause is RunCause.EVALUATION and facts.inference_sign:  # no step of it has gradients
+    if cause is RunCause.LOGGING:
+        return OF_LOGGING
+    if cause is not RunCause.EVALUATION:
         return OF_ANYTHING
-    makes_data = _is_unfed(facts) and cause is RunCause.EVALUATION
-    return OF_ROLLOUT if makes_data else OF_CAUSE.get(cause, OF_ANYTHING)
+    own = facts.run.slow.own.get(cause)
+    if own and own.share >= LEAST_OWN_SHARE:
+        return OF_OWN_CODE
+    if facts.inference_sign:  # no step of it has gradients
+        return OF_ANYTHING
+    if _runs_single_samples(facts):
+        return OF_SINGLE_SAMPLES
+    return OF_PASSES if _is_unfed(facts) else OF_EVALUATION
+
+
+def _lines(facts: Facts, cause: RunCause | None) -> tuple[Location, ...]:
+    """The line of the user's own work for a cause, if that takes most of it, and the line of the loop."""
+    if cause is None or (line := facts.run.slow.lines.get(cause)) is None:
+        return ()
+    own = facts.run.slow.own.get(cause)
+    return tuple(dict.fromkeys((own.line, line))) if own and own.share >= LEAST_OWN_SHARE else (line,)
+
+
+def _runs_single_samples(facts: Facts) -> bool:
+    """Whether most recorded layers that record no gradients have the input of one sample."""
+    trace, counts = facts.trace, Counter[bool]()
+    rows = rows_named(trace, Kind.OPERATOR, lambda name: name in _LAYERS)
+    rows = rows[trace.details.sequence.at(rows, np.int64(NONE)) == NONE]
+    dims = trace.details.dims_id.at(rows, np.int32(NONE))
+    for name, text in zip(trace.events.name_id[rows].tolist(), dims.tolist(), strict=True):
+        if text != NONE and (shape := read_inputs(trace.texts[text], "", "").shape(_LAYERS[trace.names[name]])):
+            counts[shape[0] == 1] += 1
+    return counts[True] > counts[False]
 
 
 def _is_unfed(facts: Facts) -> bool:

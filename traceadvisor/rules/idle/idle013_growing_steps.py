@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
@@ -59,7 +60,8 @@ class GrowingSteps(Rule):
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
         subnormal numbers, call ``torch.set_flush_denormal(True)``.
     How the saving is estimated: Upper limit: the time of the undisturbed steps beyond steps as at the beginning, as a
-        share. A longer run would save more.
+        share. On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU,
+        which makes the thread's waits for a core longer alike. A longer run would save more.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
     """
@@ -75,7 +77,7 @@ class GrowingSteps(Rule):
         if not facts.run.steps:
             return Skipped(facts.unknown_without(NOT_TIMED, Option.CAPTURE))
         growth = facts.run.growth
-        share = growth.excess_share if growth else 0.0
+        share = _share(facts, growth) if growth else 0.0
         if growth is None or share < self.min_share:
             return Clear("growth of the steps over the run", share, self.min_share, Unit.SHARE)
         what = "CPU time of a step" if growth.of_cpu else "step"
@@ -107,6 +109,12 @@ class GrowingSteps(Rule):
     def _may_be_subnormal(self, facts: Facts, growth: RunGrowth) -> bool:
         """Whether the CPU does the training, and no subnormal numbers were found where a capture looks."""
         return not facts.observation.has_device and not growth.subnormal_share
+
+
+def _share(facts: Facts, growth: RunGrowth) -> float:
+    """The growth as a share of the steps; where other programs hold up the thread, as one of its CPU time."""
+    cpu_share = growth.cpu_excess_share or 0.0
+    return max(growth.excess_share, cpu_share if is_busy(facts.run.telemetry, facts.run.host_cores) else 0.0)
 
 
 def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
