@@ -284,7 +284,7 @@ def test_a_large_operator_without_gradients_is_named_with_its_shapes(tmp_path: P
     assert found.claims.total_ns == 3 * 300_000
     assert [(at.line, at.function) for at in found.locations] == [(20, "draw")]
     assert evidence(found, "calls of multinomial") == 1
-    assert evidence(found, "shapes of the inputs") == "[[1000, 1000]]"
+    assert str(evidence(found, "shapes of the inputs")).replace(" ", "") == "[[1000,1000]]"
     assert found.fix.summary.startswith("Check whether multinomial is needed on so many elements")
 
 
@@ -322,7 +322,6 @@ def test_many_calls_of_a_large_operator_may_be_fewer(tmp_path: Path) -> None:
         _drawing("aten::sort", length_us=99),  # 99 us
         _drawing("aten::sort", calls=5, length_us=80),  # many small pieces are a matter of Python
         _drawing("aten::lerp_"),  # averages of weights
-        _drawing("aten::_coalesce"),  # a sparse gradient, perhaps
     ],
 )
 def test_operators_that_the_training_needs_or_that_are_small_are_no_large_ones(
