@@ -176,7 +176,9 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU018": Evidence(names=r"(?i)index|select|slice|gather|getitem|item"),
     "GPU019": Evidence(names=r"(?i)Optimizer|optim"),
     "GPU020": Evidence(names=r"_to_copy|ToCopy", settings={"autocast_dtype": None}),
-    "GPU021": Evidence(names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$"),
+    "GPU021": Evidence(
+        names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$|.*\.py\(\d+\).*"
+    ),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
     "H2D001": Evidence(names=r"(?i)pageable|pinned"),
     "H2D002": Evidence(names=r"(?i)memcpy|copy", kinds=(Kind.COPY_H2D,)),

@@ -254,3 +254,84 @@ def test_a_layer_of_another_width_takes_something_else_than_these_one_hot_tensor
 
 def test_a_short_product_of_one_hot_tensors_is_clear(tmp_path: Path) -> None:
     assert not is_found(CostlyOperators(), _one_hot("aten::to", "aten::linear", length_us=30), tmp_path)
+
+
+def _drawing(
+    name: str = "aten::multinomial", *, calls: int = 1, length_us: int = 300, sequence: bool = False, layer: str = ""
+) -> TraceBuilder:
+    """Steps of which a function of the script spends a part in an operator, and a loss goes back through the rest."""
+
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("nn.Module: Loss_0", at + 401, at + 900).python("train.py(30): forward", at + 402, at + 899)
+        builder.python("train.py(20): draw", at + 403, at + 898)
+        if layer:
+            builder.python(f"nn.Module: {layer}_0", at + 404, at + 897)
+        for call in range(calls):
+            begin = at + 410 + call * length_us
+            number_of = 100 + number if sequence else None
+            builder.op(name, begin, begin + length_us, dims=[[1000, 1000]], sequence=number_of)
+        builder.op("aten::mul", at + 899, at + 900, sequence=number)
+        node = "autograd::engine::evaluate_function: MulBackward0"
+        builder.op(node, at + 900, at + 910, sequence=number, forward_thread=1)
+        if sequence:
+            builder.op(node, at + 910, at + 920, sequence=100 + number, forward_thread=1)
+
+    return _steps(add)
+
+
+def test_a_large_operator_without_gradients_is_named_with_its_shapes(tmp_path: Path) -> None:
+    found = finding(CostlyOperators(), _drawing(), tmp_path)
+    assert found.claims.total_ns == 3 * 300_000
+    assert [(at.line, at.function) for at in found.locations] == [(20, "draw")]
+    assert evidence(found, "calls of multinomial") == 1
+    assert str(evidence(found, "shapes of the inputs")).replace(" ", "") == "[[1000,1000]]"
+    assert found.fix.summary.startswith("Check whether multinomial is needed on so many elements")
+
+
+def test_only_what_comes_out_the_same_may_be_computed_once(tmp_path: Path) -> None:
+    words = [
+        finding(CostlyOperators(), _drawing(name), tmp_path).fix.summary for name in ("aten::topk", "aten::randn_like")
+    ]
+    assert ["call it once" in one for one in words] == [True, False]
+
+
+def test_many_calls_of_a_large_operator_may_be_fewer(tmp_path: Path) -> None:
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(20): distance", at + 10_000, at + 19_000)
+        for call in range(6):
+            builder.op("aten::cdist", at + 10_000 + 1100 * call, at + 11_100 + 1100 * call)
+        builder.op("aten::mul", at + 19_000, at + 19_100, sequence=number)
+        node = "autograd::engine::evaluate_function: MulBackward0"
+        builder.op(node, at + 19_100, at + 19_200, sequence=number, forward_thread=1)
+
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 20_000 * number, 20_000 * number + 20_000)
+        add(builder, number, 20_000 * number)
+    found = finding(CostlyOperators(), builder, tmp_path)
+    assert found.fix.summary.startswith("Call cdist fewer times")
+    assert evidence(found, "calls of cdist") == 6
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _drawing("aten::conv2d"),  # the layers of a teacher
+        _drawing("aten::sort", layer="Sorter"),  # in a module that the function calls
+        _drawing("aten::sort", sequence=True),  # a gradient goes back through it
+        _drawing("aten::sort", length_us=99),  # 99 us
+        _drawing("aten::sort", calls=5, length_us=80),  # many small pieces are a matter of Python
+        _drawing("aten::lerp_"),  # averages of weights
+    ],
+)
+def test_operators_that_the_training_needs_or_that_are_small_are_no_large_ones(
+    builder: TraceBuilder, tmp_path: Path
+) -> None:
+    assert clear(CostlyOperators(), builder, tmp_path).value == 0
+
+
+def test_without_a_backward_pass_nothing_shows_what_gradients_need(tmp_path: Path) -> None:
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(20): draw", at + 403, at + 898).op("aten::sort", at + 410, at + 800)
+
+    assert clear(CostlyOperators(), _steps(add), tmp_path).value == 0

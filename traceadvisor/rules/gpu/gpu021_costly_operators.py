@@ -6,6 +6,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Skipp
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.costly_code import UNKNOWN, costs
+from traceadvisor.rules.gpu.large_operators import large_operators
 from traceadvisor.rules.gpu.one_hot_products import one_hot_products
 
 
@@ -17,12 +18,15 @@ class CostlyOperators(Rule):
         a step. Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. A function without gradients that
         sorts the indices of a sparse tensor in each step, if no data loader feeds it. A difference or a repetition of
         tensors with at least 8 times the elements of these, and the operators on it, unless one is an activation.
-        One-hot tensors that a linear layer multiplies. Python code in an ``autograd.Function`` of the script. The line
-        or function is named. Layers of a model, and recordings with a GPU, do not count.
+        One-hot tensors that a linear layer multiplies. Python code in an ``autograd.Function`` of the script. A
+        function of the script that one large operator takes most of, if no gradient goes back through it: the finding
+        names it with its shapes. The line or function is named. Layers of a model, and recordings with a GPU, do not
+        count.
     Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would
         do, or Python computes number by number.
     How to fix it: Wrap the step in ``parametrize.cached()``. Compute only the singular values, or a bound of them. Make
-        the normalised graph once. Take rows by ``torch.nn.Embedding`` instead of one-hot tensors. Compute distances by
+        the normalised graph once. Replace an operator by a cheaper one, call it on fewer elements, or once for several
+        pieces. Take rows by ``torch.nn.Embedding`` instead of one-hot tensors. Compute distances by
         ``torch.cdist`` or a matrix product.
     How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass.
         The first computation of each weight in a step is left out. Python code counts at most by its share of samples
@@ -34,6 +38,7 @@ class CostlyOperators(Rule):
 
     meta = RuleMeta("GPU021", "costly-operators", "One place takes much of the step in operators")
     needs = frozenset({Input.STEPS, Input.REAL_STEP})
+    refines = frozenset({"IDLE004"})
     claims = frozenset({Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST})
 
     min_share: float = 0.15
@@ -42,7 +47,11 @@ class CostlyOperators(Rule):
     def check(self, facts: Facts) -> Outcome:
         if facts.observation.has_device:
             return Skipped("With a GPU, operators only launch its work.")
-        most = max((*costs(facts), *one_hot_products(facts)), key=lambda one: one.claims.total_ns, default=None)
+        most = max(
+            (*costs(facts), *one_hot_products(facts), *large_operators(facts)),
+            key=lambda one: one.claims.total_ns,
+            default=None,
+        )
         claims = most.claims & facts.claim(*self.claims) if most else facts.claim()
         recorded, sampled = facts.share(claims), most.most_share if most else None
         share = recorded if sampled is None else min(recorded, sampled)

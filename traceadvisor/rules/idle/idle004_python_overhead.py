@@ -10,6 +10,7 @@ from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_t
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.own_operators import own_operators
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import (
@@ -77,7 +78,8 @@ class PythonOverhead(Rule):
         nor runs a pass: ``model.train()`` and other walks over modules and parameters. So do metrics that are modules.
         For recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
         were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
-        the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
+        the model. Functions that a few large operators take most of do not count: Python is not their cost. It needs
+        those in modules, in the backward pass and in the optimizer, and those that gradients go
         back through. Without stacks, only those stretches count that the median step has at the same place. Nor does
         the optimizer's step count: it cannot run less often. Nor does code that every step calls, if
         other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
@@ -137,7 +139,7 @@ class PythonOverhead(Rule):
         places: list[Place] = []
         if not facts.observation.has_device:
             beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
-            beside &= facts.claim(Category.OTHER_HOST, Category.FORWARD)
+            beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
             small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
             if found := small.check(facts, beside):
                 return found
@@ -214,6 +216,12 @@ class PythonOverhead(Rule):
         )
         whole = SampledShare(found.share + loose, low.low, high.high, found.count)
         return whole.times(facts.timing.rest_share)
+
+
+def _on_whole_tensors(facts: Facts) -> SpanSet:
+    """Time of functions that few large operators take most of: their time is not that of Python code."""
+    found = own_operators(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
+    return SpanSet.union_all(facts.trace.events.spans(one.rows) for one in found if one.is_whole)
 
 
 def _not_its_own(facts: Facts, unnamed_share: float | None, of_some: Sequence[CallSite]) -> str | None:
