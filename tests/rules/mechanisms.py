@@ -178,6 +178,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU020": Evidence(names=r"_to_copy|ToCopy", settings={"autocast_dtype": None}),
     "GPU021": Evidence(names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$"),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
+    "GPU024": Evidence(settings={"subnormal_share": None}),
     "H2D001": Evidence(names=r"(?i)pageable|pinned"),
     "H2D002": Evidence(names=r"(?i)memcpy|copy", kinds=(Kind.COPY_H2D,)),
     "H2D003": Evidence(kinds=(Kind.COPY_H2D,)),
