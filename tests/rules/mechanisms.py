@@ -180,6 +180,7 @@ MECHANISMS: Mapping[str, Evidence] = {
         names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$|.*\.py\(\d+\).*"
     ),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
+    "GPU024": Evidence(settings={"subnormal_share": None}),
     "H2D001": Evidence(names=r"(?i)pageable|pinned"),
     "H2D002": Evidence(names=r"(?i)memcpy|copy", kinds=(Kind.COPY_H2D,)),
     "H2D003": Evidence(kinds=(Kind.COPY_H2D,)),

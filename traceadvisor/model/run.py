@@ -381,8 +381,8 @@ class RunSettings:
     """Length of the rows of integers, such as token ids, in the first batches; None where the loader returned none."""
 
     subnormal_share: float | None = None
-    """Largest share of subnormal numbers among the parameters and gradients on the CPU that were looked at; None if
-    there were none to look at."""
+    """Largest share of subnormal numbers among the parameters, buffers and gradients on the CPU that were looked at;
+    None if there were none to look at."""
 
     allocator_retries: int | None = None
     """How often torch freed its cache of GPU memory over the run, because an allocation failed, and tried again; None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
@@ -105,6 +106,10 @@ class SettingsSeen:
         self.gradients.stepped(optimizer)
         self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
+
+    def look_at_numbers(self) -> None:
+        """Steps are about to be recorded: look for subnormal numbers in the modules that the script made."""
+        self.subnormal.look_at(self.constructors.known(nn.Module))
 
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
         """Ask for the GPUs in the training thread, as soon as CUDA is used: it answers nothing after a device's error.

@@ -105,6 +105,76 @@ def test_subnormal_numbers_are_a_share_of_parameters_and_gradients(monkeypatch: 
     assert _looked(1.0, monkeypatch).share == 0.0
 
 
+def _looked_at(*modules: torch.nn.Module) -> float | None:
+    seen = SubnormalSeen()
+    seen.look_at(modules)
+    return seen.share
+
+
+def _linear(value: float, dtype: torch.dtype = torch.float32) -> torch.nn.Linear:
+    layer = torch.nn.Linear(30, 30, bias=False, dtype=dtype)
+    torch.nn.init.constant_(layer.weight, value)
+    return layer
+
+
+def test_modules_are_looked_at_once_with_those_within_them_and_their_buffers() -> None:
+    layer = _linear(1.0)
+    layer.register_buffer("state", torch.full((300,), -SUBNORMAL))
+    assert _looked_at(torch.nn.Sequential(layer), layer) == pytest.approx(0.25)
+    seen = SubnormalSeen()
+    seen.look_at([_linear(0.0)])
+    seen.look_at([_linear(SUBNORMAL)])
+    assert seen.share == 0
+
+
+@pytest.mark.parametrize("value", [0.0, 2e-38, -2e-38, 1.0, float("inf"), float("nan")])
+def test_tiny_numbers_that_are_normal_are_none(value: float) -> None:
+    assert _looked_at(_linear(value)) == 0
+
+
+def test_narrow_types_are_computed_in_float32_and_are_none() -> None:
+    assert _looked_at(_linear(1e-6, torch.float16)) is None
+    assert _looked_at(_linear(1e-310, torch.float64)) == 1
+
+
+def test_each_part_of_a_large_tensor_counts() -> None:
+    weights = torch.nn.Linear(1000, 1000, bias=False)
+    with torch.no_grad():
+        weights.weight[900:] = SUBNORMAL
+    assert _looked_at(weights, _linear(1.0)) == pytest.approx(0.1, abs=0.005)
+
+
+def test_there_are_none_where_the_cpu_treats_them_as_zero() -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU cannot")
+    try:
+        assert _looked_at(_linear(SUBNORMAL)) == 0
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_no_code_of_the_script_runs_for_a_look() -> None:
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *arguments: object, **more: object) -> object:
+            raise AssertionError
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, *arguments: object, **more: object) -> object:
+            raise AssertionError
+
+    class Module(torch.nn.Module):
+        def __getattribute__(self, name: str) -> object:
+            raise AssertionError
+
+    own = _linear(1.0)
+    own._buffers["state"] = torch.zeros(4).as_subclass(Own)
+    module = Module.__new__(Module)
+    object.__setattr__(module, "_modules", {"inner": _linear(SUBNORMAL)})
+    with Mode():
+        assert _looked_at(own, module) == 0.5
+
+
 def test_numbers_are_looked_at_rarely() -> None:
     seen = SubnormalSeen()
     seen.stepped(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1))

@@ -108,6 +108,7 @@ class LoopCapture:
         options = self._with_stacks_that_are_text(options)
         self.recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved, lost=lost)
         self.window = Window(options.schedule, self.recorder, ranks, requests)
+        self.window.prepares = self.seen.look_at_numbers
         clock = LateClock()
         self.tracker = LoopTracker(
             self.window,

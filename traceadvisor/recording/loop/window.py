@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum, auto
 from math import ceil
 from statistics import fmean
@@ -128,6 +128,8 @@ class Window:
         self._length = self._left = schedule.skip_first + schedule.wait
         """Steps of this phase, and those that are left."""
         self._given_way = False
+        self.prepares: Callable[[], None] = lambda: None
+        """Called when a recording is prepared, in the training thread."""
         self._cycle = 0
         self._whole_windows = 0
         self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
@@ -404,6 +406,7 @@ class Window:
         assert self.plan  # noqa: S101  # _may_advance checks it
         match self._phase:
             case _Phase.WAITING:
+                self.prepares()
                 self._full_for = self._drain_after(self._recorder.prepare())
                 self._enter(_Phase.WARMUP, self.plan.warmup)
             case _Phase.WARMUP:
