@@ -480,7 +480,7 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
         (False, 1, "Run the model for many samples at once"),
     ],
 )
-def test_a_model_without_gradients_is_told_of_larger_batches_only_if_it_runs_for_one_sample(
+def test_larger_batches_are_proposed_without_gradients_only_if_the_model_runs_for_one_sample(
     words: str, rows: int | None, tmp_path: Path, *, has_loader: bool
 ) -> None:
     runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")

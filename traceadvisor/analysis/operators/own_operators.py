@@ -38,7 +38,7 @@ indices of sparse tensors, which may be gradients."""
 
 @frozen(eq=False)
 class OwnOperators:
-    """What one function of the user runs itself, without gradients."""
+    """Operators that one function of the user runs itself, without gradients."""
 
     location: Location
     rows: Int64
@@ -48,7 +48,7 @@ class OwnOperators:
     """Those of the name that takes most of the time."""
 
     calls_per_step: float
-    """Of the main operator."""
+    """Calls of the main operator per step."""
 
     @property
     def is_whole(self) -> bool:

@@ -56,7 +56,7 @@ class SlowSteps:
     """The line with most of the time of a cause, where samples show it."""
 
     own: Mapping[RunCause, OwnWork] = field(default_factory=dict)
-    """What the user's code does itself at the line of a cause, where samples show a function with most of it."""
+    """The work of the user's own code at the line of a cause, where samples show a function with most of it."""
 
     cpu_ratio: float | None = None
     """CPU time of a slow step over that of another, both without known pauses; None if it was not sampled."""
