@@ -59,6 +59,11 @@ def test_a_text_of_which_several_are_generated_one_after_the_other_is_found(tmp_
     assert evidence(found, "lengths in a row of a sequence that grows by one") == 7
 
 
+def test_a_text_that_ends_while_another_begins_is_found(tmp_path: Path) -> None:
+    found = finding(NoKeyValueCache(), _generation([*range(90, 95), *range(31, 35)]), tmp_path)
+    assert evidence(found, "lengths in a row of a sequence that grows by one") == 9
+
+
 def test_an_encoded_sequence_of_one_length_beside_it_changes_nothing(tmp_path: Path) -> None:
     found = finding(NoKeyValueCache(), _generation(range(96, 105), memory=20), tmp_path)
     assert evidence(found, "lengths in a row of a sequence that grows by one") == 9
@@ -70,12 +75,13 @@ def test_an_encoded_sequence_of_one_length_beside_it_changes_nothing(tmp_path: P
         _generation(range(96, 105), is_cached=True),
         _generation(range(96, 105), appends=False),
         _generation(range(96, 101)),
+        _generation([*range(96, 101), *range(31, 33)]),
         _generation(range(96, 114, 2)),
         _generation(range(104, 95, -1)),
         _generation([96] * 9),
         _generation(range(2, 11)),
     ],
-    ids=["cached", "batches-by-length", "few", "by-two", "shrinking", "equal", "short"],
+    ids=["cached", "batches-by-length", "few", "few-of-two-texts", "by-two", "shrinking", "equal", "short"],
 )
 def test_sequences_that_grow_in_no_other_way_are_clear(builder: TraceBuilder, tmp_path: Path) -> None:
     assert clear(NoKeyValueCache(), builder, tmp_path).value == 0

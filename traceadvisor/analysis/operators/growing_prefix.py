@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 import numpy as np
@@ -18,6 +18,9 @@ from traceadvisor.model.trace import Trace
 
 FEWEST = 6
 """Lengths, each one longer than the one before. Batches sorted by length rarely have as many in a row."""
+
+FEWEST_OF_A_TEXT = 3
+"""The same within one text, where the recorded time has several."""
 
 SHORTEST = 16
 """Tokens from which on keeping keys and values pays for its copies."""
@@ -51,11 +54,11 @@ def growing_prefix(trace: Trace, windows: SpanSet) -> GrowingPrefix | None:
                 by_size[width, outer][appended[positions][0]].append(row)
             case _:
                 pass
-    found = [(run, rows) for rows in by_size.values() if len(run := _run(rows)) >= FEWEST]
-    if not found or not _attends(trace, windows, {length for run, _ in found for length in run}):
+    found = [(text, rows) for rows in by_size.values() for text in _texts(rows)]
+    lengths = sorted({length for text, _ in found for length in text})
+    if not found or not _attends(trace, windows, set(lengths)):
         return None
-    rows = np.sort([row for run, calls in found for length in run[1:] for row in calls[length]]).astype(np.int64)
-    lengths = sorted({length for run, _ in found for length in run})
+    rows = np.sort([row for text, calls in found for length in text[1:] for row in calls[length]]).astype(np.int64)
     appending = sorted(row for length, row in appended.values() if length in lengths)
     return GrowingPrefix(rows, np.array(appending, dtype=np.int64), tuple(lengths))
 
@@ -69,13 +72,18 @@ def _attends(trace: Trace, windows: SpanSet, lengths: set[int]) -> bool:
     return is_by_hand or any(_ATTENDS.match(name) for name in trace.names)
 
 
-def _run(rows: dict[int, list[int]]) -> list[int]:
-    """Return the lengths that follow each other by one, each first called after the one before; empty if any breaks."""
-    lengths = sorted(length for length in rows if length >= SHORTEST)
-    counts = {len(rows[length]) for length in lengths}
-    is_by_one = all(later - earlier == 1 for earlier, later in pairwise(lengths))
-    is_in_order = all(rows[a][0] < rows[b][0] for a, b in pairwise(lengths))
-    return lengths if is_by_one and is_in_order and len(counts) <= 2 else []  # the last one may be cut off
+def _texts(rows: dict[int, list[int]]) -> list[list[int]]:
+    """Return the lengths of each text, which follow each other by one; empty if they are few, or not in order.
+
+    Within the time, one text may end and another begin.
+    """
+    every = sorted(length for length in rows if length >= SHORTEST)
+    parts = [[length for _, length in part] for _, part in groupby(enumerate(every), key=lambda one: one[1] - one[0])]
+    texts = [part for part in parts if len(part) >= FEWEST_OF_A_TEXT]
+    is_in_order = all(rows[a][0] < rows[b][0] for text in texts for a, b in pairwise(text))
+    counts = {len(rows[length]) for text in texts for length in text}
+    is_one = is_in_order and len(counts) <= 2  # the last one may be cut off
+    return texts if is_one and sum(map(len, texts)) >= FEWEST else []
 
 
 def _appended(trace: Trace, windows: SpanSet) -> list[tuple[int, int, int]]:
