@@ -17,7 +17,7 @@ from tests.recording.frameworks.comparing import (
     timed_as,
     whole_window,
 )
-from tests.recording.running import manifest, settings, steps
+from tests.recording.running import manifest, settings, steps, traces
 from traceadvisor.judging.line_edits import IN_LIBRARIES
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import StepState
@@ -63,6 +63,16 @@ def test_lightning(variant: str, tmp_path: Path) -> None:
     assert calls[Role.LOADER].startswith("train = DataLoader(")
     assert calls[Role.MODEL].startswith("module = Manual(clock)")
     assert "torch.optim." in calls[Role.OPTIMIZER]
+
+
+@NIGHTLY
+@pytest.mark.usefixtures("lightning")
+def test_lightning_whose_advanced_profiler_runs_in_the_recorded_steps(tmp_path: Path) -> None:
+    """On Python 3.12 it ends with an error where torch's profiler holds the id of profilers."""
+    both = run_both(tmp_path, "with_lightning.py", "profiled")
+    same_outcome(both)
+    same_steps(both)
+    assert len(traces(both.bundle)) == 1
 
 
 @NIGHTLY

@@ -118,6 +118,7 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
+        profiler="advanced" if VARIANT == "profiled" else None,
         **ranks,
     )
     trainer.fit(module, train, validation)
