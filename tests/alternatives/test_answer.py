@@ -232,3 +232,27 @@ def test_choices_whose_costs_have_a_part_in_common_may_be_as_cheap() -> None:
     costs = (Range(1.0, 2.0, 4.0), Range(3.0, 5.0, 6.0), Range(4.5, 5.0, 6.0))
     rows = [Row(Change(f"GPU {place}"), cost_per_million=cost) for place, cost in enumerate(costs)]
     assert _cheapest(rows) == (0, (1,))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "factor"),
+    [
+        ("A100 SXM4 40GB", 15.7 / 156 * 0.74 / 0.35),  # matrix units reach less of a rate eight times as high
+        ("RTX 3090", 15.7 / 35.6 * 1.28),  # its TF32 is no faster than its ordinary cores, which also count integers
+    ],
+)
+def test_a_convolution_of_float32_cores_reaches_less_of_the_rate_of_tf32(
+    gpu: str, factor: float, tmp_path: Path
+) -> None:
+    builder = training(name="volta_scudnn_128x64_relu_interior_nn_v1", op="aten::cudnn_convolution")
+    step = _step(row(subject(builder, tmp_path), gpu))
+    assert step.expected == pytest.approx((200 + 2 + 798 * factor) * 1000, rel=1e-3)
+    assert step.low < step.expected < step.high
+
+
+def test_a_convolution_of_tf32_reaches_more_of_the_rate_of_float32_cores(tmp_path: Path) -> None:
+    name = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1"
+    builder = training(name=name, op="aten::cudnn_convolution", gpu="NVIDIA A100-SXM4-40GB")
+    step = _step(row(subject(builder, tmp_path), "T4"))
+    assert step.expected == pytest.approx((200 + 2 + 798 * 156 / 8.1 * 0.35 / 0.74) * 1000, rel=1e-3)
+    assert step.low < step.expected < step.high

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -50,6 +51,15 @@ def test_every_format_has_every_gpu_and_the_schema(name: str) -> None:
     content = WHATIF_FORMATS[name].render(_answer()).decode()
     assert SCHEMA in content
     assert all(gpu in content for gpu in ("NVIDIA T4", "NVIDIA H100 SXM5"))
+
+
+def test_beside_other_gpus_the_page_says_which_one_a_faster_gpu_is_faster_than(tmp_path: Path) -> None:
+    (sample,) = (CHECKOUT / "sample_traces" / "gpu-exhausted").glob("*.pt.trace.json.gz")
+    alone = shutil.copy(sample, tmp_path)  # without the memory of its capture, into which nothing fits
+    answer = traceadvisor.whatif(alone, gpus=["T4", "V100"], prices={"T4": 0.5, "V100": 3.5}, recorded_batches=[256])
+    text = " ".join(_text(answer).split())
+    assert "A GPU faster than the recorded NVIDIA H100 SXM5 would not help: the CPU sets the pace." in text
+    assert "A faster GPU" not in text
 
 
 @pytest.mark.nightly("traceadvisor/alternatives")

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN, KernelWork
-from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS
+from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case, limits
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.facts import Facts
@@ -26,6 +26,23 @@ and a V100 0.83 of the published figure (Jia et al., https://arxiv.org/abs/1903.
 
 LEAST_REACH = 0.1
 """Share of its limit below which something else than the published rates limits a kernel, such as too few blocks."""
+
+SHARED_RATIO = 2
+"""Largest ratio of the rates of TF32 and float32 of GPUs that count cores for integers as float32 (GA102, AD102)."""
+
+SHARED_CORES = {Case.LOW: 1.65, Case.EXPECTED: 1.28, Case.HIGH: 1.0}
+"""How much longer such GPUs take than others at the published rate of float32.
+
+Training steps of VGG-16 with batch 12 (1.11e12 operations) reach 0.61 of it on an RTX 3090 (51.5 ms) and 1.03 on a
+TITAN V (72.9 ms; github.com/ryujaehun/pytorch-gpu-benchmark); the middle lies between that and none.
+"""
+
+PLAIN_REACH = {Kind.MATMUL: 0.9, Kind.CONVOLUTION: 0.74, Kind.ATTENTION: 0.74, Kind.RECURRENT: 0.74}
+"""Share of its limit that a call reaches on ordinary cores.
+
+Convolutions: ResNet-50 on a V100, by time (the log of pytorch/kineto's plugin). Products: 1 for 10,240 rows on an A100
+(docs.pytorch.org, notes on CUDA: 0.11 s), less for smaller ones. The others by judgement.
+"""
 
 _EVER = SpanSet.of((0, 1 << 62))
 
@@ -107,6 +124,7 @@ class _Ratios:
         return np.clip(factors, 1.0 if min(self.all) >= 1 else 0.0, 1.0 if max(self.all) <= 1 else np.inf)
 
 
+_Ends = tuple[Float64, Float64, Float64]
 _Found = tuple[Float64 | float, Float64 | float, Float64 | float]
 
 
@@ -134,7 +152,9 @@ def _by_group(
         mine = kernels.is_kind(kind) & (types[0] != NONE)
         less, more = _spread(kind)
         rate = by_type[mine]
-        yield mine, (np.minimum(rate, memory) * less, rate, np.maximum(rate, memory) * more), Basis.NAMED
+        kept = np.minimum(rate, memory) * less, rate, np.maximum(rate, memory) * more
+        units = _Units(types[0][mine], types[1][mine], ratios)
+        yield mine, units.changed(kind, kept, PLAIN_REACH[kind], single), Basis.NAMED
     yield from _by_shapes(work, kernels, types, ratios)
 
 
@@ -150,6 +170,7 @@ def _by_shapes(
     type_after[kernels.call[has_call]] = types[1][has_call]
     before_ns = limits(calls, ratios.recorded, type_before).least_ns
     ratio = limits(calls, ratios.other, type_after).least_ns / before_ns
+    plain = _least_ns(calls, ratios.other) / _least_ns(calls, ratios.recorded)
     reach = before_ns / np.maximum(calls.device_ns, 1)
     for kind in KINDS:
         mine = kernels.is_kind(kind) & has_call
@@ -159,7 +180,54 @@ def _by_shapes(
         unused = share < LEAST_REACH
         low = np.where(unused, np.minimum(of_call * less, 1), of_call * less)
         high = np.where(unused, np.maximum(of_call * more, 1), of_call * more)
-        yield mine, (low, np.where(unused, of_call**0.5, of_call), high), Basis.ARITHMETIC
+        kept = low, np.where(unused, of_call**0.5, of_call), high
+        units = _Units(types[0][mine], types[1][mine], ratios)
+        yield mine, units.changed(kind, kept, share, plain[kernels.call[mine]]), Basis.ARITHMETIC
+
+
+@frozen(eq=False)
+class _Units:
+    """Kernels that multiply float32 on ordinary cores of one GPU and in TF32, on matrix units, of the other."""
+
+    before: Int64
+    after: Int64
+    ratios: _Ratios
+
+    def changed(self, kind: Kind, kept: _Found, share: Float64 | float, plain: Float64 | float) -> _Ends:
+        """Return the factors by what calls reach on other units.
+
+        A call comes as close to the limit of matrix units as on ordinary cores, but not closer than calls of its kind
+        do. Where ordinary cores would be faster, libraries take those.
+
+        Args:
+            kind: of the calls.
+            kept: their factors at an equal share of the limit, from the shortest.
+            share: of their limit that they reach on ordinary cores of the recorded GPU.
+            plain: their factors from ordinary cores to ordinary cores.
+        """
+        to_matrix = (self.before == _FLOAT32) & (self.after == _TF32)
+        to_plain = (self.before == _TF32) & (self.after == _FLOAT32)
+        likely = np.asarray(kept[1])
+        less, more = _spread(kind)
+        found = []
+        for one, case, other, spread in zip(kept, reversed(Case), Case, (less, 1.0, more), strict=True):
+            cores = plain * _shared(self.ratios.other, case)
+            longer = np.maximum(one, np.minimum(likely * share / REACH[kind][case], cores * min(spread, 1.0)))
+            cores = plain / _shared(self.ratios.recorded, other)
+            shorter = np.minimum(one, np.maximum(likely * REACH[kind][other] / PLAIN_REACH[kind], cores))
+            found.append(np.where(to_matrix, longer, np.where(to_plain, shorter, one)))
+        low, expected, high = found
+        return low, expected, high
+
+
+def _shared(row: DeviceRow, case: Case) -> float:
+    rates = row.tflops
+    is_shared = rates.get(Precision.TF32, np.inf) <= SHARED_RATIO * rates.get(Precision.FP32, 0.0)
+    return SHARED_CORES[case] if is_shared else 1.0
+
+
+def _least_ns(calls: MatrixWork, row: DeviceRow) -> Float64:
+    return limits(calls, row, np.full(calls.kind.size, _FLOAT32, np.int8)).least_ns
 
 
 def _spread(kind: Kind) -> tuple[float, float]:

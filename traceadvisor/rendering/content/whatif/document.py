@@ -135,19 +135,20 @@ def _faster_helps(program: Program) -> bool:
     return faster is None or faster.expected >= NO_GAIN[0] or faster.high >= NO_GAIN[1]
 
 
-def _pace_sentence(program: Program) -> str | None:
+def _pace_sentence(program: Program, faster_gpu: str = "A faster GPU") -> str | None:
     """Say whether a faster GPU would help; None if unknown."""
     limit, faster = program.recorded.limit, program.faster_gpu
     if limit is None or faster is None:
         return None
     pace = f"the {LIMIT[limit]} sets the pace" if limit is not StepLimit.SEVERAL else "CPU and GPU take turns"
     if not _faster_helps(program):
-        return f"A faster GPU would not help: {pace}"
+        return f"{faster_gpu} would not help: {pace}"
     return f"A GPU twice as fast would make this training {times(faster)} times as fast: {pace}"
 
 
 def _top(program: Program) -> Iterator[Block]:
-    if program.rows and not _says_of_gpus_alone(program) and (sentence := _pace_sentence(program)):
+    faster = f"A GPU faster than the recorded {program.device}" if program.device else "A faster GPU"
+    if program.rows and not _says_of_gpus_alone(program) and (sentence := _pace_sentence(program, faster)):
         yield Prose(f"{sentence}.", Tone.ACTION, SUMMARY)
     rows = program.rows
     if program.as_cheap:
