@@ -153,6 +153,15 @@ def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed(
     assert "Also different, and perhaps the reason: PyTorch." in words
 
 
+def test_another_value_than_the_proposed_one_is_named_beside_a_prediction_that_failed() -> None:
+    """The report proposed two workers."""
+    run = _saving_more()
+    four = tuple(replace(one, head="4") if one.name == "num_workers" else one for one in run.differences)
+    words = prediction_sentence(replace(run, differences=four))
+    assert words is not None
+    assert "The report on BASE proposed another value: num_workers 2, HEAD has 4." in words
+
+
 def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
     run = _saving_more()
     checks = tuple(replace(one, is_limit=True) for one in run.predictions)
