@@ -76,7 +76,7 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
     It does if it changed in the same direction, far more than that of identical runs differs.
 
     Its CPU time per step does not depend on how many cores other programs leave, but threads that wait for one another
-    take CPU time, too: at most as much as each thread that works. Its kernels and the number of its operators do not
+    take CPU time, too: no more than each thread that works. Its kernels and the number of its operators do not
     depend on other programs at all.
     """
     waiting = log(max((_threads(one) for side in (run.base, run.head) for one in side), default=1))
