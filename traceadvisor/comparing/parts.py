@@ -101,10 +101,10 @@ def _kept_share(run: PairedRun, explained: StepExplanation, *, is_faster: bool) 
     Those that came in place of others count against those that went, by their share of their own step: what both sides
     run is the same work. Each share is of one recording, so that a busy machine makes all of its times longer alike.
     """
-    sides = [(run.base, "base_ns", explained.base_step_ns), (run.head, "head_ns", explained.head_step_ns)]
-    (slower, *of_slower), (faster, *of_faster) = sides if is_faster else sides[::-1]
-    gone = _share_of(fewer_operators(slower, faster), explained, *of_slower)
-    came = _share_of(fewer_operators(faster, slower), explained, *of_faster)
+    base, head = (run.base, "base_ns", explained.base_step_ns), (run.head, "head_ns", explained.head_step_ns)
+    (slower, ran, slower_ns), (faster, runs, faster_ns) = (base, head) if is_faster else (head, base)
+    gone = _share_of(fewer_operators(slower, faster), explained, ran, slower_ns)
+    came = _share_of(fewer_operators(faster, slower), explained, runs, faster_ns)
     return max((1 - gone) / (1 - came), LEAST_KEPT) if came < 1 else 1.0
 
 
