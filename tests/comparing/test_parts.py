@@ -15,6 +15,7 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange
 from traceadvisor.model.report import Recording
+from traceadvisor.model.run import RunSettings
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
@@ -104,30 +105,52 @@ def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() ->
     assert change.witness_ratio == pytest.approx(5.57 / 116.0)
 
 
+@pytest.mark.parametrize(("threads", "is_likely"), [(1, True), (2, False)])
+def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(threads: int, *, is_likely: bool) -> None:
+    """74.5 -> 498 ms with 62 and 132 ms of CPU time: an unchanged training with two threads on two busy cores."""
+    settings = RunSettings(torch_threads=threads, cpu_count=2)
+    sides = (_busy(step_ms, cpu_ms / step_ms) for step_ms, cpu_ms in ((74.5, 62.0), (498.0, 132.0)))
+    base, head = (replace(one, captured=replace(one.captured, settings=settings)) for one in sides if one.captured)
+    assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
+
+
 def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:
     """The same CPU time per step, in a fifth of the time."""
     change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
 
 
+def _ran(step_ms: float, own_cores: float, **operators: float) -> Recording:
+    """The same with the times of the operators in its recorded step."""
+    counts = tuple(CountRow(f"aten::{name}", 8.0) for name in operators)
+    times = origins(sum(operators.values()), {f"aten::{name}": ms for name, ms in operators.items()})
+    one = replace(
+        _busy(step_ms, own_cores),
+        typical_step_ns=times.total_ns,
+        typical_breakdown=MeanBreakdown(times.total_ns, {Category.FORWARD: float(times.total_ns)}),
+        contents=StepContents(counts, (), None, 0, (), ()),
+    )
+    return with_origins(one, forward=times)
+
+
 def test_operators_that_are_gone_bear_witness_on_a_busy_machine() -> None:
     """The process gets a tenth of a core, then half of one. Three quarters of its step were operators that are gone."""
-
-    def side(step_ms: float, own_cores: float, **operators: float) -> Recording:
-        counts = tuple(CountRow(f"aten::{name}", 8.0) for name in operators)
-        times = origins(sum(operators.values()), {f"aten::{name}": ms for name, ms in operators.items()})
-        one = replace(
-            _busy(step_ms, own_cores),
-            typical_step_ns=times.total_ns,
-            typical_breakdown=MeanBreakdown(times.total_ns, {Category.FORWARD: float(times.total_ns)}),
-            contents=StepContents(counts, (), None, 0, (), ()),
-        )
-        return with_origins(one, forward=times)
-
-    base, head = side(100.0, 0.1, item=75.0, mm=25.0), side(20.0, 0.5, mm=25.0)
+    base, head = _ran(100.0, 0.1, item=75.0, mm=25.0), _ran(20.0, 0.5, mm=25.0)
     change = _change(_compared(base, head))
     assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
     assert change.witness_ratio == pytest.approx(0.25)
     assert _change(_compared(head, base)).witness_ratio == pytest.approx(4.0)
-    few = side(100.0, 0.1, item=5.0, mm=95.0)
-    assert _change(_compared(few, side(20.0, 0.5, mm=95.0))).certainty is VerdictCertainty.NOT_SHOWN
+    few = _ran(100.0, 0.1, item=5.0, mm=95.0)
+    assert _change(_compared(few, _ran(20.0, 0.5, mm=95.0))).certainty is VerdictCertainty.NOT_SHOWN
+
+
+@pytest.mark.parametrize(("came_ms", "witness"), [(75.0, None), (60.0, None), (10.0, 0.35)])
+def test_operators_that_came_in_place_of_others_count_against_them(came_ms: float, witness: float | None) -> None:
+    """75 of 100 ms are gone, and others came: 100, 85 and 35 ms are left."""
+    base, head = _ran(100.0, 0.1, item=75.0, mm=25.0), _ran(20.0, 0.5, mm=25.0, stack=came_ms)
+    for change, expected in (
+        (_change(_compared(base, head)), witness),
+        (_change(_compared(head, base)), witness and 1 / witness),
+    ):
+        assert change.witness_ratio == (None if expected is None else pytest.approx(expected))
+        assert (change.certainty is VerdictCertainty.LIKELY) is (expected is not None)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.build_report import MS
 from tests.comparing.building import recording, report
+from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.pairing import Capture, captures_of
 from traceadvisor.comparing.signs import Gone, Sides, change_sign, changed_parts
 from traceadvisor.model.breakdown import Category
@@ -86,6 +87,17 @@ def test_python_between_operators_that_were_taken_out_is_gone() -> None:
     assert _sign("IDLE004", _sides(base, few), origins=time(90)) is None, "most of it has no name"
 
 
+def test_an_argument_of_the_optimizer_that_was_not_set_differs_from_one_that_is() -> None:
+    base, head = (
+        recording(settings=RunSettings(torch_version="2.13.0", optimizer="Adam", optimizer_fused=fused))
+        for fused in (None, True)
+    )
+    assert _sign("GPU005", _sides(base, head), fused=True) is ChangeSign.SETTING
+    assert _sign("GPU005", _sides(base, base), fused=True) is None
+    (run,) = compare([report(base)], [report(head)]).runs
+    assert [(one.name, one.base, one.head) for one in run.differences] == [("optimizer_fused", "not set", "on")]
+
+
 def test_a_setting_that_the_fix_keeps_is_not_what_it_changes() -> None:
     base, head = (
         recording(settings=RunSettings(LoaderSettings(worker_count=2, persistent_workers=kept)))
@@ -101,6 +113,17 @@ def test_operators_that_were_taken_out_are_a_sign_and_fewer_of_all_are_none() ->
     assert _sign("IDLE001", _sides(base, base), origins=_of(item=20)) is None
     graphs = _running({"aten::copy_": 5.0})
     assert _sign("GPU004", _sides(base, graphs), origins=_of(mm=20)) is None, "graphs run the same kernels"
+
+
+def test_operators_that_came_in_their_place_and_take_as_long_are_no_sign() -> None:
+    base = _running({"aten::norm": 8.0, "aten::mm": 90.0})
+    head = replace(
+        _running({"aten::linalg_vector_norm": 8.0, "aten::mm": 90.0}), origins={Category.FORWARD: _of(mm=80)}
+    )
+    assert _sign("IDLE001", _sides(base, head), origins=_of(norm=20)) is ChangeSign.OPERATORS
+    slow, fast = (replace(head, origins={Category.FORWARD: _of(mm=80, linalg_vector_norm=ms)}) for ms in (19, 5))
+    assert _sign("IDLE001", _sides(base, slow), origins=_of(norm=20)) is None
+    assert _sign("IDLE001", _sides(base, fast), origins=_of(norm=20)) is ChangeSign.OPERATORS
 
 
 def test_mixed_precision_is_not_credited_because_a_graph_replays_the_kernels() -> None:

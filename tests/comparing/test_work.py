@@ -14,8 +14,9 @@ from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
 from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import headline
+from traceadvisor.rendering.content.comparison.sentences import UNKNOWN_CODE, changed_sentence, headline, signed_percent
 
 OPERATORS = tuple(f"aten::{letter}" for letter in "abcdefghij")
 NOTHING = StepContents((), (), None, 0, (), ())
@@ -26,6 +27,10 @@ def _contents(
 ) -> StepContents:
     rows = tuple(CountRow(name, 2.0) for name in operators)
     return replace(NOTHING, operators=rows, inputs=inputs, parameters=parameters)
+
+
+def _running(*operations: str) -> StepContents:
+    return replace(NOTHING, operations=tuple(CountRow(name, 2.0) for name in operations))
 
 
 def _traced(step_ms: float, contents: StepContents, **changes: object) -> Recording:
@@ -89,6 +94,18 @@ def test_recorded_steps_are_scaled_although_the_samples_per_second_are_known() -
     assert run.change.ratio == pytest.approx(0.5)
 
 
+def test_a_batch_that_is_all_that_differs_is_not_called_no_change() -> None:
+    base, head = (_traced(step_ms, _contents(conv(batch))) for step_ms, batch in ((3.79, 32), (7.28, 64)))
+    assert changed_sentence(_compared(base, head).runs[0]) is None
+    (same,) = _compared(base, base).runs
+    assert changed_sentence(same) == UNKNOWN_CODE
+
+
+def test_other_operators_show_that_the_program_was_changed() -> None:
+    base, head = (_traced(10, _contents(operators=OPERATORS[:count])) for count in (8, 10))
+    assert changed_sentence(_compared(base, head).runs[0]) == "Changed: Operators 8 -> 10."
+
+
 def test_a_smaller_batch_is_a_fraction() -> None:
     comparison = _compared(_traced(170, _contents(loss(8192))), _traced(23.1, _contents(loss(1024))))
     assert "with 1/8 of the samples or tokens: 8.7% more time per sample or token" in headline(comparison)
@@ -116,6 +133,29 @@ def test_above_a_factor_of_three_a_headline_has_the_factor() -> None:
     slower, faster = (_compared(_traced(one, NOTHING), _traced(other, NOTHING)) for one, other in ((10, 44), (44, 10)))
     assert "(4.4 times as long)" in headline(slower)
     assert "(4.4 times as fast)" in headline(faster)
+    (run,) = slower.runs
+    assert run.change is not None
+    assert signed_percent(run.change.change_share) == "4.4 times"
+
+
+def test_up_to_a_factor_of_three_a_headline_has_whole_percentages() -> None:
+    slower, faster = (
+        _compared(_traced(one, NOTHING), _traced(other, NOTHING)) for one, other in ((21.2, 61.8), (61.8, 21.2))
+    )
+    assert "(192% more time)" in headline(slower)
+    assert "(66% less time)" in headline(faster)
+
+
+def test_on_another_number_of_ranks_a_sample_is_one_of_a_rank() -> None:
+    """Two ranks with 8 samples each, then one with 32: a rank has four times the samples, the job twice."""
+    base, head = (
+        replace(_traced(step_ms, _contents(conv(batch))), rank_count=ranks)
+        for step_ms, batch, ranks in ((206, 8, 2), (117, 32, 1))
+    )
+    assert headline(_compared(base, head)).startswith(
+        "206 -> 117 ms per recorded step with 4 times the samples on 1 instead of 2 ranks: "
+        "7.0 times as fast per sample of one rank"
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,6 +163,10 @@ def test_above_a_factor_of_three_a_headline_has_the_factor() -> None:
     [
         (_contents(parameters=((64,), (64, 3))), _contents(parameters=((512,), (512, 512)))),
         (_contents(), _contents(operators=tuple(f"aten::{letter}" for letter in "klmnopqrst"))),
+        (
+            _running("Memcpy HtoD (Pageable -> Device)", "gemm"),
+            _running("Memcpy HtoD (Pageable -> Device)", "dispatch"),
+        ),
     ],
 )
 def test_different_programs_are_not_compared(base: StepContents, head: StepContents) -> None:
@@ -134,6 +178,13 @@ def test_different_programs_are_not_compared(base: StepContents, head: StepConte
     assert (run.work.program, comparison.verdict) == (OtherProgram.CODE, Verdict.INCONCLUSIVE)
     assert (run.findings, run.predictions) == ((), ())
     assert comparison_document(comparison).headline == headline(comparison)
+
+
+def test_a_training_and_an_inference_are_different_programs_unless_one_script_runs_both() -> None:
+    base, head = (replace(_traced(10, NOTHING), workload=one) for one in (Workload.INFERENCE, Workload.TRAINING))
+    assert _compared(base, head).runs[0].work.program is OtherProgram.CODE
+    base, head = (replace(recording(), workload=one.workload) for one in (base, head))
+    assert _compared(base, head).runs[0].work.program is None
 
 
 def test_a_compiled_program_is_the_same_one() -> None:
@@ -149,6 +200,19 @@ def test_one_script_with_more_parameters_is_another_model() -> None:
     comparison = _compared(base, head)
     assert comparison.runs[0].work.program is OtherProgram.MODEL
     assert headline(comparison).startswith("Not the same model: ")
+
+
+def test_one_script_with_another_model_of_other_operators_is_another_program() -> None:
+    """Both files are called train.py. A larger model of the same kind has the same operators."""
+    base, head = (recording(settings=RunSettings(parameter_count=count)) for count in (5633, 93024))
+    others = tuple(f"aten::{letter}" for letter in "klmnopqrst")
+    base, head = replace(base, contents=_contents()), replace(head, contents=_contents(operators=others))
+    comparison = _compared(base, head)
+    assert comparison.runs[0].work.program is OtherProgram.CODE
+    assert comparison.runs[0].cautions == ()
+    assert headline(comparison).startswith("Not compared, two different programs")
+    larger = replace(head, contents=_contents())
+    assert _compared(base, larger).runs[0].work.program is OtherProgram.MODEL
 
 
 def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:

@@ -139,6 +139,7 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
     ranks = tuple(_rank(run, key) for key in run.lanes)
     explained = next((one.explanation for one in ranks if one.explanation), None)
     change = step_change(run, history, work, explained)
+    cautions = (*_cautions(change, ranks), order_caution(run), load_caution(run))
     findings = () if work.is_other_program else finding_changes(run, explained, is_unchanged=is_unchanged)
     return ComparedRun(
         name=run.name,
@@ -147,7 +148,7 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         differences=differs,
         findings=explaining_first(findings, is_faster=change is not None and change.ratio < 1),
         predictions=prediction_checks(run, findings, change, work),
-        cautions=tuple(filter(None, (*_cautions(change, ranks), order_caution(run), load_caution(run)))),
+        cautions=() if work.is_other_program else tuple(filter(None, cautions)),
         other_scripts=_other_scripts(run),
         job=_job(run),
         work=work,
@@ -276,6 +277,7 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
         return
     operations = [sum(row.per_step for row in one.operations) for one in (base, head)]
     counts: Sequence[tuple[str, float | None, float | None]] = (
+        ("Operators", len(base.operators), len(head.operators)),
         ("Launches per step", base.launches_per_step, head.launches_per_step),
         ("GPU operations per step", operations[0], operations[1]),
         ("Streams of collectives", base.collective_streams, head.collective_streams),
@@ -291,7 +293,9 @@ def _may_be_unset(run: PairedRun) -> frozenset[str]:
     known = [one.settings for one in runs if one and one.settings.torch_version is not None]
     if len(known) < len(runs):
         return frozenset()
-    return frozenset({"autocast_dtype", *(name for settings in known for name in settings.environment)})
+    have_optimizers = all(settings.optimizer for settings in known)
+    arguments = {"optimizer_fused", "optimizer_foreach"} if have_optimizers else set[str]()
+    return frozenset({"autocast_dtype", *arguments, *(name for settings in known for name in settings.environment)})
 
 
 def _listed(values: Sequence[str]) -> str:

@@ -75,14 +75,19 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
 
     It does if it changed in the same direction, far more than that of identical runs differs.
 
-    Its CPU time per step does not depend on how many cores other programs leave, and its kernels and the number of
-    its operators do not at all.
+    Its CPU time per step does not depend on how many cores other programs leave, but threads that wait for one another
+    take CPU time, too: no more than each thread that works. Its kernels and the number of its operators do not
+    depend on other programs at all.
     """
-    for work_ns, noise in ((_cpu_ns, USUAL_NOISE), (_kernel_ns, KERNEL_NOISE)):
+    waiting = log(max((_threads(one) for side in (run.base, run.head) for one in side), default=1))
+    for work_ns, noise in (
+        (_cpu_ns, waiting + FAR_TIMES * log1p(USUAL_NOISE)),
+        (_kernel_ns, FAR_TIMES * log1p(KERNEL_NOISE)),
+    ):
         sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
         if all(sides):
             change = log(fmean(sides[1]) / fmean(sides[0]))
-            if change * log(ratio) > 0 and abs(change) > FAR_TIMES * log1p(noise):
+            if change * log(ratio) > 0 and abs(change) > noise:
                 return exp(change)
     kept = _kept_share(run, explained, is_faster=ratio < 1) if explained else 1.0
     if -log(kept) <= FAR_TIMES * log1p(USUAL_NOISE):
@@ -91,21 +96,33 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
 
 
 def _kept_share(run: PairedRun, explained: StepExplanation, *, is_faster: bool) -> float:
-    """The share of the slower side's recorded step outside of the operators that the other side hardly runs.
+    """The share of the slower side's recorded step that the faster side keeps, by operators that only one of them runs.
 
-    Both times are of one recording, so that a busy machine makes them longer alike.
+    Those that came in place of others count against those that went, by their share of their own step: what both sides
+    run is the same work. Each share is of one recording, so that a busy machine makes all of its times longer alike.
     """
-    sides = (run.base, run.head) if is_faster else (run.head, run.base)
-    gone = fewer_operators(*sides)
-    step_ns = explained.base_step_ns if is_faster else explained.head_step_ns
+    base, head = (run.base, "base_ns", explained.base_step_ns), (run.head, "head_ns", explained.head_step_ns)
+    (slower, ran, slower_ns), (faster, runs, faster_ns) = (base, head) if is_faster else (head, base)
+    gone = _share_of(fewer_operators(slower, faster), explained, ran, slower_ns)
+    came = _share_of(fewer_operators(faster, slower), explained, runs, faster_ns)
+    return max((1 - gone) / (1 - came), LEAST_KEPT) if came < 1 else 1.0
+
+
+def _share_of(names: Collection[str], explained: StepExplanation, side: str, step_ns: float) -> float:
+    """The share of a side's recorded step in some operators."""
     rows = explained.whole.operators.rows if explained.whole.operators else ()
-    times = ((row.base_ns if is_faster else row.head_ns) or 0.0 for row in rows if row.name in gone)
-    return max(1 - sum(times) / step_ns, LEAST_KEPT) if step_ns else 1.0
+    return sum(getattr(row, side) or 0.0 for row in rows if row.name in names) / step_ns if step_ns else 0.0
 
 
 def _mean(figures: Iterable[float | None]) -> float | None:
     known = [figure for figure in figures if figure]
     return fmean(known) if known else None
+
+
+def _threads(capture: Capture) -> int:
+    """Threads of one operator that can run at the same time; 1 if unknown."""
+    known = [one.captured.settings for one in capture.recordings if one.captured]
+    return max((min(one.torch_threads or 1, one.cpu_count or 1) for one in known), default=1)
 
 
 def _cpu_ns(capture: Capture) -> float | None:

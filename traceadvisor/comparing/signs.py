@@ -29,6 +29,9 @@ FELL = 0.5
 NAMED = 1 / 3
 """Share of some time whose operators must be known: a table names few of many short ones."""
 
+INSTEAD = 0.9
+"""Operators that came in place of others take at most this share of their time, or nothing was taken out."""
+
 LEFT = 1 / 3
 """Time between two operators of which at most this share is left: other code ran there."""
 
@@ -89,6 +92,9 @@ T = TypeVar("T")
 _MAY_BE_NONE = frozenset({"autocast_dtype"})
 """Settings of which None means off, if any were recorded."""
 
+_ARGUMENTS = frozenset({"optimizer_fused", "optimizer_foreach"})
+"""Arguments of an optimizer, of which None means the default."""
+
 
 @frozen
 class Gone:
@@ -134,7 +140,7 @@ def change_sign(
     if rule_id in {*_LAUNCHES, *_FUSED, *_REPLACED} or rule_id.startswith(_COMMUNICATION) or _ONLY & {*settings}:
         signs = _of_kind(rule_id, settings, base, head, sides) if base and head else {}
         return next((sign for sign, is_there in signs.items() if is_there), None)
-    if base and head and (_are_typed(rule_id, head, sides) or (origins and _ran_less(origins, base, head))):
+    if base and head and (_are_typed(rule_id, head, sides) or (origins and _ran_less(origins, base, head, sides))):
         return ChangeSign.OPERATORS
     moved = rule_id.startswith(_LOADING) and bool(_differs(sides, _LOADER))
     return None if moved else _of_lines({(one.file, one.line) for one in places}, origins, base, sides)
@@ -217,15 +223,32 @@ def _contents(side: Iterable[Capture]) -> StepContents | None:
     return next((one.contents for capture in side for one in capture.recordings if one.contents), None)
 
 
-def _ran_less(origins: Origins, base: StepContents, head: StepContents) -> bool:
-    """Whether the operators with most of the named time, or around it, were taken out, and the others were not."""
+def _ran_less(origins: Origins, base: StepContents, head: StepContents, sides: Sides) -> bool:
+    """Whether the operators with most of the named time, or around it, were taken out, and the others were not.
+
+    Others that came in their place and take as long are the same time under other names.
+    """
     if _less(_calls(base.operators), _calls(head.operators), FELL):
         return False  # all were: compiled code or graphs run the same kernels
     fell = _fewer(base, head)
     rows = origins.operators.rows
     fallen_ns = sum(row.total_ns for row in rows if row.operators & fell)
     named_ns = sum(row.total_ns for row in rows)
-    return fallen_ns >= FELL * named_ns and fallen_ns >= NAMED * origins.total_ns > 0
+    is_most = fallen_ns >= FELL * named_ns and fallen_ns >= NAMED * origins.total_ns > 0
+    return is_most and _ran(sides.missing, _fewer(head, base)) <= INSTEAD * fallen_ns / origins.step_count
+
+
+def _ran(side: Iterable[Capture], names: Set[str]) -> float:
+    """Time per step of some operators, or around them, mean over captures and ranks."""
+    recordings = [one for capture in side for one in capture.recordings]
+    found = [
+        row.total_ns / origins.step_count
+        for one in recordings
+        for origins in one.origins.values()
+        for row in origins.operators.rows
+        if row.operators & names
+    ]
+    return sum(found) / max(len(recordings), 1)
 
 
 def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozenset[str]:
@@ -291,7 +314,8 @@ def _set(side: Iterable[Capture], name: str) -> set[object]:
     for settings in runs:
         owner: RunSettings | LoaderSettings | None = settings if hasattr(settings, name) else settings.loader
         value = getattr(owner, name, None)
-        if value is not None or (name in _MAY_BE_NONE and settings.torch_version is not None):
+        is_off = name in _MAY_BE_NONE and settings.torch_version is not None
+        if value is not None or is_off or (name in _ARGUMENTS and settings.optimizer is not None):
             found.add(value)
     return found
 

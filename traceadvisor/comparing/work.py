@@ -39,7 +39,8 @@ AGREEING_SHARE = 0.5
 OTHER_WORK = 2.0
 """From this ratio of the matrix products of a step on, its work may be another one."""
 
-_OPERATOR = "aten::"
+_OPERATOR, _KERNEL = re.compile("aten::"), re.compile(r"(?!Mem(cpy|set)|Copy)")
+"""Beginnings of names that tell a program. All programs copy and fill memory."""
 
 T = TypeVar("T")
 
@@ -94,9 +95,12 @@ def _other_program(run: PairedRun, sides: Sequence[Sequence[Recording]]) -> Othe
     )
     is_other_code = contents[0] is not None and contents[1] is not None and not _is_alike(contents[0], contents[1])
     if _is_one_script(run):
+        if is_other_size and contents[0] and contents[1] and not _runs_alike(contents[0], contents[1]):
+            return OtherProgram.CODE
         return OtherProgram.MODEL if is_other_size else None
     is_known = all(side[0].script for side in (run.base, run.head))
-    return OtherProgram.CODE if is_other_code or (is_known and is_other_size) else None
+    is_other_kind = _different(sides, lambda one: one.workload) is not None
+    return OtherProgram.CODE if is_other_code or is_other_kind or (is_known and is_other_size) else None
 
 
 def _is_one_script(run: PairedRun) -> bool:
@@ -117,16 +121,23 @@ def _is_alike(base: StepContents, head: StepContents) -> bool:
     weights = [{row.weight for row in side.inputs if row.weight} for side in (base, head)]
     if min(map(len, weights)) >= FEWEST_WEIGHTS and not weights[0] & weights[1]:
         return False
+    return _runs_alike(base, head)
+
+
+def _runs_alike(base: StepContents, head: StepContents) -> bool:
+    """The same by operators and kernels, which do not depend on the sizes of a model."""
     operators = _in_common(base.operators, head.operators, _OPERATOR, FEWEST_OPERATORS)
-    operations = _in_common(base.operations, head.operations, "", 1)
+    operations = _in_common(base.operations, head.operations, _KERNEL, 1)
     if operators is None:
         return operations is None or operations >= ALIKE_ALONE
     return operators >= ALIKE_OPERATORS or (operations is not None and operations >= ALIKE_OPERATIONS)
 
 
-def _in_common(base: Iterable[CountRow], head: Iterable[CountRow], prefix: str, fewest: int) -> float | None:
+def _in_common(
+    base: Iterable[CountRow], head: Iterable[CountRow], begins: re.Pattern[str], fewest: int
+) -> float | None:
     """Share of the names of the side with fewer that the other one has; None with too few."""
-    names = [{row.name for row in side if row.name.startswith(prefix)} for side in (base, head)]
+    names = [{row.name for row in side if begins.match(row.name)} for side in (base, head)]
     fewer = min(map(len, names))
     return len(names[0] & names[1]) / fewer if fewer >= fewest else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -151,6 +152,14 @@ def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed(
     words = prediction_sentence(replace(run, differences=(*run.differences, other)))
     assert words is not None
     assert "Also different, and perhaps the reason: PyTorch." in words
+
+
+def test_another_value_than_the_proposed_one_is_named_beside_a_prediction_that_failed() -> None:
+    run = _saving_more()
+    four = tuple(replace(one, head="4") if one.name == "num_workers" else one for one in run.differences)
+    words = prediction_sentence(replace(run, differences=four))
+    assert words is not None
+    assert re.search(r"The report on BASE proposed another value: num_workers \d+, HEAD has 4\.", words)
 
 
 def test_more_than_an_upper_limit_is_no_help_by_others() -> None:

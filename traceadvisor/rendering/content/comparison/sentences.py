@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import log, log1p
 from pathlib import Path
 
@@ -100,8 +100,8 @@ TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier
 MOST_PERCENT = 3.0
 """Ratio of the steps from which on a headline has a factor."""
 
-WHOLE_SHARE, MOST_WHOLE_SHARE = 0.095, 0.99
-"""Between these changes, a headline has no decimals; a step that is still there did not lose 100%."""
+WHOLE_SHARE = 0.095
+"""From this change on, a headline has no decimals."""
 
 TO_BE_SURE = f"To be sure, {TO_SETTLE[:1].lower()}{TO_SETTLE[1:]}"
 
@@ -118,8 +118,11 @@ MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
 
 COMMAND = "Command"
-UNNAMED = {COMMAND, "Data loader iterator", "dataset_length"}
-"""Differences that follow from others, or are too long: the table has them."""
+UNNAMED = {COMMAND, "Data loader iterator", "dataset_length", "batch_count", "Steps detected from"}
+"""Differences that follow from others, are no change of the program, or are too long: the table has them."""
+
+OPERATORS = "Operators"
+"""A difference that is named where no other is: most changes bring it along."""
 
 RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
 """Settings of fixes that a recording holds under other names. The others are parts of their names."""
@@ -191,7 +194,8 @@ def verdict_sentence(run: ComparedRun) -> str:
         return f"Not compared, two different programs: {base} and {head}, {times}"
     beside = "".join(f" {words}" for words in _other_work(run.work))
     if change.measure in PER_SAMPLE:
-        size = f"{times}{beside}: {change_words(change)} per {UNIT[run.work.unit]}"
+        each = f"{UNIT[run.work.unit]}{' of one rank' if run.work.ranks else ''}"
+        size = f"{times}{beside}: {change_words(change)} per {each}"
     else:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
@@ -216,7 +220,7 @@ def _other_work(work: WorkChange) -> Iterator[str]:
         base, head = (" x ".join(map(str, sizes)) for sizes in work.sizes)
         yield f"on inputs of {head} instead of {base}"
     if work.ranks:
-        yield f"of one rank with {work.ranks[1]} instead of {number_of(work.ranks[0], 'rank')}"
+        yield f"on {work.ranks[1]} instead of {number_of(work.ranks[0], 'rank')}"
     if work.products:
         yield f"with {work.products[1]} instead of {work.products[0]} matrix products, perhaps other work"
     if work.devices:
@@ -224,7 +228,7 @@ def _other_work(work: WorkChange) -> Iterator[str]:
 
 
 def _share(share: float) -> str:
-    return whole_percent(share) if WHOLE_SHARE <= share < MOST_WHOLE_SHARE else percent(share)
+    return whole_percent(share) if share >= WHOLE_SHARE else percent(share)
 
 
 def certainty_sentences(change: StepChange, work: WorkChange) -> Iterator[str]:
@@ -313,6 +317,8 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     if check.agreement is Agreement.WITHIN:
         return
     fixes = [one.fix for one in run.findings if one.rule in check.rules]
+    if other_values := [*_other_values(run, fixes)]:
+        yield f"The report on BASE proposed another value: {listed(other_values)}."
     others = [
         one.name
         for one in run.differences
@@ -334,6 +340,14 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
         if others
         else ("No other setting that was recorded differs; whether other code changed is not known.")
     )
+
+
+def _other_values(run: ComparedRun, fixes: Iterable[Fix]) -> Iterator[str]:
+    """The numbers that fixes propose for settings which were changed to others: ``num_workers 9, HEAD has 1``."""
+    changed = {one.name: one.head for one in run.differences if one.kind is DifferenceKind.SETTING}
+    for name, value in {name: value for fix in fixes for name, value in fix.settings.items()}.items():
+        if type(value) is int and name in changed and changed[name] != str(value):
+            yield f"{name} {value}, HEAD has {changed[name]}"
 
 
 def _sets(fix: Fix, name: str) -> bool:
@@ -363,7 +377,7 @@ def _times(growth: float) -> str:
 def changed_sentence(run: ComparedRun) -> str | None:
     """Differences between the programs: settings, versions and devices, then other signs of fixes.
 
-    None for different programs.
+    None for different programs, and where other work is all that differs: the headline has it.
     """
     if run.work.is_other_program:
         return None
@@ -375,6 +389,8 @@ def changed_sentence(run: ComparedRun) -> str | None:
         if one.sign and one.status is FindingStatus.GONE and one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER}
         if one.base and one.base.part_of is None
     ]
+    if not listed_ and not signs and not run.work.is_same:
+        return None
     if not listed_ and not signs:
         return SAME_CODE if run.is_same_code and not run.differences else UNKNOWN_CODE
     more = len(named) - MOST_NAMED
@@ -417,7 +433,8 @@ def named_differences(run: ComparedRun) -> Sequence[Difference]:
     unnamed = UNNAMED - ({"Data loader iterator"} if "num_workers" not in names else set())
     beside = {"GPU", "GPU memory in bytes"} if run.work.devices else set()
     beside |= {"Ranks"} if run.work.ranks else set()
-    return [one for one in run.differences if one.name not in unnamed | beside]
+    named = [one for one in run.differences if one.name not in unnamed | beside]
+    return [one for one in named if one.name != OPERATORS] or named
 
 
 def lost_sentence(run: ComparedRun) -> str | None:
@@ -555,7 +572,9 @@ def signed(ns: float) -> str:
 
 
 def signed_percent(share: float) -> str:
-    """A change with its sign, ``+12.3%``."""
+    """A change with its sign, ``+12.3%``; ``4.4 times`` for a large one."""
+    if share + 1 > MOST_PERCENT:
+        return f"{share + 1:.1f} times"
     return f"{share:+.1%}" if abs(share) >= 0.0005 else "0%"
 
 
