@@ -17,13 +17,19 @@ from tests.rules.judging import clear, evidence, facts_of, finding, is_found, sk
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Effort, Fix, Found, Location, Method, Skipped
+from traceadvisor.model.findings import Certainty, Effort, Fix, Found, Location, Method, Skipped
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle.idle004_python_overhead import BESIDE_GPU, PROFILED, WAIT_LESS, PythonOverhead
+from traceadvisor.rules.idle.idle004_python_overhead import (
+    BESIDE_GPU,
+    FOR_PROCESSES,
+    PROFILED,
+    WAIT_LESS,
+    PythonOverhead,
+)
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -473,6 +479,19 @@ def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> 
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert found.fix.summary == WAIT_LESS.format("Call sleep")
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.4)
+
+
+def test_a_wait_for_other_processes_is_not_called_python_that_could_run_less_often(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, start in enumerate(range(0, 4000, 1000)):
+        builder.step(number, start, start + 1000).op("aten::mm", start, start + 300)
+        builder.python("train.py(60): unroll", start + 300, start + 990)
+        builder.python("multiprocessing/connection.py(429): _recv_bytes", start + 310, start + 910)
+        builder.python("<built-in function read>", start + 320, start + 900)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert found.fix.summary == FOR_PROCESSES.summary
+    assert found.saving.certainty is Certainty.LIMIT
+    assert [(each.line, each.function) for each in found.locations] == [(60, "unroll")]
 
 
 def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import host_collective_rows
@@ -13,7 +15,7 @@ from traceadvisor.analysis.operators.innermost import overlapping
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
+from traceadvisor.analysis.operators.python_frames import CONNECTIONS, MODULE_PREFIX, RECEIVES, WAITS, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.model.arrays import among, without
@@ -139,14 +141,29 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
 
 def waiting_calls(observation: Observation) -> SpanSet:
     """Return the spans in which the training thread is in a call that only waits; empty without Python calls."""
-    calls = observation.trace.python_calls
-    waits = name_mask(observation.trace.names, _waits)
-    mine = np.flatnonzero(waits[calls.name_id] & (calls.thread == observation.thread))
-    return SpanSet.union_of(calls.start_ns[mine], calls.end_ns[mine])
+    return _calls(observation, _waits)
 
 
 def _waits(name: str) -> bool:
-    return name.startswith("<built-in ") and frame_of(name).function.rpartition(".")[2] in WAITS
+    is_of_c = name.startswith("<built-in ") and frame_of(name).function.rpartition(".")[2] in WAITS
+    return is_of_c or _receives(name)
+
+
+def receiving_calls(observation: Observation) -> SpanSet:
+    """Return the spans in which the training thread waits for another process to send; empty without Python calls."""
+    return _calls(observation, _receives)
+
+
+def _receives(name: str) -> bool:
+    frame = frame_of(name)
+    return frame.function in RECEIVES and (frame.file or "").endswith(CONNECTIONS)
+
+
+def _calls(observation: Observation, is_named: Callable[[str], bool]) -> SpanSet:
+    calls = observation.trace.python_calls
+    named = name_mask(observation.trace.names, is_named)
+    mine = np.flatnonzero(named[calls.name_id] & (calls.thread == observation.thread))
+    return SpanSet.union_of(calls.start_ns[mine], calls.end_ns[mine])
 
 
 def backward_outside_modules(observation: Observation, tree: OperatorTree) -> float:

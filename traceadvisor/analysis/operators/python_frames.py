@@ -21,6 +21,9 @@ from traceadvisor.model.trace import PythonCalls, Trace
 WAITS = frozenset({"sleep", "select", "waitpid", "acquire", "poll", "recv", "recv_into", "recvmsg", "accept"})
 """Functions written in C that only wait: for a time, a lock, a process, a network."""
 
+CONNECTIONS, RECEIVES = "multiprocessing/connection.py", frozenset({"_recv_bytes", "_recv", "_poll", "wait"})
+"""Functions of Python's own library, and their file, that wait for what another process sends."""
+
 MODULE_PREFIX = "nn.Module: "
 
 _DISPATCHER = "torch/_ops.py"

@@ -6,7 +6,13 @@ from statistics import median
 
 import numpy as np
 
-from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python, waiting_calls
+from traceadvisor.analysis.idle.causes import (
+    backward_outside_modules,
+    beside_training,
+    plain_python,
+    receiving_calls,
+    waiting_calls,
+)
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
@@ -50,6 +56,12 @@ WAIT_LESS = (
     "A wait that nothing needs can go"
 )
 
+FOR_PROCESSES = Fix(
+    "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
+    "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
+    not_replayed="how long the other processes would take is unknown",
+)
+
 PROFILED = (
     "A profiler or tracer of Python code ran in recorded steps, and how long the script's code takes without it is "
     "unknown. Record without it."
@@ -90,16 +102,16 @@ class PythonOverhead(Rule):
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
-        If the code waits, do what it waits for ahead of the step.
+        If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these faster.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
         the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
         if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
         them counts, too. The high estimate removes all of their function, unless that is the training loop. Without
-        samples, if only some steps run this code, the saving is an upper limit: all of this
-        time. For small operators, it is an upper limit as well: the Python between operators, and of each operator up
-        to the time in which Python calls one. If nearly all of them run in one function, or one function runs many
-        beside larger ones, the limit is the share of that function in samples of undisturbed steps, with its part of
-        the backward pass.
+        samples, if only some steps run this code, the saving is an upper limit: all of this time. So it is for waits
+        for other processes. For small operators, it is an upper limit as well: the Python between operators, and of
+        each operator up to the time in which Python calls one. If nearly all of them run in one function, or one
+        function runs many beside larger ones, the limit is the share of that function in samples of undisturbed steps,
+        with its part of the backward pass.
     When it may be wrong: Steps whose Python code the script profiles or traces are not judged, because that takes time
         at each call. Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
@@ -164,20 +176,25 @@ class PythonOverhead(Rule):
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost, is_usual=is_usual)
-        is_waiting = (waiting_calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
+        is_waiting, is_receiving = (
+            (calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
+            for calls in (waiting_calls, receiving_calls)
+        )
         if is_usual and sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
         return finding_of(
             facts,
             claims=lost,
-            fix=Fix(
+            fix=FOR_PROCESSES
+            if is_receiving
+            else Fix(
                 _fix_words(facts, is_waiting=is_waiting).format(_call(sites)),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
             effort=Effort.LINE,
-            saving=_by_samples(facts, sampled),
+            saving=None if is_receiving else _by_samples(facts, sampled),
             evidence=(
                 facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.time_per_step("idle time in long stretches of Python code", lost),
