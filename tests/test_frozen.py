@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from traceadvisor import frozen as own
 from traceadvisor.frozen import frozen
 
 REFERENCE = dataclass(frozen=True, slots=True)
@@ -204,3 +205,15 @@ def test_a_copy_has_fields_that_are_no_arguments(point: type[Any]) -> None:
     one = point(1)
     one.known["a"] = 1
     assert copy.copy(one).known == {"a": 1}
+
+
+def test_a_copy_with_changes_is_that_of_dataclasses() -> None:
+    point = _point(frozen)(1, note="kept", unit="km")
+    point.known["of"] = 1
+    for changes in ({}, {"x": 5}, {"y": 3.0, "tags": ["a"], "unit": "cm"}):
+        copied, expected = own.replace(point, **changes), replace(point, **changes)
+        assert (copied, copied.note, copied.known) == (expected, "kept", {})
+    with pytest.raises(ValueError, match="negative"):
+        own.replace(point, x=-1)
+    with pytest.raises(TypeError, match="known"):
+        own.replace(point, known={})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traceadvisor.model.arrays import among, one_of, within
+from traceadvisor.model.arrays import Code, among, one_of, within
 
 ROWS = np.array([-1, 0, 2, 5, 9, 2], dtype=np.int64)
 
@@ -22,3 +22,16 @@ def test_values_are_found_among_a_few() -> None:
 def test_a_range_does_not_hold_its_end() -> None:
     assert within(ROWS, range(2, 9)).tolist() == [False, False, True, True, False, True]
     assert not within(ROWS, range(0)).any()
+
+
+def test_arrays_compare_with_a_code_as_with_its_number() -> None:
+    class Turn(Code):
+        LEFT = 2
+        RIGHT = 9
+
+    for turn in Turn:
+        number = int(turn)
+        assert np.array_equal(turn == ROWS, number == ROWS)
+        assert np.array_equal(turn != ROWS, number != ROWS)
+        assert np.array_equal(turn > ROWS, number > ROWS)
+    assert (ROWS + Turn.LEFT).tolist() == (ROWS + 2).tolist()

@@ -67,11 +67,13 @@ class Observation:
         events = self.trace.events
         return events.spans(events.rows(Kind.UNREAD)) - events.spans(self.launches.work_rows)
 
-    @property
+    @cached_property
     def is_unread(self) -> bool:
         """Whether too much of an accelerator's work is not understood to tell when it works."""
+        if not self.trace.unread_work:
+            return False
         understood_ns = self.trace.events.spans(self.launches.work_rows).total_ns
-        return bool(self.trace.unread_work) and self.unread.total_ns >= UNREAD_SHARE * understood_ns
+        return self.unread.total_ns >= UNREAD_SHARE * understood_ns
 
     @cached_property
     def active(self) -> ThreadSpans:

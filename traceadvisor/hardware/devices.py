@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import msgspec
@@ -126,6 +126,7 @@ class _Table:
     device: tuple[DeviceRow, ...]
 
 
+@lru_cache
 def device_row(device: Device) -> DeviceRow | None:
     """Return the row of a recorded device; None unless exactly one row fits."""
     fitting = [row for row in device_rows() if _fits(row, device)]

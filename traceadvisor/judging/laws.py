@@ -6,13 +6,13 @@ A finding that breaks one is changed to what the law allows, and a caveat says s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import replace
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Finding, Outcome, Silenced, Skipped
 from traceadvisor.model.spans import SpanSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from numbers import Integral, Real
 from types import UnionType
@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.errors import named
 from traceadvisor.facts import Facts
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.judging.laws import lawful
 from traceadvisor.judging.line_edits import line_edit
 from traceadvisor.judging.source_at_hand import constructed_in, with_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
+from traceadvisor.model.arrays import Code, Int32, Int64, Mask, read_only
 from traceadvisor.model.once import Known
 from traceadvisor.model.spans import SpanSet
 
@@ -31,7 +30,7 @@ HOST_COLLECTIVES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
 """Prefixes, in lower case, of ranges in which a backend works or launches a collective."""
 
 
-class Kind(IntEnum):
+class Kind(Code):
     """Kind of an event, independent of torch version and vendor."""
 
     OTHER = 0
@@ -121,9 +120,9 @@ class EventTable:
 
     @cached_property
     def _rows_by_kind(self) -> list[Int64]:
-        by_kind = np.argsort(self.kind, kind="stable")
+        by_kind = self.kind.argsort(kind="stable")
         read_only(by_kind)
-        return np.split(by_kind, np.cumsum(np.bincount(self.kind, minlength=len(Kind)))[:-1])
+        return np.split(by_kind, np.bincount(self.kind, minlength=len(Kind)).cumsum()[:-1])
 
     def rows(self, *kinds: Kind) -> Int64:
         """Row numbers of the given kinds, ascending, so sorted by start."""
@@ -182,7 +181,7 @@ class Sparse(Generic[T]):
             return whole[np.minimum(rows, whole.size - 1)]
         found = np.full(rows.shape, missing, dtype=self.values.dtype)
         if self.rows.size:
-            index = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+            index = np.minimum(self.rows.searchsorted(rows), self.rows.size - 1)
             present = self.rows[index] == rows
             found[present] = self.values[index[present]]
         return found

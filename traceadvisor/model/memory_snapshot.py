@@ -7,18 +7,17 @@ from a file; ``analysis.memory.allocations`` turns it into allocations and level
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Code, Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame
 
 
-class Action(IntEnum):
+class Action(Code):
     """Kind of an event; ``torch/csrc/cuda/memory_snapshot.cpp`` lists them."""
 
     ALLOC = 0
@@ -39,7 +38,7 @@ class Action(IntEnum):
     OTHER = 9
 
 
-class BlockState(IntEnum):
+class BlockState(Code):
     """State of a block at the end."""
 
     ALLOCATED = 0

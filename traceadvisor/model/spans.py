@@ -41,8 +41,7 @@ class SpanSet:
     @staticmethod
     def empty() -> SpanSet:
         """The empty set."""
-        none = np.empty(0, dtype=np.int64)
-        return SpanSet(none, none)
+        return _EMPTY
 
     @staticmethod
     def of(*spans: tuple[int, int]) -> SpanSet:
@@ -56,14 +55,14 @@ class SpanSet:
         filled = ends_ns > starts_ns
         starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
         if starts.size == 0:
-            return SpanSet.empty()
+            return _EMPTY
         if (starts[1:] < starts[:-1]).any():
-            order = np.argsort(starts, kind="stable")
+            order = starts.argsort(kind="stable")
             starts, ends = starts[order], ends[order]
         ends = np.maximum.accumulate(ends)
-        opens = np.concatenate(([True], starts[1:] > ends[:-1]))
-        closes = np.concatenate((opens[1:], [True]))
-        return SpanSet(starts[opens], ends[closes])
+        is_edge = np.ones(starts.size + 1, dtype=np.bool_)
+        np.greater(starts[1:], ends[:-1], out=is_edge[1:-1])
+        return SpanSet(starts[is_edge[:-1]], ends[is_edge[1:]])
 
     @staticmethod
     def union_all(sets: Iterable[SpanSet]) -> SpanSet:
@@ -100,38 +99,25 @@ class SpanSet:
         return SpanSet.union_all((self, other))
 
     def __and__(self, other: SpanSet) -> SpanSet:
-        if not self or not other:
-            return SpanSet.empty()
-        if len(other) < len(self):  # searching for a few spans among many takes less time
-            return other & self
-        # Each span of `self` overlaps the spans of `other` that end after its start and start before its end.
-        first = np.searchsorted(other.ends_ns, self.starts_ns, side="right")
-        last = np.searchsorted(other.starts_ns, self.ends_ns, side="left")
-        counts = np.maximum(last - first, 0)
-        mine = np.repeat(np.arange(len(self)), counts)
-        run_starts = np.cumsum(counts) - counts
-        theirs = np.arange(mine.size) - np.repeat(run_starts, counts) + np.repeat(first, counts)
-        return SpanSet(
-            np.maximum(self.starts_ns[mine], other.starts_ns[theirs]),
-            np.minimum(self.ends_ns[mine], other.ends_ns[theirs]),
-        )
+        return _common(self.starts_ns, self.ends_ns, other.starts_ns, other.ends_ns)
 
     def __sub__(self, other: SpanSet) -> SpanSet:
         if not self or not other:
             return self
-        return self & other._complement(int(self.starts_ns[0]), int(self.ends_ns[-1]))
+        starts, ends = np.concatenate((_FIRST, other.ends_ns)), np.concatenate((other.starts_ns, _LAST))
+        return _common(self.starts_ns, self.ends_ns, starts, ends)
 
     def clip(self, start_ns: int, end_ns: int) -> SpanSet:
         """The part inside ``[start_ns, end_ns)``."""
-        first = int(np.searchsorted(self.ends_ns, start_ns, side="right"))
-        last = int(np.searchsorted(self.starts_ns, end_ns, side="left"))
+        first = int(self.ends_ns.searchsorted(start_ns, side="right"))
+        last = int(self.starts_ns.searchsorted(end_ns, side="left"))
         if first >= last or start_ns >= end_ns:
-            return SpanSet.empty()
+            return _EMPTY
         return SpanSet(np.maximum(self.starts_ns[first:last], start_ns), np.minimum(self.ends_ns[first:last], end_ns))
 
     def gaps(self, start_ns: int, end_ns: int) -> SpanSet:
         """The part of ``[start_ns, end_ns)`` outside the set."""
-        return self.clip(start_ns, end_ns)._complement(start_ns, end_ns)
+        return SpanSet.of((start_ns, end_ns)) - self
 
     def lasting(self, least_ns: float) -> SpanSet:
         """Spans of at least this length."""
@@ -142,24 +128,39 @@ class SpanSet:
         """Whether each instant is in the set; same shape as ``instants_ns``."""
         if not self:
             return np.zeros(instants_ns.shape, dtype=np.bool_)
-        index = np.searchsorted(self.starts_ns, instants_ns, side="right") - 1
-        return (index >= 0) & (instants_ns < self.ends_ns[np.maximum(index, 0)])
+        begun = self.starts_ns.searchsorted(instants_ns, side="right")
+        found: Mask = instants_ns < np.concatenate((_FIRST, self.ends_ns))[begun]
+        return found
 
     def measure_until(self, instants_ns: Int64) -> Int64:
         """Length of the part of the set before each instant; same shape as ``instants_ns``."""
         if not self:
             return np.zeros_like(instants_ns)
-        done = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.ends_ns - self.starts_ns)))
-        index = np.searchsorted(self.starts_ns, instants_ns, side="right")
-        last = np.maximum(index - 1, 0)
-        inside = np.clip(instants_ns - self.starts_ns[last], 0, self.ends_ns[last] - self.starts_ns[last])
-        before: Int64 = done[last] + inside
+        ends = np.concatenate((_FIRST, self.ends_ns))
+        done = np.zeros(ends.size, dtype=np.int64)
+        np.cumsum(self.ends_ns - self.starts_ns, out=done[1:])
+        begun = self.starts_ns.searchsorted(instants_ns, side="right")
+        before: Int64 = done[begun] - np.maximum(ends[begun] - instants_ns, 0)
         return before
 
-    def _complement(self, start_ns: int, end_ns: int) -> SpanSet:
-        """``[start_ns, end_ns)`` without the set's own spans."""
-        starts = np.concatenate((np.array([start_ns], dtype=np.int64), self.ends_ns))
-        ends = np.concatenate((self.starts_ns, np.array([end_ns], dtype=np.int64)))
-        kept = ends > starts
-        inside = SpanSet(starts[kept], ends[kept])
-        return inside.clip(start_ns, end_ns)
+
+_FIRST, _LAST = (np.array([instant], dtype=np.int64) for instant in (-(1 << 62), 1 << 62))
+"""Instants before and after all of a trace."""
+
+_EMPTY = SpanSet(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _common(starts: Int64, ends: Int64, other_starts: Int64, other_ends: Int64) -> SpanSet:
+    """The intersection of two sets."""
+    if other_starts.size < starts.size:  # searching for a few spans among many takes less time
+        starts, ends, other_starts, other_ends = other_starts, other_ends, starts, ends
+    # Each span overlaps those of the other set that end after its start and start before its end.
+    last = other_starts.searchsorted(ends, side="left")
+    counts = last - other_ends.searchsorted(starts, side="right")
+    count = int(counts.sum())
+    if not count:
+        return _EMPTY
+    theirs = np.arange(count) + (last - counts.cumsum()).repeat(counts)
+    return SpanSet(
+        np.maximum(starts.repeat(counts), other_starts[theirs]), np.minimum(ends.repeat(counts), other_ends[theirs])
+    )

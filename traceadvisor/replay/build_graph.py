@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, among, joined, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
@@ -77,12 +75,12 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
     call_ns = tasks.end_ns - tasks.start_ns
     held_up = tasks.action == Action.LAUNCH_AND_WAIT
     if constants.queue_depth is not None:
-        full = np.append(work.in_flight >= constants.queue_depth, False)
+        full = np.concatenate((work.in_flight >= constants.queue_depth, [False]))
         held_up |= (tasks.action == Action.LAUNCH) & full[tasks.first]
     call_ns = np.where(held_up, constants.launch_call_ns, call_ns)
     call_ns[np.isin(tasks.action, (Action.WAIT, Action.WAIT_ALL))] = 0
     freeing = among(tasks.row, waits.row[waits.is_free])
-    own_ns = waits.own_ns[np.searchsorted(waits.row, tasks.row[freeing])]
+    own_ns = waits.own_ns[waits.row.searchsorted(tasks.row[freeing])]
     call_ns[freeing] = np.maximum(own_ns - constants.wait_call_ns, 0)
     return call_ns
 
@@ -91,7 +89,7 @@ def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
     """Return how long waiting calls take beyond the end of what they wait for; 0 for other tasks."""
     own = np.zeros(tasks.row.size, dtype=np.int64)
     waiting = among(tasks.row, waits.row[~waits.is_free])
-    own[waiting] = waits.own_ns[np.searchsorted(waits.row, tasks.row[waiting])]
+    own[waiting] = waits.own_ns[waits.row.searchsorted(tasks.row[waiting])]
     copies = tasks.action == Action.LAUNCH_AND_WAIT
     first = tasks.first[copies]
     begun = np.maximum(tasks.start_ns[copies], work.previous_end_ns[first])
@@ -129,7 +127,7 @@ def _device_tasks(
     for offset in range(int(tasks.count.max(initial=0))):
         some = launching & (tasks.count > offset)
         kept[tasks.first[some] + offset] = True
-    number = np.where(kept, np.cumsum(kept) - 1, NONE)
+    number = np.where(kept, kept.cumsum() - 1, NONE)
     after = after_other[kept]
     device = DeviceTasks(
         work.row[kept],
@@ -138,9 +136,9 @@ def _device_tasks(
         np.where(after == NONE, NONE, number[after]),
         events.kind[work.row[kept]],
         events.byte_count[work.row[kept]],
-        np.repeat(step, tasks.count),
+        step.repeat(tasks.count),
     )
-    return np.where(tasks.first == NONE, NONE, np.append(number, NONE)[tasks.first]), device
+    return np.where(tasks.first == NONE, NONE, np.concatenate((number, [NONE]))[tasks.first]), device
 
 
 @frozen(eq=False)
@@ -243,6 +241,6 @@ def _of_steps(tasks: TimedTasks, steps: tuple[Step, ...]) -> tuple[TimedTasks, I
     starts = np.array([step.host_start_ns for step in steps])
     ends = np.array([step.host_end_ns for step in steps])
     at_end = tasks.action == Action.STEP_END
-    step = np.searchsorted(starts, tasks.start_ns - at_end, side="right") - 1
+    step = starts.searchsorted(tasks.start_ns - at_end, side="right") - 1
     inside = (step >= 0) & ((tasks.start_ns < ends[step]) | at_end)
     return taken(tasks, inside), step[inside]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 
 from traceadvisor.analysis.observation import Loader, Observation
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.saving import Doubt, Reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.steps.run_timing import RunTiming
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, one_of, within
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.replay import ReplayFigures
@@ -73,13 +73,14 @@ class Variant:
     def of(cls, graph: StepGraph) -> Variant:
         """Simulate a graph without any edit."""
         graph = replace(graph, host=replace(graph.host, unprofiled_work_ns=graph.host.work_ns))
-        return cls(graph, simulate(_in_balance(graph)).interior_mean_ns())
+        return cls(graph, _step_ns(graph))
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Return the share of the step that some edits save together; negative if they cost time."""
         edited = self._find(tuple(edits), scenario)
         if edited.step_ns is None:
-            edited.step_ns = simulate(_in_balance(edited.graph)).interior_mean_ns()
+            is_as_recorded = edited.graph is self.graph  # these edits change nothing
+            edited.step_ns = self.baseline_ns if is_as_recorded else _step_ns(edited.graph)
         return 1 - edited.step_ns / max(self.baseline_ns, 1.0)
 
     def edited(self, edits: Iterable[Edit], scenario: Scenario) -> StepGraph:
@@ -177,7 +178,7 @@ class Replay:
         spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
         waits = one_of(before.host.action, *_WAITING) & ~one_of(after.host.action, *_WAITING)
         waits &= before.host.row != NONE
-        spared_ns = np.maximum(spared_ns, 0) + np.where(waits, np.append(recorded_ns, 0)[before.host.row], 0)
+        spared_ns = np.maximum(spared_ns, 0) + np.where(waits, np.concatenate((recorded_ns, [0]))[before.host.row], 0)
         on_device_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0)
         inner, count = before.inner_steps, max(len(before.inner_steps), 1)
         spared_ns = np.where(within(before.host.step, inner), spared_ns, 0)
@@ -323,14 +324,20 @@ def _even(graph: StepGraph, observation: Observation, timing: RunTiming, step_co
     return _relieved(graph, added_ns)
 
 
+def _step_ns(graph: StepGraph) -> float:
+    """Simulate a graph, and return the mean of its inner steps."""
+    return simulate(_in_balance(graph)).interior_mean_ns()
+
+
 def _in_balance(graph: StepGraph) -> StepGraph:
     """Return the graph without what the streams have left at its beginning, if the host limits its steps.
 
     Such a host is not ahead of the device. Work left from before would let the first steps end early.
     """
+    if not graph.leads:
+        return graph
     work_ns = np.bincount(graph.device.stream, weights=graph.device.duration_ns, minlength=1).max()
-    host_ns = (graph.host.work_ns + graph.host.call_ns).sum()
-    return replace(graph, leads=()) if graph.leads and host_ns >= work_ns else graph
+    return replace(graph, leads=()) if _host_ns(graph) >= work_ns else graph
 
 
 _RECORDED_ON_HOST = (Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)

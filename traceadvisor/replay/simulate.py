@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, one_of
 from traceadvisor.replay.step_graph import Action, StepGraph, Workers
 
 _UNLIMITED = 1 << 60
@@ -116,7 +116,9 @@ def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
     A row is of one thread and step, and none of its launched tasks waits for another stream.
     """
     host, device = graph.host, graph.device
-    launching = np.flatnonzero((host.action == Action.LAUNCH) & (host.count == 1))
+    launching = ((host.action == Action.LAUNCH) & (host.count == 1)).nonzero()[0]
+    if launching.size < _LEAST_IN_A_ROW:
+        return []
     first = host.first[launching]
     simple = host.action == Action.NOTHING
     simple[launching] = device.after[first] < 0
@@ -124,8 +126,8 @@ def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
     continues[1:] &= simple[:-1] & (host.thread[1:] == host.thread[:-1]) & (host.step[1:] == host.step[:-1])
     continues[:1] = False
     continues[launching[1:][device.stream[first[1:]] != device.stream[first[:-1]]]] = False
-    begins = np.flatnonzero(simple & ~continues)
-    ends = np.flatnonzero(simple & ~np.append(continues[1:], False)) + 1
+    begins = (simple & ~continues).nonzero()[0]
+    ends = (simple & ~np.concatenate((continues[1:], [False]))).nonzero()[0] + 1
     is_long = ends - begins >= _LEAST_IN_A_ROW
     rows = zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True)
     depth = graph.constants.queue_depth or _UNLIMITED
@@ -134,7 +136,7 @@ def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
 
 def _parts(begin: int, end: int, launching: Int64, queue_depth: int) -> Iterator[tuple[int, int]]:
     """Cut a row so that the queue could hold the launches of each part."""
-    launches = launching[np.searchsorted(launching, begin) : np.searchsorted(launching, end)]
+    launches = launching[launching.searchsorted(begin) : launching.searchsorted(end)]
     return pairwise((begin, *launches[queue_depth::queue_depth].tolist(), end))
 
 
@@ -149,10 +151,7 @@ class _Device:
         self.ends = self.ends_ns.data
         """The same, faster for single tasks."""
 
-        work_ns = np.bincount(tasks.stream, weights=tasks.duration_ns, minlength=graph.stream_count)
-        leads = np.zeros(graph.stream_count)
-        leads[: len(graph.leads)] = graph.leads
-        self.stream_ends: list[int] = (np.round(work_ns * leads).astype(np.int64) - constants.queued_gap_ns).tolist()
+        self.stream_ends: list[int] = (_leads_ns(graph) - constants.queued_gap_ns).tolist()
         self.accepted = 0
         """When the last launch by :meth:`launch` entered its queue; delayed if the queue was full."""
 
@@ -160,13 +159,13 @@ class _Device:
         self._durations, self._streams, self._afters = tasks.duration_ns.data, tasks.stream.data, tasks.after.data
         self._latency, self._gap = constants.launch_latency_ns, constants.queued_gap_ns
         self._depth = constants.queue_depth or _UNLIMITED
-        first = host.first[(host.action == Action.LAUNCH) | (host.action == Action.LAUNCH_AND_WAIT)]
+        first = host.first[one_of(host.action, *_LAUNCHES)]
         launches = np.bincount(tasks.stream[first], minlength=graph.stream_count)
         self._launch_ends_ns = np.empty(int(launches.sum()), dtype=np.int64)
         """When the tasks of each launch are done, by stream and order of launches."""
 
         self._launch_ends = self._launch_ends_ns.data
-        self._firsts: list[int] = (np.cumsum(launches) - launches).tolist()
+        self._firsts: list[int] = (launches.cumsum() - launches).tolist()
         """Place of each stream's first launch in it."""
 
         self._nexts = self._firsts.copy()
@@ -222,6 +221,15 @@ class _Device:
         self._nexts[queue] = place + tasks.size
         self.stream_ends[queue] = int(done_ns[-1])
         return done_ns
+
+
+def _leads_ns(graph: StepGraph) -> Int64:
+    """Return the work that each stream has left when the host begins; shape ``(streams,)``."""
+    leads_ns = np.zeros(graph.stream_count, dtype=np.int64)
+    if graph.leads:
+        work_ns = np.bincount(graph.device.stream, weights=graph.device.duration_ns, minlength=graph.stream_count)
+        leads_ns[: len(graph.leads)] = np.round(work_ns[: len(graph.leads)] * graph.leads).astype(np.int64)
+    return leads_ns
 
 
 class _Batches:

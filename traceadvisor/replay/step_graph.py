@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import field
-from enum import IntEnum
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Code, Int64
 from traceadvisor.model.steps import Step, StepTable
 
 
-class Action(IntEnum):
+class Action(Code):
     """Action of a host task after its own work."""
 
     NOTHING = 0
@@ -38,7 +37,7 @@ class Action(IntEnum):
     """Takes a batch from loader workers that run ahead."""
 
 
-class Phase(IntEnum):
+class Phase(Code):
     """The phase of the step that host work belongs to."""
 
     OTHER = 0

@@ -7,6 +7,7 @@ its torch version; other recordings do not.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from traceadvisor.frozen import frozen
 
@@ -214,8 +215,12 @@ def has_api(version: str | None, name: str) -> bool:
 
 def first_version(change: object) -> Version:
     """Return the first version that has everything in a change; anything but text needs nothing."""
-    used = (each.since for each in TABLE if isinstance(change, str) and re.search(each.pattern, change))
-    return max(used, default=OLDEST)
+    return _first_version(change) if isinstance(change, str) else OLDEST
+
+
+@lru_cache  # rules propose the same for each recording
+def _first_version(change: str) -> Version:
+    return max((each.since for each in TABLE if re.search(each.pattern, change)), default=OLDEST)
 
 
 def needed_version(change: object, version: str | None) -> str | None:

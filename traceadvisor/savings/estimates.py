@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from traceadvisor.analysis.sampled.shares import share_at
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, Unit
 from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
@@ -153,7 +152,7 @@ def _claimed(facts: Facts, claims: SpanSet, most_ns: float, reason: Reason, part
     high_ns = min(high_ns, most_undisturbed_ns(facts, most_ns, claims))
     reached_ns = high_ns
     if facts.replay.gate.doubt is None:
-        kept = replace(edit, operators=SpanSet.empty())
+        kept = replace(edit, operators=SpanSet.empty()) if edit.operators else edit
         shown_ns = facts.replay.likely.saving_share((kept,), Scenario.HIGH) * facts.step_ns
         reached_ns = min(max(shown_ns, 0.0), high_ns)
     expected_ns = part * reached_ns

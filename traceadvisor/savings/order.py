@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Method
 from traceadvisor.model.report import FoldedBecause, FoldedFinding
 from traceadvisor.model.saving import Doubt, Reason

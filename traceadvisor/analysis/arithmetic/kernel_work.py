@@ -13,7 +13,7 @@ from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision, has_tf32
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.trace import Device, Trace
@@ -223,15 +223,12 @@ class KernelWork:
 
     def is_kind(self, *kinds: WorkKind) -> Mask:
         """Whether it is one of the kinds of matrix operations."""
-        found: Mask = np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
-        return found
+        return one_of(self.kind, *map(KINDS.index, kinds))
 
     def is_stored_in(self, *precisions: Precision) -> Mask:
         """Whether it is a matrix operation with factors in one of the types."""
-        found: Mask = self.is_matrix & np.isin(self.stored, [PRECISIONS.index(each) for each in precisions])
-        return found
+        return self.is_matrix & one_of(self.stored, *map(PRECISIONS.index, precisions))
 
     def is_run_in(self, *precisions: Precision) -> Mask:
         """Whether it is a matrix operation that multiplies in one of the types."""
-        found: Mask = self.is_matrix & np.isin(self.precision, [PRECISIONS.index(each) for each in precisions])
-        return found
+        return self.is_matrix & one_of(self.precision, *map(PRECISIONS.index, precisions))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 
 import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Code, Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.memory_figures import MemoryPlace
@@ -20,7 +19,7 @@ from traceadvisor.model.memory_snapshot import MemorySnapshot
 MOST_CALLERS = 3
 
 
-class Phase(IntEnum):
+class Phase(Code):
     """Part of training that a call stack belongs to."""
 
     OTHER = 0

@@ -29,7 +29,7 @@ class Axis:
 
     def at(self, threads: Int32 | Int64, instants_ns: Int64) -> Int64:
         """Return the place of each instant on the axis."""
-        places = instants_ns if self._times is None else np.searchsorted(self._times, instants_ns)
+        places = instants_ns if self._times is None else self._times.searchsorted(instants_ns)
         return threads.astype(np.int64, copy=False) * self._length + places
 
 
@@ -67,10 +67,8 @@ class ThreadSpans:
     def _met(self, others: ThreadSpans) -> tuple[Int64, Int64]:
         """The first of the joined others that ends after each span begins, and the first that begins at its end."""
         axis, joined = Axis(self, others), others.joined
-        first = np.searchsorted(
-            axis.at(joined.thread, joined.end_ns), axis.at(self.thread, self.start_ns), side="right"
-        )
-        last = np.searchsorted(axis.at(joined.thread, joined.start_ns), axis.at(self.thread, self.end_ns), side="left")
+        first = axis.at(joined.thread, joined.end_ns).searchsorted(axis.at(self.thread, self.start_ns), side="right")
+        last = axis.at(joined.thread, joined.start_ns).searchsorted(axis.at(self.thread, self.end_ns), side="left")
         return first, last
 
     def outside(self, others: ThreadSpans) -> ThreadSpans:
@@ -80,8 +78,8 @@ class ThreadSpans:
         last = np.maximum(last, first)
         mine, before = _pairs(first, last + 1)  # the part before each of the others, and the one after the last
         is_first, is_last = before == first[mine], before == last[mine]
-        begins = np.where(is_first, self.start_ns[mine], np.append(joined.end_ns, 0)[before - 1])
-        stops = np.where(is_last, self.end_ns[mine], np.append(joined.start_ns, 0)[before])
+        begins = np.where(is_first, self.start_ns[mine], np.concatenate((joined.end_ns, [0]))[before - 1])
+        stops = np.where(is_last, self.end_ns[mine], np.concatenate((joined.start_ns, [0]))[before])
         filled = stops > begins
         return ThreadSpans(self.thread[mine[filled]], begins[filled], stops[filled])
 
@@ -92,7 +90,7 @@ class ThreadSpans:
         axis = Axis(self, ThreadSpans(threads, instants_ns, instants_ns + 1))
         joined = self.joined
         places = axis.at(threads, instants_ns)
-        before = np.searchsorted(axis.at(joined.thread, joined.start_ns), places, side="right") - 1
+        before = axis.at(joined.thread, joined.start_ns).searchsorted(places, side="right") - 1
         held: Mask = (before >= 0) & (places < axis.at(joined.thread, joined.end_ns)[np.maximum(before, 0)])
         return held
 
@@ -103,10 +101,10 @@ class ThreadSpans:
         """
         axis = Axis(self, others)
         starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
-        order = np.argsort(axis.at(others.thread, others.start_ns), kind="stable")
+        order = axis.at(others.thread, others.start_ns).argsort(kind="stable")
         other_starts = axis.at(others.thread, others.start_ns)[order]
         latest = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(axis.at(others.thread, others.end_ns)[order]))
-        meets: Mask = latest[np.searchsorted(other_starts, ends, side="left")] > starts
+        meets: Mask = latest[other_starts.searchsorted(ends, side="left")] > starts
         return meets
 
     @cached_property
@@ -115,12 +113,12 @@ class ThreadSpans:
         axis, spans = Axis(self), self
         starts = axis.at(self.thread, self.start_ns)
         if (starts[1:] < starts[:-1]).any():
-            order = np.argsort(starts, kind="stable")
+            order = starts.argsort(kind="stable")
             spans, starts = taken(self, order), starts[order]
         if not starts.size:
             return spans
         ends = np.maximum.accumulate(axis.at(spans.thread, spans.end_ns))
-        opens = np.flatnonzero(np.append(True, starts[1:] > ends[:-1]))
+        opens = np.concatenate(([True], starts[1:] > ends[:-1])).nonzero()[0]
         joined = ThreadSpans(spans.thread[opens], spans.start_ns[opens], np.maximum.reduceat(spans.end_ns, opens))
         return taken(joined, joined.end_ns > joined.start_ns)
 
@@ -128,6 +126,6 @@ class ThreadSpans:
 def _pairs(first: Int64, last: Int64) -> tuple[Int64, Int64]:
     """Return each place, and each number from its first up to, not including, its last one."""
     counts = np.maximum(last - first, 0)
-    mine = np.repeat(np.arange(first.size), counts)
-    numbers = np.arange(mine.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    mine = np.arange(first.size).repeat(counts)
+    numbers = np.arange(mine.size) - np.repeat(counts.cumsum() - counts, counts) + first.repeat(counts)
     return mine, numbers

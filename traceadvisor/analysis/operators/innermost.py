@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
@@ -43,12 +43,12 @@ class Course:
 
     def bounds_in(self, start_ns: int, end_ns: int) -> Int64:
         """Return the bounds from one instant to another."""
-        first, last = np.searchsorted(self.bounds_ns, (start_ns, end_ns))
+        first, last = self.bounds_ns.searchsorted((start_ns, end_ns))
         return self.bounds_ns[first:last]
 
     def places(self, instants_ns: Int64) -> Int64:
         """Return how many bounds are not after each instant: the number of the stretch in which nothing changes."""
-        return np.searchsorted(self.bounds_ns, instants_ns, side="right")
+        return self.bounds_ns.searchsorted(instants_ns, side="right")
 
     def call_at(self, places: Int64) -> Int64:
         """Return the call that runs in each of those stretches; NONE if there is none."""
@@ -78,7 +78,7 @@ class ThreadCalls:
         result = np.full(self.start_ns.size, NONE, dtype=np.int64)
         for thread in self._by_thread():
             course, rows = self.course(thread), self._rows[thread]
-            result[rows] = np.append(rows, NONE)[course.around]
+            result[rows] = np.concatenate((rows, [NONE]))[course.around]
         return result
 
     def course(self, thread: int) -> Course:
@@ -91,7 +91,7 @@ class ThreadCalls:
                 rows = rows[np.lexsort((-ends, starts))]
                 starts, ends = self.start_ns[rows], self.end_ns[rows]
             course = (outermost_course if self.outermost else innermost_course)(starts, ends)
-            positions: NDArray[Any] = np.append(rows, NONE).astype(course.calls.dtype)
+            positions: NDArray[Any] = np.concatenate((rows, [NONE])).astype(course.calls.dtype)
             self._rows[thread] = rows
             self._courses[thread] = replace(course, calls=positions[course.calls])
         return self._courses[thread]
@@ -116,9 +116,9 @@ def positions_by(keys: Int32 | Int64) -> dict[int, Int64]:
     first = int(keys[0])
     if (keys == first).all():
         return {first: np.arange(keys.size)}
-    order = np.argsort(keys, kind="stable")
+    order = keys.argsort(kind="stable")
     ordered = keys[order]
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    begins = np.concatenate(([True], ordered[1:] != ordered[:-1])).nonzero()[0]
     return dict(zip(ordered[begins].tolist(), np.split(order, begins[1:]), strict=True))
 
 
@@ -131,24 +131,24 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     if not count:
         return Course(*(np.empty(0, np.int64) for _ in range(3)))
     times = np.concatenate((ends_ns[::-1], starts_ns))  # inner calls first among equal ends, and before equal starts
-    order = np.argsort(times, kind="stable")
+    order = times.argsort(kind="stable")
     times, is_open = times[order], order >= count
     call: Int32 | Int64 = np.where(is_open, order - count, count - 1 - order)
     call = call.astype(np.int32) if count < _MOST_INT32 else call
-    depth: NDArray[np.signedinteger] = np.cumsum(np.where(is_open, 1, -1))
+    depth: NDArray[np.signedinteger] = np.where(is_open, 1, -1).cumsum()
     depth = depth.astype(np.int16) if depth.max() < _FEW_LEVELS else depth
     running = _last_opened(np.where(is_open, call, call.dtype.type(NONE)), depth)
-    opens, closes = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+    opens, closes = is_open.nonzero()[0], (~is_open).nonzero()[0]
     if not np.array_equal(running[closes - 1], call[closes]):
         return _overlapping_course(starts_ns, ends_ns)
-    last = np.append(times[1:] != times[:-1], True)
+    last = np.concatenate((times[1:] != times[:-1], [True]))
     around = np.where(opens > 0, running[opens - 1], NONE)
     return Course(times[last], running[last], around)
 
 
 def _last_opened(opened: Int32 | Int64, depth: NDArray[np.signedinteger]) -> Int32 | Int64:
     """Return what runs after each event: the last call that opened at the depth after it."""
-    by_depth = np.argsort(depth, kind="stable")
+    by_depth = depth.argsort(kind="stable")
     of_group = opened[by_depth]
     latest = np.arange(depth.size, dtype=opened.dtype)
     latest[of_group == NONE] = 0
@@ -178,7 +178,7 @@ def _overlapping_course(starts_ns: Int64, ends_ns: Int64) -> Course:
         bounds.append(start)
         calls.append(call)
     times = np.array(bounds[:-1], np.int64)  # the last call only ends all others
-    last = np.append(times[1:] != times[:-1], True)
+    last = np.concatenate((times[1:] != times[:-1], [True]))
     return Course(times[last], np.array(calls[:-1], np.int64)[last], np.array(around[:-1], np.int64))
 
 
@@ -189,10 +189,10 @@ def outermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     """
     begins, chosen = first_come(starts_ns, ends_ns)
     stops = ends_ns[chosen]
-    gap = np.append(stops[:-1] < begins[1:], True)[: stops.size]
+    gap = np.concatenate((stops[:-1] < begins[1:], [True]))[: stops.size]
     bounds = np.concatenate((begins, stops[gap]))
     calls = np.concatenate((chosen, np.full(int(gap.sum()), NONE, np.int64)))
-    order = np.argsort(bounds, kind="stable")
+    order = bounds.argsort(kind="stable")
     return Course(bounds[order], calls[order], np.empty(0, np.int64))
 
 
@@ -208,7 +208,7 @@ def first_come(starts_ns: Int64, ends_ns: Int64) -> tuple[Int64, Int64]:
         return starts_ns, np.empty(0, np.int64)
     covered = np.append(starts_ns[0], np.maximum.accumulate(ends_ns)[:-1])
     begins = np.maximum(starts_ns, covered)
-    chosen = np.flatnonzero(begins < ends_ns)
+    chosen = (begins < ends_ns).nonzero()[0]
     return begins[chosen], chosen
 
 
@@ -223,14 +223,14 @@ def split(starts_ns: Int64, ends_ns: Int64, cuts_ns: Int64) -> tuple[Int64, Int6
     Returns:
         Starts and ends of the parts, and the span that each is part of; all of shape ``(m,)``.
     """
-    first = np.searchsorted(cuts_ns, starts_ns, side="right")
-    last = np.searchsorted(cuts_ns, ends_ns, side="left")
+    first = cuts_ns.searchsorted(starts_ns, side="right")
+    last = cuts_ns.searchsorted(ends_ns, side="left")
     counts = np.maximum(last - first, 0) + 1
-    parent = np.repeat(np.arange(starts_ns.size), counts)
-    ordinal = np.arange(parent.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    cut = np.append(cuts_ns, 0)[np.minimum(first[parent] + ordinal, cuts_ns.size)]
+    parent = np.arange(starts_ns.size).repeat(counts)
+    ordinal = np.arange(parent.size) - np.repeat(counts.cumsum() - counts, counts)
+    cut = np.concatenate((cuts_ns, [0]))[np.minimum(first[parent] + ordinal, cuts_ns.size)]
     ends = np.where(ordinal == counts[parent] - 1, ends_ns[parent], cut)
-    begins = np.where(ordinal == 0, starts_ns[parent], np.append(0, ends)[:-1])
+    begins = np.where(ordinal == 0, starts_ns[parent], np.concatenate(([0], ends))[:-1])
     return begins, ends, parent
 
 
@@ -242,11 +242,11 @@ def overlapping(
     Returns:
         Starts and ends of the intersections, and the positions of their spans in the first and the second list.
     """
-    first = np.searchsorted(other_ends_ns, starts_ns, side="right")
-    last = np.searchsorted(other_starts_ns, ends_ns, side="left")
+    first = other_ends_ns.searchsorted(starts_ns, side="right")
+    last = other_starts_ns.searchsorted(ends_ns, side="left")
     counts = np.maximum(last - first, 0)
-    mine = np.repeat(np.arange(starts_ns.size), counts)
-    theirs = np.arange(mine.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    mine = np.arange(starts_ns.size).repeat(counts)
+    theirs = np.arange(mine.size) - np.repeat(counts.cumsum() - counts, counts) + first.repeat(counts)
     begins = np.maximum(starts_ns[mine], other_starts_ns[theirs])
     ends = np.minimum(ends_ns[mine], other_ends_ns[theirs])
     return begins, ends, mine, theirs
@@ -268,8 +268,8 @@ def outermost_rows(events: EventTable, rows: Int64) -> Int64:
 
 def is_crossed(starts_ns: Int64, ends_ns: Int64, instants_ns: Int64) -> Mask:
     """Return whether an instant lies strictly inside each span; ``instants_ns`` is ascending."""
-    first = np.searchsorted(instants_ns, starts_ns, side="right")
-    crossed: Mask = np.searchsorted(instants_ns, ends_ns, side="left") > first
+    first = instants_ns.searchsorted(starts_ns, side="right")
+    crossed: Mask = instants_ns.searchsorted(ends_ns, side="left") > first
     return crossed
 
 
@@ -287,5 +287,5 @@ def backward_passes(trace: Trace, training: int, nodes: Int64) -> ThreadSpans:
     host = events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
     begun_ns = events.start_ns[host[events.thread[host] == training]]
     before = np.append(starts[:1], ends[:-1])
-    goes_on = np.searchsorted(begun_ns, before) == np.searchsorted(begun_ns, starts)
+    goes_on = begun_ns.searchsorted(before) == begun_ns.searchsorted(starts)
     return ThreadSpans(events.thread[nodes[runs]], np.where(goes_on, before, starts), ends)

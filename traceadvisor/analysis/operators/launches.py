@@ -41,7 +41,7 @@ def link_launches(events: EventTable) -> Launches:
     call_rows = np.full(work.size, NONE, dtype=np.int64)
     if keys.size:
         wanted = events.correlation[work]
-        index = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        index = np.minimum(keys.searchsorted(wanted), keys.size - 1)
         found = (keys[index] == wanted) & (wanted != NONE)
         call_rows[found] = calls[first[index[found]]]
     call_starts = np.where(call_rows == NONE, np.iinfo(np.int64).max, events.start_ns[np.maximum(call_rows, 0)])

@@ -52,7 +52,7 @@ def _dense(values: Int64, width: int) -> tuple[Int64, int]:
         return number, int(distinct.size)
     used = np.zeros(width, dtype=np.bool_)
     used[values] = True
-    distinct = np.flatnonzero(used)
+    distinct = used.nonzero()[0]
     lookup = np.empty(width, dtype=np.int64)
     lookup[distinct] = np.arange(distinct.size)
     return lookup[values], int(distinct.size)

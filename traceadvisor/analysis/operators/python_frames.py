@@ -59,8 +59,8 @@ def calls_at(calls: PythonCalls, threads: Int32 | Int64, instants_ns: Int64) -> 
         mine = by_thread.get(thread)
         if mine is not None:
             instants = np.sort(instants_ns[asked])
-            before = np.searchsorted(instants, calls.start_ns[mine], side="left")
-            runs[mine] = np.searchsorted(instants, calls.end_ns[mine], side="left") > before
+            before = instants.searchsorted(calls.start_ns[mine], side="left")
+            runs[mine] = instants.searchsorted(calls.end_ns[mine], side="left") > before
     return runs
 
 
@@ -107,7 +107,7 @@ class _Chosen:
     calls: ThreadCalls
 
     def at(self, threads: Int32 | Int64, instants_ns: Int64) -> Int64:
-        return np.append(self.rows, NONE)[self.calls.at(threads, instants_ns)]
+        return np.concatenate((self.rows, [NONE]))[self.calls.at(threads, instants_ns)]
 
 
 class PythonFrames:
@@ -121,7 +121,7 @@ class PythonFrames:
         default.
         """
         calls = trace.python_calls
-        chosen = np.arange(calls.start_ns.size) if wanted is None else np.flatnonzero(wanted)
+        chosen = np.arange(calls.start_ns.size) if wanted is None else wanted.nonzero()[0]
         self._trace, self._marks = trace, marks
         self._name = calls.name_id[chosen]
         self._call_from = calls.call_from[chosen] if calls.has_lines else None
@@ -135,7 +135,7 @@ class PythonFrames:
 
     def started_ns(self, calls: Int64) -> Int64:
         """Return when each call started; NONE for NONE."""
-        return np.append(self._start_ns, NONE)[calls]
+        return np.concatenate((self._start_ns, [NONE]))[calls]
 
     @property
     def table(self) -> FrameTable:
@@ -163,7 +163,7 @@ class PythonFrames:
             self._lines_in(outer),
             self._lines_in(inner),
         )
-        padded = [np.append(column, NONE) for column in columns]
+        padded = [np.concatenate((column, [NONE])) for column in columns]
         number, example = numbered(*padded)
         table = FrameTable(*(column[example] for column in padded))
         for name in ("_users", "_outer_users", "_modules", "_module_around", "_around"):  # they are large
@@ -182,8 +182,8 @@ class PythonFrames:
         is_frame[frames] = True
         is_frame[NONE] = False
         inside = nearest_around(around, is_frame[around])
-        found = np.append(around, NONE)[inside] == frames
-        lines: Int64 = np.append(self._call_from, NONE)[np.where(found, inside, NONE)].astype(np.int64)
+        found = np.concatenate((around, [NONE]))[inside] == frames
+        lines: Int64 = np.concatenate((self._call_from, [NONE]))[np.where(found, inside, NONE)].astype(np.int64)
         return lines
 
     @cached_property
@@ -192,7 +192,7 @@ class PythonFrames:
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:
-        used = np.flatnonzero(np.bincount(self._name)).tolist() if self._name.size else []
+        used = np.bincount(self._name).nonzero()[0].tolist() if self._name.size else []
         return {name: frame_of(self._trace.names[name]) for name in used}
 
     @cached_property
@@ -220,7 +220,7 @@ class PythonFrames:
         """The user's functions that run inside one step."""
         rows = self._users.rows
         starts, ends = self._start_ns[rows], self._end_ns[rows]
-        following = np.searchsorted(self._marks[:, 0], starts, side="left")
+        following = self._marks[:, 0].searchsorted(starts, side="left")
         holds_step = np.append(self._marks[:, 1], np.iinfo(np.int64).max)[following] <= ends
         is_loop = is_crossed(starts, ends, np.sort(self._marks, axis=None)) | holds_step
         return self._some(rows[~is_loop], outermost=True)
@@ -237,7 +237,7 @@ class PythonFrames:
         around = np.full(self._name.size + 1, NONE, dtype=np.int64)
         if rows.size:
             above = parents_of(self._start_ns[rows], self._end_ns[rows], self._thread[rows])
-            around[rows] = np.append(rows, NONE)[above]
+            around[rows] = np.concatenate((rows, [NONE]))[above]
         return around
 
     def _named(self, chosen: Callable[[str, Frame], bool]) -> Int64:
@@ -245,7 +245,7 @@ class PythonFrames:
         names = self._trace.names
         wanted = np.zeros(len(names) + 1, dtype=np.bool_)
         wanted[[name for name, frame in self._frames.items() if chosen(names[name], frame)]] = True
-        return np.flatnonzero(wanted[self._name])
+        return wanted[self._name].nonzero()[0]
 
     def _some(self, rows: Int64, *, outermost: bool = False) -> _Chosen:
         calls = ThreadCalls(self._start_ns[rows], self._end_ns[rows], self._thread[rows], outermost)

@@ -7,7 +7,7 @@ backward pass runs has the stack of its forward operator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
 
@@ -26,7 +26,7 @@ from traceadvisor.analysis.operators.python_frames import (
 from traceadvisor.analysis.operators.source_files import at_line, is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
@@ -231,7 +231,7 @@ class Stacks:
             Numbers of combinations in the table of the frames.
         """
         own = frames.numbers(calls)
-        waiting = np.flatnonzero((calls == NONE) & self._backward_threads[threads])
+        waiting = ((calls == NONE) & self._backward_threads[threads]).nonzero()[0]
         main = frames.calls.course(self._training_thread).at(instants_ns[waiting])
         own[waiting] = frames.numbers(main)
         return own, frames.started_ns(calls) >= self._node_start_ns[operators]
@@ -241,7 +241,7 @@ class Stacks:
         tree = self._tree
         used = np.zeros(tree.rows.size + 1, dtype=np.bool_)
         used[operators] = True
-        places = np.flatnonzero(used[:-1] & (self.forward_of[:-1] != NONE))
+        places = (used[:-1] & (self.forward_of[:-1] != NONE)).nonzero()[0]
         forward = self.forward_of[places]
         result = np.full(tree.rows.size + 1, NONE, dtype=np.int64)
         result[places] = frames.numbers(frames.calls.at(tree.thread[forward], tree.start_ns[forward]))
@@ -259,7 +259,7 @@ class Stacks:
             forward: the same; NONE outside the backward pass.
             ran_inside: whether the frames that run started inside the backward pass.
         """
-        known = (forward != NONE) & np.append(table.known, False)[forward]
+        known = (forward != NONE) & np.concatenate((table.known, [False]))[forward]
         no_user, no_module = table.inner[own] == NONE, table.module[own] == NONE
         of_user, of_module = known & (~ran_inside | no_user), known & (~ran_inside | no_module)
         chosen = {
@@ -286,13 +286,13 @@ class Stacks:
     @cached_property
     def _node_start_ns(self) -> Int64:
         """Start of that backward node; 0 without one, and last."""
-        return np.append(self._tree.start_ns, 0)[self._links[0]]
+        return np.concatenate((self._tree.start_ns, [0]))[self._links[0]]
 
     @cached_property
     def _links(self) -> tuple[Int64, Int64]:
         """The backward node around each operator, and its forward operator; NONE without one, and last."""
         nodes, forward = forward_operators(self._trace, self._tree)
-        return np.append(nodes, NONE), np.append(forward, NONE)
+        return np.concatenate((nodes, [NONE])), np.concatenate((forward, [NONE]))
 
     @cached_property
     def _class_of(self) -> Int64:
@@ -320,21 +320,21 @@ class Stacks:
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
-        waiting = np.flatnonzero((key == NONE) & self._backward_threads[threads])
+        waiting = ((key == NONE) & self._backward_threads[threads]).nonzero()[0]
         key[waiting] = self._last_text(instants_ns[waiting]) if of_waiting else NONE
         return StackKeys(key, key, key, none, none, is_backward, outer_line=none, inner_line=none)
 
     def _last_text(self, instants_ns: Int64) -> Int64:
         """Return the last stack of the training thread before each instant: it waits there for the backward pass."""
         starts_ns, texts = self._own_texts
-        place = np.searchsorted(starts_ns, instants_ns, side="right") - 1
+        place = starts_ns.searchsorted(instants_ns, side="right") - 1
         return texts[np.where(place >= 0, place, starts_ns.size)]
 
     @cached_property
     def _own_texts(self) -> tuple[Int64, Int64]:
         """When the training thread's operators with a stack start, and their stacks; NONE at the end."""
-        mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of[:-1] != NONE))
-        return self._tree.start_ns[mine], np.append(self.text_of[mine], NONE)
+        mine = ((self._tree.thread == self._training_thread) & (self.text_of[:-1] != NONE)).nonzero()[0]
+        return self._tree.start_ns[mine], np.concatenate((self.text_of[mine], [NONE]))
 
     @cached_property
     def text_of(self) -> Int64:
@@ -344,8 +344,8 @@ class Stacks:
         """
         text = self._trace.details.stack_id.at(self._tree.rows, np.int32(NONE)).astype(np.int64)
         with_user, with_any = self._tree.nearest(self.has_user(text)), self._tree.nearest(text != NONE)
-        nearest = np.append(np.where(with_user != NONE, with_user, with_any), NONE)
-        return self._first_alike(np.append(text, NONE)[nearest])
+        nearest = np.concatenate((np.where(with_user != NONE, with_user, with_any), [NONE]))
+        return self._first_alike(np.concatenate((text, [NONE]))[nearest])
 
     def _first_alike(self, texts: Int64) -> Int64:
         """Return the first stack that shows the same frames as each stack."""

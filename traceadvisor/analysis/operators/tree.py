@@ -44,8 +44,8 @@ class OperatorTree:
             return np.full(instants_ns.shape, NONE, dtype=np.int64)
         result = np.full(instants_ns.shape, NONE, dtype=np.int64)
         for thread, asked in positions_by(threads).items():
-            first, last = np.searchsorted(self.thread, [thread, thread + 1])
-            position = first + np.searchsorted(self.start_ns[first:last], instants_ns[asked], side="right") - 1
+            first, last = self.thread.searchsorted([thread, thread + 1])
+            position = first + self.start_ns[first:last].searchsorted(instants_ns[asked], side="right") - 1
             position[position < first] = NONE
             result[asked] = self._climb_to(position, instants_ns[asked])
         return result
@@ -80,10 +80,10 @@ class OperatorTree:
 def operator_tree(events: EventTable) -> OperatorTree:
     """Build the tree; an operator that merely overlaps another is not inside it."""
     rows = events.rows(Kind.OPERATOR)
-    rows = rows[np.argsort(events.thread[rows], kind="stable")]
+    rows = rows[events.thread[rows].argsort(kind="stable")]
     starts, threads = events.start_ns[rows], events.thread[rows]
-    ties = np.append(False, (starts[1:] == starts[:-1]) & (threads[1:] == threads[:-1]))[: rows.size]
-    tied = np.flatnonzero(ties | np.append(ties[1:], False)[: rows.size])
+    ties = np.concatenate(([False], (starts[1:] == starts[:-1]) & (threads[1:] == threads[:-1])))[: rows.size]
+    tied = (ties | np.concatenate((ties[1:], [False]))[: rows.size]).nonzero()[0]
     rows[tied] = rows[tied[np.lexsort((-events.duration_ns[rows[tied]], starts[tied], threads[tied]))]]
     ends = events.end_ns[rows]
     return OperatorTree(rows, parents_of(starts, ends, threads), threads.astype(np.int64), starts, ends)
@@ -111,7 +111,7 @@ def nearest_around(parent: Int32 | Int64, chosen: Mask) -> Int64:
     top = parent.size
     if not chosen.any():
         return np.full(top, NONE, dtype=np.int64)
-    above = _climbed(np.append(np.where(chosen, np.arange(top), np.where(parent == NONE, top, parent)), top))
+    above = _climbed(np.concatenate((np.where(chosen, np.arange(top), np.where(parent == NONE, top, parent)), [top])))
     return np.where(above == top, NONE, above)[:top]
 
 
@@ -130,9 +130,9 @@ def parents_of(starts: Int64, ends: Int64, threads: Int32) -> Int64:
     """Return the nearest earlier operator that encloses each one."""
     axis = Axis(ThreadSpans(threads, starts, ends))
     latest = np.maximum.accumulate(axis.at(threads, ends))
-    is_inner = np.append(False, latest[:-1] > axis.at(threads, starts)[1:])[: starts.size]
+    is_inner = np.concatenate(([False], latest[:-1] > axis.at(threads, starts)[1:]))[: starts.size]
     above = np.where(is_inner, np.arange(starts.size) - 1, NONE)
-    passed = np.flatnonzero(is_inner)
+    passed = is_inner.nonzero()[0]
     for _ in range(_MOST_PASSES):
         passed = passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]
         above[passed] = above[above[passed]]  # skips what the previous operator skipped, usually doubling the distance

@@ -163,8 +163,8 @@ def _wanted_calls(observation: Observation, partition: Partition, tree: Operator
     calls = trace.python_calls
     looked_at = (category for category in partition if category in IDLE or not observation.has_device)
     idle = SpanSet.union_all(partition[category] for category in looked_at)
-    ended = np.searchsorted(idle.ends_ns, calls.start_ns, side="right")
-    wanted: Mask = np.searchsorted(idle.starts_ns, calls.end_ns, side="left") > ended
+    ended = idle.ends_ns.searchsorted(calls.start_ns, side="right")
+    wanted: Mask = idle.starts_ns.searchsorted(calls.end_ns, side="left") > ended
     rows = launches.call_rows[launches.call_rows != NONE]
     forward = distinct(np.sort(stacks.forward_of))
     forward = forward[forward != NONE]
@@ -188,7 +188,7 @@ def _operators(observation: Observation, tree: OperatorTree) -> Int32:
     found = call_operators(events)[others].astype(np.int64)
     left = events.kind[others] != Kind.RUNTIME
     found[left] = tree.enclosing(events.thread[others[left]].astype(np.int64), events.start_ns[others[left]])
-    while (shorter := np.flatnonzero((found != NONE) & (values_at(tree.end_ns, found) < events.end_ns[others]))).size:
+    while (shorter := ((found != NONE) & (values_at(tree.end_ns, found) < events.end_ns[others])).nonzero()[0]).size:
         found[shorter] = tree.parent[found[shorter]]  # it starts with the event, inside it
     position[others] = found
     return position

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +16,7 @@ from traceadvisor.analysis.operators.python_frames import PythonFrames
 from traceadvisor.analysis.operators.stacks import StackKeys, StackLines, Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
-from traceadvisor.model.arrays import Int32, Int64, Mask, taken
+from traceadvisor.model.arrays import Code, Int32, Int64, Mask, taken
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import StackRow, between
@@ -31,7 +30,7 @@ _OWN_NAMES = ("enumerate(", "Optimizer.")
 """Annotations by torch that tell what plain Python inside them does."""
 
 
-class _Kind(IntEnum):
+class _Kind(Code):
     NAMED = 0
     """An operator, annotation or other event by its name."""
 
@@ -58,10 +57,10 @@ class OperatorLabels:
         self._trace, self._tree = trace, tree
         self._base = len(trace.names) + 1
         self._is_graph_launch, self._is_shown_call = self._matching(_GRAPH_LAUNCH), self._matching(_SHOWN_CALL)
-        self._is_exchange = np.append(name_mask(trace.names, lambda name: name == EXCHANGE), False)
+        self._is_exchange = np.concatenate((name_mask(trace.names, lambda name: name == EXCHANGE), [False]))
         self._is_own = name_mask(trace.names, lambda name: name.startswith(_OWN_NAMES))
         names = self._without_prefix(trace.events.name_id[tree.rows].astype(np.int64))
-        self._name = np.append(names, NONE)[np.append(self._speaking(names), NONE)]
+        self._name = np.concatenate((names, [NONE]))[np.concatenate((self._speaking(names), [NONE]))]
 
     def of(self, pieces: Pieces, operators: Int64, causes: Int64) -> Int64:
         """Return the number of each piece's operator.
@@ -87,17 +86,17 @@ class OperatorLabels:
         ):
             inside = second[chosen] if second is not None else NONE
             result[chosen] = self._key(kind, first[chosen], inside)
-        gaps = np.flatnonzero(host & outside & ~is_call)
+        gaps = (host & outside & ~is_call).nonzero()[0]
         self._name_gaps(result, taken(pieces, gaps), gaps)
         return result
 
     def _with_collectives(self, name: Int64, causes: Int64) -> Int64:
         """Return the names; of what records the sizes of a collective, that of the collective (``nccl:all_to_all``)."""
-        found = np.flatnonzero(self._is_exchange[name])
+        found = self._is_exchange[name].nonzero()[0]
         if not found.size:
             return name
         events, (rows, calls) = self._trace.events, self._collectives
-        around = np.append(rows, NONE)[calls.at(events.thread[causes[found]], events.start_ns[causes[found]])]
+        around = np.concatenate((rows, [NONE]))[calls.at(events.thread[causes[found]], events.start_ns[causes[found]])]
         result = name.copy()
         result[found[around != NONE]] = events.name_id[around[around != NONE]]
         return result
@@ -151,7 +150,7 @@ class OperatorLabels:
 
     def _matching(self, pattern: re.Pattern[str]) -> Mask:
         """Return whether each name matches; the last entry is that of NONE."""
-        return np.append(name_mask(self._trace.names, lambda name: pattern.search(name) is not None), False)
+        return np.concatenate((name_mask(self._trace.names, lambda name: pattern.search(name) is not None), [False]))
 
     def _speaking(self, names: Int64) -> Int64:
         """Return the operator that names each operator: the compiled region around it, or what records a collective."""
@@ -159,26 +158,26 @@ class OperatorLabels:
         own = np.where(self._is_exchange[names] & (tree.parent != NONE), tree.parent, np.arange(names.size))
         is_compiled = name_mask(self._trace.names, lambda name: COMPILED.match(name) is not None)[names]
         inner = tree.nearest(is_compiled)
-        above = np.append(tree.parent, NONE)[inner]
+        above = np.concatenate((tree.parent, [NONE]))[inner]
         while (above != NONE).any():  # regions are nested a few levels deep
-            outer = np.append(inner, NONE)[above]
+            outer = np.concatenate((inner, [NONE]))[above]
             higher = (above != NONE) & (outer != NONE)
             if not higher.any():
                 break
             inner = np.where(higher, outer, inner)
-            above = np.append(tree.parent, NONE)[inner]
+            above = np.concatenate((tree.parent, [NONE]))[inner]
         return np.where(inner == NONE, own, inner)
 
     @cached_property
     def _outermost(self) -> Neighbours:
-        return Neighbours(self._tree, np.flatnonzero(self._tree.parent == NONE))
+        return Neighbours(self._tree, (self._tree.parent == NONE).nonzero()[0])
 
     def _name_gaps(self, result: Int64, gaps: Pieces, places: Int64) -> None:
         """Number plain Python: by an annotation that only holds plain Python, else by the operators around it."""
         tree, events = self._tree, self._trace.events
         before, after = self._outermost.around(gaps.thread, gaps.start_ns)
         result[places] = self._key(_Kind.BETWEEN, self._name[before], self._name[after])
-        annotated = np.flatnonzero(gaps.row != NONE)
+        annotated = (gaps.row != NONE).nonzero()[0]
         rows, first, last = gaps.row[annotated], before[annotated], after[annotated]
         if not rows.size:
             return
@@ -193,7 +192,7 @@ class Neighbours:
 
     def __init__(self, tree: OperatorTree, chosen: Int64) -> None:
         """Take the positions of the operators in the tree, ascending."""
-        self._chosen = np.append(chosen, NONE)
+        self._chosen = np.concatenate((chosen, [NONE]))
         self._thread, self._start_ns = tree.thread[chosen], tree.start_ns[chosen]
 
     def around(self, threads: Int32 | Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
@@ -205,8 +204,8 @@ class Neighbours:
         before = np.full(threads.size, NONE, dtype=np.int64)
         after = before.copy()
         for thread, asked in positions_by(threads).items():
-            first, last = np.searchsorted(self._thread, [thread, thread + 1])
-            place = first + np.searchsorted(self._start_ns[first:last], instants_ns[asked], side="right")
+            first, last = self._thread.searchsorted([thread, thread + 1])
+            place = first + self._start_ns[first:last].searchsorted(instants_ns[asked], side="right")
             before[asked] = self._chosen[np.where(place > first, place - 1, NONE)]
             after[asked] = self._chosen[np.where(place < last, place, NONE)]
         return before, after
@@ -255,7 +254,7 @@ class Places:
             return self._key(own, self._forward_frames[operators], ran_inside.astype(np.int64))
         keys = stacks.at(threads, instants, operators)
         result = self._key(keys.inner, np.full(operators.size, NONE), keys.is_backward * _BACKWARD)
-        gaps = np.flatnonzero((pieces.holder == Holder.HOST) & (operators == NONE))
+        gaps = ((pieces.holder == Holder.HOST) & (operators == NONE)).nonzero()[0]
         before, after = self._speaking.around(threads[gaps], pieces.start_ns[gaps])
         text = stacks.text_of
         result[gaps] = self._key(text[before], text[after], np.full(gaps.size, _GAP))
@@ -320,4 +319,4 @@ class Places:
     @cached_property
     def _speaking(self) -> Neighbours:
         """Operators with user code in their stacks."""
-        return Neighbours(self._tree, np.flatnonzero(self._stacks.has_user(self._stacks.text_of)[:-1]))
+        return Neighbours(self._tree, self._stacks.has_user(self._stacks.text_of)[:-1].nonzero()[0])

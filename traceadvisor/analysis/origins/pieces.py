@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import IntEnum
 from functools import cached_property
 from typing import Self
 
@@ -25,7 +24,7 @@ from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int32, Int64, Mask, distinct, joined, taken
+from traceadvisor.model.arrays import Code, Int32, Int64, Mask, distinct, joined, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
@@ -36,7 +35,7 @@ _WORK_KINDS = dict(DEVICE_PRECEDENCE)
 _LATEST = np.iinfo(np.int64).max
 
 
-class Holder(IntEnum):
+class Holder(Code):
     """Kind of event that a piece of time belongs to."""
 
     WORK = 0
@@ -103,7 +102,7 @@ class PieceFinder:
         """Return the pieces of some categories, in order of time."""
         parts = [self.of_category(category, spans) for category, spans in partition.items() if spans]
         pieces = joined([*parts, self.nothing])
-        return taken(pieces, np.argsort(pieces.start_ns, kind="stable"))
+        return taken(pieces, pieces.start_ns.argsort(kind="stable"))
 
     @property
     def nothing(self) -> Pieces:
@@ -132,7 +131,7 @@ class PieceFinder:
         """Return disjoint spans, and the GPU operation that each belongs to: its position among the launches."""
         if category not in self._works:
             events, launches = self._events, self._observation.launches
-            chosen = np.flatnonzero(np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]))
+            chosen = np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]).nonzero()[0]
             rows = launches.work_rows[chosen]
             begins, runs = first_come(events.start_ns[rows], events.end_ns[rows])
             self._works[category] = begins, events.end_ns[rows[runs]], chosen[runs]
@@ -148,7 +147,7 @@ class PieceFinder:
     def _idle(self, category: Category, spans: SpanSet) -> Pieces:
         launches, events, work_starts = self._observation.launches, self._events, self._work_starts
         starts, ends, _ = split(spans.starts_ns, spans.ends_ns, work_starts)
-        following = np.searchsorted(work_starts, ends)
+        following = work_starts.searchsorted(ends)
         calls = np.where(following < work_starts.size, launches.call_rows[following % work_starts.size], NONE)
         returned = np.where(calls != NONE, events.end_ns[calls], np.iinfo(np.int64).max)
         cut = ends if category is Category.IDLE_SYNC else np.clip(returned, starts, ends)
@@ -170,7 +169,7 @@ class PieceFinder:
 
     def _after_wait(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         """Return pieces that belong to the waits; without a recorded one, to what the thread runs."""
-        place = np.searchsorted(self._dry_ns, starts_ns, side="right") - 1
+        place = self._dry_ns.searchsorted(starts_ns, side="right") - 1
         row = self._waits.at(np.zeros(starts_ns.size, np.int64), self._dry_ns[np.maximum(place, 0)])
         known = (row != NONE) & (place >= 0)
         found = self._of_rows(starts_ns[known], ends_ns[known], self._wait_rows[row[known]], Holder.WAIT)
@@ -233,7 +232,7 @@ class PieceFinder:
         begins, runs = first_come(self._events.start_ns[rows], self._events.end_ns[rows])
         stops = self._events.end_ns[rows[runs]]
         starts, ends, parent = split(starts_ns, ends_ns, distinct(np.sort(np.concatenate((begins, stops)))))
-        place = np.searchsorted(begins, starts, side="right") - 1
+        place = begins.searchsorted(starts, side="right") - 1
         is_held = (place >= 0) & (starts < values_at(stops, place))
         return starts, ends, np.where(is_held, values_at(rows[runs], place), NONE), thread[parent]
 
@@ -311,7 +310,7 @@ class PieceFinder:
         cuts = np.concatenate((passes.start_ns, passes.end_ns))
         cuts.sort(kind="stable")
         starts, ends, parent = split(pieces.start_ns, pieces.end_ns, cuts)
-        place = np.maximum(np.searchsorted(passes.start_ns, starts, side="right") - 1, 0)
+        place = np.maximum(passes.start_ns.searchsorted(starts, side="right") - 1, 0)
         inside = (passes.start_ns[place] <= starts) & (starts < passes.end_ns[place])
         rest = replace(taken(pieces, parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
         threads = passes.thread[place[inside]].astype(np.int64)

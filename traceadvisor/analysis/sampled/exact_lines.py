@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
+from traceadvisor.frozen import replace
 from traceadvisor.model.location import MODULE, Frame, Location, PlaceKind
 from traceadvisor.model.samples import SampledFrame, StackSamples
 from traceadvisor.statistics import share_interval

@@ -6,14 +6,13 @@ No edit makes communication vanish: what does not fit beside the compute that it
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, among
 from traceadvisor.replay.simulate import device_ends_ns
 from traceadvisor.replay.step_graph import StepGraph
@@ -60,7 +59,7 @@ class _GradientEdit(Edit):
         left_ns: dict[int, float] = {}
         for step in np.unique(device.step[mine]).tolist():
             here = device.step == step
-            tasks, compute = np.flatnonzero(mine & here), np.flatnonzero(behind & here)
+            tasks, compute = (mine & here).nonzero()[0], (behind & here).nonzero()[0]
             if not compute.size:  # nothing is known to hide it
                 hidden_ns[tasks] = device.duration_ns[tasks]
                 continue
@@ -173,7 +172,7 @@ class FasterTransfers(Edit):
         """Shorten each: not at all if all of it is a wait, by half of the difference, or to that time."""
         mine = among(graph.device.row, self.rows)
         recorded_ns = np.zeros(self.rows.size, dtype=np.int64)
-        recorded_ns[np.searchsorted(self.rows, graph.device.row[mine])] = graph.device.duration_ns[mine]
+        recorded_ns[self.rows.searchsorted(graph.device.row[mine])] = graph.device.duration_ns[mine]
         return _shortened(graph, self.rows, np.maximum(recorded_ns - self.best_ns, 0) * _REACHED[scenario])
 
 
@@ -181,6 +180,6 @@ def _shortened(graph: StepGraph, rows: Int64, by_ns: NDArray[np.floating[Any]]) 
     """Return the graph with some operations shorter by so much, never below zero."""
     mine = among(graph.device.row, rows)
     duration_ns = graph.device.duration_ns.copy()
-    spared_ns = np.rint(by_ns[np.searchsorted(rows, graph.device.row[mine])]).astype(np.int64)
+    spared_ns = np.rint(by_ns[rows.searchsorted(graph.device.row[mine])]).astype(np.int64)
     duration_ns[mine] = np.maximum(duration_ns[mine] - spared_ns, 0)
     return replace(graph, device=replace(graph.device, duration_ns=duration_ns))

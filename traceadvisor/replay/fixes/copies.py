@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.waits import without_waits
@@ -83,8 +82,8 @@ def _pinning_ns(graph: StepGraph, copies: Mask, scenario: Scenario) -> Int64:
     """The time that each call that waits for its copy takes to copy the same bytes to pinned memory before."""
     each_ns, bytes_per_s = PINNING[scenario]
     host = graph.host
-    pageable = (host.action == Action.LAUNCH_AND_WAIT) & np.append(copies, False)[host.first]
-    count = np.append(np.maximum(graph.device.byte_count, 0), 0)[host.first]
+    pageable = (host.action == Action.LAUNCH_AND_WAIT) & np.concatenate((copies, [False]))[host.first]
+    count = np.concatenate((np.maximum(graph.device.byte_count, 0), [0]))[host.first]
     pinning_ns: Int64 = np.where(pageable, np.rint(each_ns + count / bytes_per_s * 1e9), 0).astype(np.int64)
     return pinning_ns
 
@@ -96,13 +95,13 @@ def _is_upload(device: DeviceTasks) -> Mask:
 
 def _not_waiting_for(graph: StepGraph, copies: Mask) -> HostTasks:
     """The host tasks, without waits for the given copies."""
-    return without_waits(graph, np.append(copies, False)[graph.host.first])
+    return without_waits(graph, np.concatenate((copies, [False]))[graph.host.first])
 
 
 def _after_copies_of_last_step(device: DeviceTasks, copies: Mask) -> Int64:
     """Dependencies in which the first task after a step's first copy waits for the last earlier copy."""
     after = device.after.copy()
-    uploads, others = np.flatnonzero(copies), np.flatnonzero(~copies)
+    uploads, others = copies.nonzero()[0], (~copies).nonzero()[0]
     for step in np.unique(device.step[uploads]).tolist():
         mine = uploads[device.step[uploads] == step]
         earlier = uploads[device.step[uploads] < step]

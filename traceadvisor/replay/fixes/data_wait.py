@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS, WORKER_FACTOR
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario

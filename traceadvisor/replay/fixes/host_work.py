@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Float64, Int64, Mask, among, one_of
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import WithoutWaits
@@ -95,9 +94,9 @@ def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:
 def fetches(host: HostTasks) -> tuple[Int64, Int64]:
     """The last host task of each batch fetch, and the host time of each fetch in nanoseconds."""
     loading = is_loading(host)
-    last = ~np.append(loading[1:], False)
-    ends = np.flatnonzero(loading & last & one_of(host.action, Action.NOTHING, Action.FETCH))
-    spent_ns: Int64 = np.cumsum(np.where(loading, host.work_ns + host.call_ns, 0))[ends]
+    last = ~np.concatenate((loading[1:], [False]))
+    ends = (loading & last & one_of(host.action, Action.NOTHING, Action.FETCH)).nonzero()[0]
+    spent_ns: Int64 = np.where(loading, host.work_ns + host.call_ns, 0).cumsum()[ends]
     return ends, np.diff(spent_ns, prepend=0)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Float64, Int64, among, common
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.host_work import is_loading, scaled, slowed
@@ -53,7 +53,7 @@ class FasterKernels(Edit):
         speedups = self.speedups(scenario)
         mine = among(graph.device.row, self.rows)
         duration_ns = graph.device.duration_ns.copy()
-        faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
+        faster = duration_ns[mine] / speedups[self.rows.searchsorted(graph.device.row[mine])]
         duration_ns[mine] = np.rint(faster).astype(np.int64)
         left = replace(graph, device=replace(graph.device, duration_ns=duration_ns))
         if scenario is Scenario.LOW and self.has_casts:
@@ -83,7 +83,7 @@ def each_kernel_once(edits: Iterable[Edit]) -> list[Edit]:
     rows = np.unique(np.concatenate([edit.rows for edit in faster]))
     largest = {scenario: np.ones(rows.size) for scenario in Scenario}
     for edit in faster:
-        places = np.searchsorted(rows, edit.rows)
+        places = rows.searchsorted(edit.rows)
         for scenario, speedups in largest.items():
             speedups[places] = np.maximum(speedups[places], edit.speedups(scenario))
     fused, has_casts = np.concatenate([edit.fused for edit in faster]), any(edit.has_casts for edit in faster)

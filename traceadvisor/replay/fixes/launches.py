@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -47,7 +46,7 @@ class AmortisedLaunches(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Scale the operator work before each kernel launch, and the launch."""
         host = graph.host
-        launches_kernel = np.append(graph.device.kind == Kind.KERNEL, False)[host.first]
+        launches_kernel = np.concatenate((graph.device.kind == Kind.KERNEL, [False]))[host.first]
         eased = launches_kernel & (host.action == Action.LAUNCH) & ~is_loading(host)
         spared_share = np.where(eased, 1 - LAUNCH_FACTOR[scenario], 0.0)
         work_ns = host.work_ns - scaled(work_inside(graph, self.operators, scenario), spared_share)
@@ -71,10 +70,10 @@ class FusedOptimizer(Edit):
 def _merged(graph: StepGraph, launching: Mask) -> StepGraph:
     """Merge the tasks of some launches into one per step: the first task takes the time of all."""
     first, count = graph.host.first[launching], graph.host.count[launching]
-    tasks = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    tasks = first.repeat(count) + np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
     duration_ns = graph.device.duration_ns.copy()
     steps, leaders = np.unique(graph.device.step[tasks], return_index=True)
-    members = np.searchsorted(steps, graph.device.step[tasks])
+    members = steps.searchsorted(graph.device.step[tasks])
     gaps_ns = graph.constants.queued_gap_ns * (np.bincount(members) - 1)
     together_ns = np.bincount(members, weights=duration_ns[tasks]).astype(np.int64)
     duration_ns[tasks] = 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask, among
+from traceadvisor.frozen import frozen, replace
+from traceadvisor.model.arrays import Int64, Mask, among, one_of
 from traceadvisor.model.events import NONE, EventTable
 from traceadvisor.model.saving import EXPECTED_PART
 from traceadvisor.model.spans import SpanSet
@@ -62,7 +61,7 @@ def _is_waited_for(graph: StepGraph) -> Mask:
 
 def _launches_only(graph: StepGraph, chosen: Mask) -> Mask:
     """Whether each host task launches chosen tasks and nothing else."""
-    before = np.concatenate(([0], np.cumsum(chosen)))
+    before = np.concatenate(([0], chosen.cumsum()))
     first, count = graph.host.first, graph.host.count
     launching = count > 0
     only: Mask = launching & (
@@ -119,20 +118,23 @@ class ClaimedTimeGone(Edit):
         calls_ns = self._inside(self.on_host, host.row)
         work_ns = work_inside(graph, self.on_host, scenario)
         touched = (work_ns + calls_ns > 0) & (share > WHOLE_SHARE)
-        waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL)) & touched
-        fetched = (host.action == Action.FETCH) & (recorded_inside(graph, self.on_host) > 0)
-        waits |= fetched & (share > WHOLE_SHARE)
+        waits = one_of(host.action, Action.WAIT, Action.WAIT_ALL) & touched
+        fetches = host.action == Action.FETCH
+        if share > WHOLE_SHARE and fetches.any():
+            waits |= fetches & (recorded_inside(graph, self.on_host) > 0)
         action = np.where(waits, np.int8(Action.NOTHING), host.action)
         held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0) & touched
         action = np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8)
         call_ns = np.maximum(host.call_ns - scaled(calls_ns, share), 0)
         duration_ns = np.maximum(device.duration_ns - scaled(self._inside(self.on_device, device.row), share), 0)
-        whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
-        unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
-        unmade &= self.operators.contains(graph.recorded_ns)
         removed_ns = scaled(work_ns, share)
-        removed_ns = np.where(unmade, np.maximum(removed_ns, work_inside(graph, self.operators, scenario)), removed_ns)
-        call_ns = np.where(unmade, 0, call_ns)
+        whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
+        if self.operators and whole.any():
+            unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
+            unmade &= self.operators.contains(graph.recorded_ns)
+            with_launch_ns = np.maximum(removed_ns, work_inside(graph, self.operators, scenario))
+            removed_ns = np.where(unmade, with_launch_ns, removed_ns)
+            call_ns = np.where(unmade, 0, call_ns)
         return replace(
             graph,
             host=replace(host, work_ns=host.work_ns - removed_ns, call_ns=call_ns, action=action),
@@ -141,7 +143,7 @@ class ClaimedTimeGone(Edit):
 
     def _inside(self, spans: SpanSet, rows: Int64) -> Int64:
         """The part of each event in some spans; 0 for tasks that are no events."""
-        starts, ends = (np.append(times, 0)[rows] for times in (self.events.start_ns, self.events.end_ns))
+        starts, ends = (np.concatenate((times, [0]))[rows] for times in (self.events.start_ns, self.events.end_ns))
         inside: Int64 = np.where(
             rows == NONE, 0, spans.measure_until(ends) - spans.measure_until(np.minimum(starts, ends))
         )

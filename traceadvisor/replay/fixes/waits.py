@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, Mask, among, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
@@ -72,13 +71,13 @@ def _results_read(graph: StepGraph) -> Int64:
     host, device = graph.host, graph.device
     result = np.full(len(host), NONE, dtype=np.int64)
     to_host = device.kind == Kind.COPY_D2H
-    own = np.append(to_host, False)[host.first] & (host.action == Action.LAUNCH_AND_WAIT)
+    own = np.concatenate((to_host, [False]))[host.first] & (host.action == Action.LAUNCH_AND_WAIT)
     for_all = host.action == Action.WAIT_ALL
     given = np.maximum.accumulate(np.where(host.count > 0, host.first + host.count, 0))
     until = np.where(for_all, given, host.first + np.maximum(host.count, 1))
-    copies = np.flatnonzero(to_host)
-    every = np.flatnonzero(for_all)
-    one = np.flatnonzero((host.first != NONE) & (own | (host.action == Action.WAIT)))
+    copies = to_host.nonzero()[0]
+    every = for_all.nonzero()[0]
+    one = ((host.first != NONE) & (own | (host.action == Action.WAIT))).nonzero()[0]
     first = np.minimum(
         _first_behind(every, until[every], np.zeros_like(every), copies, np.zeros_like(copies)),
         _first_behind(one, until[one], device.stream[host.first[one]], copies, device.stream[copies]),
@@ -98,13 +97,13 @@ def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy
         copies: device tasks, shape ``(m,)``.
         copy_stream: of each copy.
     """
-    order = np.argsort(stream, kind="stable")
+    order = stream.argsort(kind="stable")
     length = max(int(until.max(initial=0)), int(copies.max(initial=0))) + 1
     reached = np.maximum.accumulate(stream[order] * length + np.maximum(until[order], 0))
-    place = np.searchsorted(reached, copy_stream * length + copies, side="right")
-    found = (place < order.size) & (np.append(stream[order], NONE)[place] == copy_stream)
+    place = reached.searchsorted(copy_stream * length + copies, side="right")
+    found = (place < order.size) & (np.concatenate((stream[order], [NONE]))[place] == copy_stream)
     beyond = np.iinfo(np.int64).max
-    return np.where(found, np.append(waits[order], beyond)[place], beyond)
+    return np.where(found, np.concatenate((waits[order], [beyond]))[place], beyond)
 
 
 def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
