@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.model.run import Pause, PauseKind, StepState, TimedStep
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
 
@@ -101,3 +102,18 @@ def test_many_short_collections_count_beside_a_long_one(tmp_path: Path) -> None:
         gc_share=0.2, gc_longest_ns=90_000_000, gc_long_count=1, gc_long_share=0.05
     )
     assert captured.finding(GcPause()).saving.high_ns == pytest.approx(20_000)
+
+
+@pytest.mark.parametrize("in_loader", [True, False])
+def test_collections_while_batches_are_loaded_go_with_the_loading(tmp_path: Path, *, in_loader: bool) -> None:
+    # Each step of 1 ms loads its batch for 600 us; it collects for 200 us in that, or in the rest.
+    builder, steps, pauses = TraceBuilder(), [], []
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).loader(at, at + 600).op("aten::mm", at + 600, at + 1000)
+        steps.append(TimedStep(number, 0, 1_000_000, 600_000, 1, StepState.PLAIN, clock_ns=1000 * at))
+        pauses.append(Pause(PauseKind.COLLECTION, 1000 * (at + (100 if in_loader else 700)), 200_000))
+    captured = Captured(builder, tmp_path).with_settings(gc_share=0.2, gc_longest_ns=200_000, pauses=tuple(pauses))
+    found = captured.with_run(steps=tuple(steps)).finding(GcPause())
+    assert found.saving.high_ns == pytest.approx(200_000)
+    assert found.claims.total_ns == (4 * 600_000 if in_loader else 0)

@@ -12,6 +12,9 @@ NOT_RECORDED = "Garbage collection was not recorded"
 
 NOT_REPLAYED = "it is unknown how many collections would remain, and when they would run"
 IN_THE_LOOP = Fix("Remove gc.collect() from the loop", not_replayed=NOT_REPLAYED)
+LOADING_SHARE = 0.5
+"""Share of the collections while batches are loaded, from which loading makes the objects that set them off."""
+
 _RARE = "one or two collections of this run took most of this time: no cost of every step"
 BY_ITSELF = Fix(
     "Exclude objects made before the loop from garbage collection, and collect less often",
@@ -33,7 +36,9 @@ class GcPause(Rule):
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
         existing objects from later collections. ``gc.set_threshold(50_000, 20, 20)`` makes collections rarer. With
         several ranks, collect on all of them in the same step.
-    How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it.
+    How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it. If
+        most collections run while batches are loaded, loading makes the objects that set them off: their time is
+        part of its time.
     When it may be wrong: A collection costs nothing while the GPU is busy; a captured run does not show this. If only
         collections free memory, fewer of them need more memory.
     """
@@ -67,9 +72,10 @@ class GcPause(Rule):
             return Clear(label, share - few, self.min_share, Unit.SHARE, _RARE)
         sites = call_sites(facts.trace, facts.tree, facts.observation.thread, claims)[:1]
         shown_share = None if longest_ns is None else captured_share
+        loads = not sites and _share_while_loading(facts) >= LOADING_SHARE
         return finding_of(
             facts,
-            claims=claims,
+            claims=claims | facts.claim(Category.DATA_WAIT) if loads else claims,
             fix=IN_THE_LOOP if sites else BY_ITSELF,
             effort=Effort.LINE,
             evidence=(
@@ -96,6 +102,17 @@ class GcPause(Rule):
         if not count or share is None or count >= self.fewest_long:
             return None
         return share if (settings.gc_share or 0.0) - share < self.min_share else None
+
+
+def _share_while_loading(facts: Facts) -> float:
+    """Share of the timed collections in which the training thread loads a batch, where a step begins with that."""
+    collecting = _spans(facts.settings, PauseKind.COLLECTION)
+    loading = SpanSet.union_all(
+        SpanSet.of((step.clock_ns, step.clock_ns + step.loader_ns))
+        for step in facts.run.steps
+        if step.clock_ns is not None and step.loader_ns
+    )
+    return (collecting & loading).total_ns / max(collecting.total_ns, 1)
 
 
 def _spans(settings: RunSettings, kind: PauseKind) -> SpanSet:
