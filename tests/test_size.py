@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.shared import CHECKOUT
 
-MOST_LINES_OF_CODE, MOST_MODULES = 63_500, 722
+MOST_LINES_OF_CODE, MOST_MODULES = 64_500, 730
 
 
 def lines_of_code(path: Path) -> int:

@@ -85,7 +85,16 @@ def test_captures_of_less_than_a_second_may_lie_in_a_slow_phase_of_the_machine(
 
 
 def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_nothing_likely() -> None:
-    comparison = compare_paths([CHECKOUT / "sample_traces" / "loader-bound"], [CHECKOUT / "sample_traces" / "one-core"])
+    idle, crowded = (api.load(CHECKOUT / "sample_traces" / name, processes=1) for name in ("loader-bound", "one-core"))
+    window = crowded.recordings[0].telemetry
+    slower = replace(
+        idle,
+        recordings=tuple(
+            replace(one, telemetry=window, undisturbed_median_step_ns=2 * (one.undisturbed_median_step_ns or 0.0))
+            for one in idle.recordings
+        ),
+    )
+    comparison = compare([idle], [slower])
     assert _change(comparison).certainty is VerdictCertainty.NOT_SHOWN
     assert (
         "Other programs used the CPU: 0.0 of 2 cores in BASE, 1.5 of 2 cores in HEAD. Repeat on an idle machine."

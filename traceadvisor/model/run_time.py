@@ -41,7 +41,7 @@ class RunPart(Enum):
 
 
 class RunCause(Enum):
-    """Causes of time in start-up or in slow steps, in the order of the report."""
+    """Causes of time in start-up, in slow steps or after the last step, in the order of the report."""
 
     IMPORTS = "imports"
     DOWNLOADS = "downloads"
@@ -84,7 +84,7 @@ class CauseTime:
     cause: RunCause
     total_ns: int
     count: int = 0
-    """Steps with it; 0 for start-up."""
+    """Steps with it; 0 outside of steps."""
 
     line: Location | None = None
     """The line of the script with most of it, from samples; None if they do not show it."""

@@ -200,3 +200,26 @@ def test_workers_that_deliver_in_bursts_make_no_steps_slow(late_ms: float, waits
     settings = RunSettings(loader=LoaderSettings(worker_count=4))
     found = slow_of(Run(("train.py",), "", tuple(steps), settings, None))
     assert found.total_ns(RunCause.LOADER) == pytest.approx(waits_ms * MS, rel=0.05)
+
+
+def test_the_end_of_a_run_has_its_causes_and_the_line_that_works() -> None:
+    runs = Runs()
+    for _ in range(10):
+        runs.step(USUAL)
+    for _ in range(8):
+        runs.outside(line(30), 10)
+    runs.outside(EVALUATE, 20)
+    found = run_time(built := runs.run(), sampled=sampled_steps(built, None))
+    assert found is not None
+    ends = {one.cause: (one.total_ns, one.line and one.line.line) for one in found.causes if one.part is RunPart.AFTER}
+    assert ends == {RunCause.OTHER: (80 * MS, 30), RunCause.EVALUATION: (20 * MS, None)}
+
+
+def test_an_optimizer_that_every_step_runs_is_no_line_of_slow_steps() -> None:
+    """Other programs hold up its step for 40 ms in six of 60 steps."""
+    optimize = line(13, SampledFrame("_single_tensor_adam", "torch/optim/adam.py", 400))
+    runs = Runs()
+    for step in range(60):
+        runs.step([*USUAL, (optimize, 40.0 if step % 10 == 3 else 1.0)])
+    built = runs.run()
+    assert RunCause.OTHER not in slow_steps(built, sampled_steps(built, None)).lines

@@ -141,8 +141,8 @@ def _saving_more() -> ComparedRun:
 def test_a_prediction_that_failed_without_another_difference_has_its_reasons() -> None:
     assert prediction_sentence(_saving_more()) == (
         "Predicted with DATA002 fixed: 116.3 ms (108.1 ms to 132.6 ms). Measured: 103.8 ms, saves more than predicted. "
-        "Identical runs may differ by as much. No other setting that was recorded differs; whether other code changed "
-        "is not known."
+        "The report on BASE proposed another value: num_workers 1, HEAD has 2. Identical runs may differ by as much. "
+        "No other setting that was recorded differs; whether other code changed is not known."
     )
 
 

@@ -88,6 +88,8 @@ def test_a_sampler_that_makes_a_long_list_at_each_start_is_found(tmp_path: Path)
     assert found.fix.change is not None
     assert "torch.randperm(self.length).split(4096)" in found.fix.change
     assert found.of_run
+    captured.with_loader(sample_count=192)
+    assert not captured.is_found(SlowSampler()), "so short a list takes no time: something else held up the start"
 
 
 def test_a_sampler_that_starts_with_the_first_batch_is_no_part_of_every_step(tmp_path: Path) -> None:

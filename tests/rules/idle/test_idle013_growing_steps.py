@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from traceadvisor.model.run import Change, PauseKind, Run, StepState
 from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
-from traceadvisor.rules.idle.idle008_recompilation import Recompilation
+from traceadvisor.rules.idle.idle008_recompilation import GIVEN_UP, Recompilation
 from traceadvisor.rules.idle.idle013_growing_steps import GrowingSteps
 
 
@@ -91,14 +92,15 @@ def test_without_a_capture_growth_is_unknown(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(GrowingSteps(), _step(), tmp_path)
 
 
-def _compiling(last: int) -> Run:
+def _compiling(last: int, *, every: int = 10) -> Run:
     """Each tenth step up to a last one compiles for 40 ms; others take 10."""
     runs = Runs()
     for step in range(100):
-        is_compiling = step % 10 == 9 and step <= last
+        is_compiling = step % every == every - 1 and step <= last
         runs.step([*USUAL, (line(11), 40.0 * is_compiling)])
         if is_compiling:
-            runs.pause(PauseKind.COMPILATION, 40, file="net.py", line=3, reason="0/1: n == 3", change=Change.OTHER)
+            where, reason = {"file": "net.py", "line": 3, "function": "forward"}, "0/1: n == 3"
+            runs.pause(PauseKind.COMPILATION, 40, reason=reason, change=Change.OTHER, **where)  # type: ignore[arg-type]
             runs.pause(PauseKind.COLLECTION, 20, back_ms=5)
     return runs.run()
 
@@ -116,6 +118,28 @@ def test_compilations_of_the_first_steps_alone_happen_once(tmp_path: Path) -> No
     assert not _with(_compiling(29), tmp_path).is_found(Recompilation())
 
 
+@pytest.mark.parametrize(("last", "found"), [(24, True), (20, False)])
+def test_a_function_that_torch_compiled_eight_times_runs_uncompiled_from_then_on(
+    last: int, tmp_path: Path, *, found: bool
+) -> None:
+    captured = _with(_compiling(last, every=3), tmp_path)
+    assert captured.is_found(Recompilation()) == found
+    if found:
+        given_up = captured.finding(Recompilation())
+        assert evidence(given_up, "times that one function was compiled") == 8
+        assert GIVEN_UP in given_up.caveats
+
+
+def test_long_collections_after_the_last_step_do_not_count(tmp_path: Path) -> None:
+    runs = Runs()
+    for _ in range(20):
+        runs.step(USUAL)
+    runs.outside(line(30), 400)
+    runs.pause(PauseKind.COLLECTION, 60)
+    shares = {"gc_share": 0.16, "gc_long_share": 0.15, "gc_long_count": 3, "gc_longest_ns": 60 * MS}
+    assert _with(runs.run(), tmp_path).with_settings(**shares).clear(GcPause()).value == pytest.approx(0.01)
+
+
 def test_collections_while_torch_compiles_do_not_count(tmp_path: Path) -> None:
     captured = _with(_compiling(99), tmp_path)
     captured.with_settings(gc_share=0.15, gc_longest_ns=20 * MS, gc_long_count=10, gc_long_share=0.14)
@@ -130,6 +154,17 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
     found = captured.finding(StepOutliers())
     assert [place.line for place in found.locations] == [3, 14]
     assert "in its own code, not in a model" in found.fix.summary
+
+
+def test_other_code_of_the_slow_steps_counts_with_what_they_do_without_gradients(tmp_path: Path) -> None:
+    """An evaluation calls a model for 20 ms and sorts its results for 80."""
+    runs = Runs()
+    slow = random.Random(4).sample(range(1, 64), 16)
+    for step in range(64):
+        runs.step([(EVALUATE, 20.0), (line(31), 80.0), *USUAL] if step in slow else USUAL)
+    found = _with(runs.run(), tmp_path).finding(StepOutliers())
+    assert found.locations[0].line == 31
+    assert evidence(found, "extra time of slow steps in this code") == pytest.approx(16 * 100 * MS)
 
 
 def test_with_a_limit_of_no_steps_a_run_without_compilations_is_clear(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -12,9 +12,16 @@ from traceadvisor.analysis.sampled.paths import place_of
 from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, step_rows
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
-from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, most_sampled_line, slow_steps
+from traceadvisor.analysis.whole_run.slow_steps import (
+    LEAST_LINE_SHARE,
+    SlowSteps,
+    most_sampled_line,
+    own_work,
+    slow_steps,
+)
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.location import Location
 from traceadvisor.model.run import Run, StepState
 from traceadvisor.model.run_time import CauseTime, RunCause, RunPart, RunStretch, RunTime
 from traceadvisor.model.telemetry import ProcessColumn
@@ -48,7 +55,9 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     kept = {part: ns for part, ns in parts.items() if part not in left_out}
     first_end_ns = int(rows.end_ns[0])
     start_causes = _start_causes(first_end_ns, parts[RunPart.START_UP], sampled)
-    causes = (*start_causes, *_slow_causes(pieces, slow), *_saving(kept.get(RunPart.CHECKPOINTS, 0), sampled))
+    end_causes = _end_causes(int(rows.end_ns[-1]), kept.get(RunPart.AFTER, 0), sampled)
+    saving = _saving(kept.get(RunPart.CHECKPOINTS, 0), sampled)
+    causes = (*start_causes, *_slow_causes(pieces, slow), *saving, *end_causes)
     stretches = tuple(_stretches(pieces, rows, run))
     return RunTime(sum(kept.values()), kept, int(rows.is_training.sum()), is_whole, causes, stretches)
 
@@ -174,30 +183,54 @@ def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:
         yield Pieces(part, None, *(np.array([at], dtype=np.int64) for at in (begin_ns, until_ns, ns)))
 
 
-FEWEST_START_SAMPLES = 5
+FEWEST_SAMPLES = 5
 
-SAMPLED_START = 0.5
-"""Share of the start-up in samples, from which they stand for all of it. A child process is sampled from its first
-optimizer on: what it does before, such as to import torch, no sample tells."""
+LEAST_SAMPLED = 0.5
+"""Share of the start-up, or of the end, in samples, from which they stand for all of it. A child process is sampled
+from its first optimizer on: what it does before, such as to import torch, no sample tells."""
 
 
 def _start_causes(first_end_ns: int, total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
     """Start-up by cause, from samples before the end of the first step: their shares of it, or of its sampled part."""
-    before = None if sampled is None else sampled.at_ns < first_end_ns
-    if sampled is None or before is None or int(before.sum()) < FEWEST_START_SAMPLES or not total_ns:
-        return
-    doing = {cause: before & sampled.doing(cause) for cause in RunCause}
-    doing[RunCause.SET_UP] |= before & (sampled.doing(None) | sampled.doing(RunCause.EVALUATION))
-    doing[RunCause.EVALUATION] &= False
+    if sampled is not None:
+        before = sampled.at_ns < first_end_ns
+        doing = {cause: before & sampled.doing(cause) for cause in RunCause}
+        doing[RunCause.SET_UP] |= before & (sampled.doing(None) | sampled.doing(RunCause.EVALUATION))
+        doing[RunCause.EVALUATION] &= False
+        yield from _sampled_causes(RunPart.START_UP, RunCause.SET_UP, total_ns, sampled, doing)
+
+
+def _end_causes(last_end_ns: int, total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
+    """The time after the last step by cause, in the same way."""
+    if sampled is not None:
+        after = sampled.at_ns >= last_end_ns
+        doing = {cause: after & sampled.doing(cause) for cause in RunCause}
+        doing[RunCause.OTHER] |= after & sampled.doing(None)
+        yield from _sampled_causes(RunPart.AFTER, RunCause.OTHER, total_ns, sampled, doing)
+
+
+def _sampled_causes(
+    part: RunPart, rest: RunCause, total_ns: int, sampled: SampledSteps, doing: Mapping[RunCause, Mask]
+) -> Iterator[CauseTime]:
+    """A part of the run by cause; what rounding leaves is of the cause ``rest``."""
     weights = {cause: int(sampled.weight_ns[own].sum()) for cause, own in doing.items()}
-    whole_ns = max(sum(weights.values()), 1)
-    told_ns = total_ns if whole_ns >= SAMPLED_START * total_ns else whole_ns
+    whole_ns = sum(weights.values())
+    if sum(int(own.sum()) for own in doing.values()) < FEWEST_SAMPLES or not total_ns or not whole_ns:
+        return
+    told_ns = total_ns if whole_ns >= LEAST_SAMPLED * total_ns else whole_ns
     shares = {cause: told_ns * ns // whole_ns for cause, ns in weights.items()}
-    shares[RunCause.SET_UP] += told_ns - sum(shares.values())
+    shares[rest] += told_ns - sum(shares.values())
     for cause, ns in shares.items():
         if ns:
-            line = most_sampled_line(sampled, doing[cause])
-            yield CauseTime(RunPart.START_UP, cause, ns, line=place_of(line) if line else None)
+            yield CauseTime(part, cause, ns, line=_line(sampled, doing[cause]))
+
+
+def _line(sampled: SampledSteps, which: Mask) -> Location | None:
+    """The line with most of some samples: of what the user's code does itself, if that is most."""
+    if (own := own_work(sampled, which)) and own.share >= LEAST_LINE_SHARE:
+        return own.line
+    line = most_sampled_line(sampled, which)
+    return place_of(line) if line else None
 
 
 def _slow_causes(pieces: Sequence[Pieces], slow: SlowSteps) -> Iterator[CauseTime]:

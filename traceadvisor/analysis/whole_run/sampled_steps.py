@@ -63,6 +63,12 @@ class SampledSteps:
     frames: tuple[tuple[SampledFrame, ...], ...]
     """The frames of each stack; the last as above."""
 
+    @property
+    def in_optimizers(self) -> Mask:
+        """Which samples are in the step of an optimizer of PyTorch."""
+        within = [any((one.file or "").startswith(_OPTIMIZERS) for one in frames) for frames in self.frames]
+        return np.array(within, dtype=np.bool_)[self.stack]
+
     def doing(self, cause: RunCause | None) -> Mask:
         """Which samples do something."""
         return np.array([one is cause for one in self.causes], dtype=np.bool_)[self.stack]

@@ -116,7 +116,7 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
     if sampled is None:
         return SlowSteps(kept, changed=changed)
     seen = list(_lines(sampled, np.array(places), found, is_usual))
-    own = {cause: work for cause, _, which in seen if (work := _own_work(sampled, which))}
+    own = {cause: work for cause, _, which in seen if (work := own_work(sampled, which))}
     ratio = _cpu_ratio(sampled, np.array(places), is_slow, is_usual)
     return SlowSteps(kept, {cause: line for cause, line, _ in seen}, own, ratio, changed)
 
@@ -198,8 +198,9 @@ def _lines(
         has_it = found.get(cause, np.zeros(places.size)) > 0
         inside = np.isin(sampled.step, places[has_it])
         if cause is RunCause.OTHER:
-            usual_ones = np.isin(sampled.step, places[is_usual])
-            line = _surplus(sampled, inside, usual_ones, float(found[cause].sum()))
+            own = ~sampled.in_optimizers  # every step runs these: other programs held them up in some
+            usual_ones = np.isin(sampled.step, places[is_usual]) & own
+            line = _surplus(sampled, inside & own, usual_ones, float(found[cause].sum()))
         else:
             inside &= sampled.doing(cause)
             line = most_sampled_line(sampled, inside)
@@ -208,7 +209,7 @@ def _lines(
             yield cause, place_of(line), inside & at_line
 
 
-def _own_work(sampled: SampledSteps, which: Mask) -> OwnWork | None:
+def own_work(sampled: SampledSteps, which: Mask) -> OwnWork | None:
     """Return what the user's code does itself in some samples; None if they are few, or no function has most of it."""
     own = [(sampled.frames[at], ns) for at, ns in _weights(sampled, which) if is_beside_training(sampled.frames[at])]
     whole_ns, own_ns = int(sampled.weight_ns[which].sum()), sum(ns for _, ns in own)

@@ -107,6 +107,10 @@ _STATES = {
 }
 
 
+def _nothing() -> None:
+    pass
+
+
 class Window:
     """Moves the recorder through its phases as steps start and end."""
 
@@ -128,7 +132,7 @@ class Window:
         self._length = self._left = schedule.skip_first + schedule.wait
         """Steps of this phase, and those that are left."""
         self._given_way = False
-        self.prepares: Callable[[], None] = lambda: None
+        self.prepares: Callable[[], None] = _nothing
         """Called when a recording is prepared, in the training thread."""
         self._cycle = 0
         self._whole_windows = 0

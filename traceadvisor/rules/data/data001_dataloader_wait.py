@@ -170,4 +170,5 @@ def _rows_at_once(facts: Facts) -> str:
     names = f"BatchSampler, {own}" if own else "BatchSampler"
     without = "without shuffle and drop_last; keep the other arguments"
     loads = f"DataLoader(dataset, sampler=rows, batch_size=None)  # {without}"
-    return f"from torch.utils.data import {names}\n\nrows = {rows}\n{loads}"
+    takes_rows = "# dataset[[0, 1]] has to return a batch of both rows"
+    return f"from torch.utils.data import {names}\n\n{takes_rows}\nrows = {rows}\n{loads}"

@@ -29,12 +29,15 @@ STARTS = {
 }
 """The fix by the sampler's class."""
 
+PART = 4096
+"""Indices that a sampler may as well convert at once."""
+
 CHUNKS = (
     "class Chunks(torch.utils.data.Sampler):\n"
     "    def __init__(self, data): self.length = len(data)\n"
     "    def __len__(self): return self.length\n"
     "    def __iter__(self):\n"
-    "        for part in torch.randperm(self.length).split(4096): yield from part.tolist()\n\n"
+    f"        for part in torch.randperm(self.length).split({PART}): yield from part.tolist()\n\n"
     "DataLoader(dataset, sampler=Chunks(dataset))  # instead of shuffle=True; keep the other arguments"
 )
 
@@ -79,6 +82,8 @@ class SlowSampler(Rule):
         if low * min(time.total_ns / time.steps, _usual_ns(facts)) < self.min_low_share * timing.undisturbed_ns:
             within = 0.0
         at_start = _share_at_start(facts, (mean_ns - usual_ns) * time.steps)
+        if _has_few_indices(facts):
+            at_start = 0.0
         if max(within, at_start) < self.min_share:
             return Clear("time in the sampler", max(within, at_start), self.min_share, Unit.SHARE)
         return self._within(facts) if within >= at_start else self._at_start(facts, at_start)
@@ -132,6 +137,13 @@ class SlowSampler(Rule):
             whole_ns=run.loop_ns / run.training_steps if run and run.training_steps else None,
             locations=(*sampler_lines(facts), *facts.loader_locations),
         )
+
+
+def _has_few_indices(facts: Facts) -> bool:
+    """Whether the list that the sampler makes for an epoch takes no time: something else held up its start."""
+    loader = facts.settings.loader
+    is_list = loader is not None and loader.sampler == MAKES_LIST
+    return is_list and loader is not None and loader.sample_count is not None and loader.sample_count <= PART
 
 
 def _is_of_torch(facts: Facts) -> bool:

@@ -29,8 +29,8 @@ class GcPause(Rule):
 
     What it finds: Calls of ``gc.collect`` inside steps while no kernel runs, if stacks were recorded. In a captured
         run, the time of all collections since the first step, including automatic ones. One or two long collections in
-        the whole run are no cost of every step: the passed check names their time. Collections while ``torch.compile``
-        compiles do not count: they are a part of it.
+        the whole run are no cost of every step: the passed check names their time. Long collections after the last step
+        do not count. Nor do those while ``torch.compile`` compiles: they are a part of it.
     Why it costs time: A collection visits every Python object. A training program has millions of them: models, data
         sets, compiled graphs. Meanwhile the CPU launches no kernels.
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
@@ -58,7 +58,7 @@ class GcPause(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
-        captured_share, longest_ns = self._captured_share(facts.settings), facts.settings.gc_longest_ns
+        captured_share, longest_ns = self._captured_share(facts), facts.settings.gc_longest_ns
         few = self._few_long(facts.settings)
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
@@ -89,12 +89,16 @@ class GcPause(Rule):
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )
 
-    def _captured_share(self, settings: RunSettings) -> float | None:
-        """Share of the run in collections, but for long ones while torch compiles: these are a part of that."""
+    def _captured_share(self, facts: Facts) -> float | None:
+        """Share of the run in collections, but for long ones after the last step, or while torch compiles."""
+        settings, ends_ns = facts.settings, [one.clock_ns + one.duration_ns for one in facts.run.steps if one.clock_ns]
         collecting, compiling = (_spans(settings, kind) for kind in (PauseKind.COLLECTION, PauseKind.COMPILATION))
         if settings.gc_share is None or not settings.gc_long_share or not collecting:
             return settings.gc_share
-        return settings.gc_share - settings.gc_long_share * (collecting & compiling).total_ns / collecting.total_ns
+        other = collecting & compiling
+        if ends_ns:
+            other |= collecting - SpanSet.of((0, max(ends_ns)))
+        return settings.gc_share - settings.gc_long_share * other.total_ns / collecting.total_ns
 
     def _few_long(self, settings: RunSettings) -> float | None:
         """Share of the run in long collections, if they are too few for a rate and the others take little."""

@@ -147,18 +147,21 @@ class StepOutliers(Rule):
         indices, loop_ns = slow.steps_with(cause), whole.loop_ns if whole else 0
         if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
             return None
+        other = RunCause.OTHER
+        beside_ns = sum(slow.ns_of(index, other) for index in indices) if other in slow.lines else 0
+        is_beside, extra_ns = beside_ns > sums[cause], sums[cause] + beside_ns
         return finding_of(
             facts,
-            fix=_of_cause(facts, cause),
+            fix=OF_OWN_CODE if is_beside else _of_cause(facts, cause),
             effort=Effort.LINE,
             evidence=(
-                Evidence("extra time of slow steps in this code", sums[cause], Unit.NS),
-                Evidence("the same as a share of the training loop", sums[cause] / loop_ns, Unit.SHARE),
+                Evidence("extra time of slow steps in this code", extra_ns, Unit.NS),
+                Evidence("the same as a share of the training loop", extra_ns / loop_ns, Unit.SHARE),
                 Evidence("slow steps with it", len(indices), Unit.COUNT),
             ),
-            most_share=min(sums[cause] / loop_ns, 1.0),
+            most_share=min(extra_ns / loop_ns, 1.0),
             whole_ns=loop_ns / max(whole.training_steps, 1),
-            locations=_lines(facts, cause),
+            locations=_lines(facts, other if is_beside else cause),
         )
 
     def _between(self, facts: Facts) -> Finding | None:

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Location, Skipped, Unit
-from traceadvisor.model.run import Change
+from traceadvisor.model.run import Change, PauseKind
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 NOT_REPLAYED = "it is unknown how often this would still happen with fewer shapes"
 ONLY_ONCE = "Each shape costs this only once. A longer run may have used all shapes already."
+GIVEN_UP = (
+    "By default, torch compiles a function at most 8 times. After that, it runs as if it were not compiled, so later "
+    "steps lose the gain as well."
+)
+MOST_VERSIONS = 8
+"""``torch._dynamo.config.recompile_limit`` of torch 2.11 to 2.15."""
+
 OF_SHAPES = Fix(
     "Use few input shapes, or compile for all shapes at once",
     "model = torch.compile(model, dynamic=True)",
@@ -27,7 +36,8 @@ class Recompilation(Rule):
     What it finds: Compilations by ``torch.compile``, and cuDNN algorithm searches of convolutions, in recorded steps
         other than the first. The rule detects a search by event waits inside a convolution, which time each attempt.
         In a captured run, the compilations of all steps count, as torch itself times them, if they go on after the
-        first third of the steps. The finding then shows what had changed, and the line that calls the compiled code.
+        first third of the steps, or if torch compiled one function 8 times: then it stops. The finding then shows what
+        had changed, and the line that calls the compiled code.
     Why it costs time: Both run once for each new input shape and take the time of many steps. If lengths or batch sizes
         change all the time, they never end.
     How to fix it: Use few input shapes: sort samples into buckets by length, pad to a few lengths, drop the smaller
@@ -99,7 +109,9 @@ class Recompilation(Rule):
         if whole is None or not compiling or len(compiling) < self.fewest_steps:
             return None
         total_ns, loop_ns = slow.total_ns(RunCause.COMPILATION), max(whole.loop_ns, 1)
-        if compiling[-1] < self.least_last_share * last or total_ns < self.min_share * loop_ns:
+        versions = _versions(facts)
+        goes_on = versions >= MOST_VERSIONS or compiling[-1] >= self.least_last_share * last
+        if not goes_on or total_ns < self.min_share * loop_ns:
             return None
         changed = slow.changed
         line = slow.lines.get(RunCause.COMPILATION)
@@ -113,10 +125,17 @@ class Recompilation(Rule):
                 Evidence("the same as a share of the training loop", total_ns / loop_ns, Unit.SHARE),
                 Evidence("steps that compile", len(compiling), Unit.COUNT),
                 Evidence("training steps", whole.training_steps, Unit.COUNT),
+                facts.known("times that one function was compiled", versions or None, Unit.COUNT),
                 facts.known("what had changed, as torch says it", changed.reason if changed else None, Unit.TEXT),
             ),
             most_share=min(total_ns / loop_ns, 1.0),
             whole_ns=loop_ns / max(whole.training_steps, 1),
             locations=tuple(one for one in (line or place,) if one),
-            caveats=(ONLY_ONCE,),
+            caveats=(GIVEN_UP if versions >= MOST_VERSIONS else ONLY_ONCE,),
         )
+
+
+def _versions(facts: Facts) -> int:
+    """How often torch compiled the function that it compiled most often; 0 without one of the script."""
+    compiled = (one for one in facts.settings.pauses if one.kind is PauseKind.COMPILATION and one.function)
+    return max(Counter((one.file, one.line, one.function) for one in compiled).values(), default=0)

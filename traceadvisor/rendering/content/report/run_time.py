@@ -97,7 +97,7 @@ def _cause_cells(one: CauseTime, found: RunTime) -> tuple[Cell, ...]:
     changed = f"changed: {one.changed}" if one.changed else None
     about = "; ".join(filter(None, (steps, line, changed)))
     share = percent(one.total_ns / found.total_ns if found.total_ns else None)
-    return cells(f"… {RUN_CAUSE[one.cause]}", duration(one.total_ns), share, about)
+    return cells(f"… {_cause(one)}", duration(one.total_ns), share, about)
 
 
 def run_time_sentence(found: RunTime) -> str | None:
@@ -129,7 +129,13 @@ def _causes(found: RunTime, part: RunPart) -> str:
 def _cause_words(one: CauseTime) -> str:
     """A cause with its time and, but for imports, its line: most import torch for longest."""
     line = f" at {location_words(one.line)}" if one.line and one.cause is not RunCause.IMPORTS else ""
-    return f"{RUN_CAUSE[one.cause]} {duration(one.total_ns)}{line}"
+    return f"{_cause(one)} {duration(one.total_ns)}{line}"
+
+
+def _cause(one: CauseTime) -> str:
+    """A cause in words. Only the length of a step shows whether other programs took the time."""
+    is_code = one.cause is RunCause.OTHER and one.part is RunPart.AFTER
+    return "other code" if is_code else RUN_CAUSE[one.cause]
 
 
 def growth_sentence(found: RunGrowth) -> str:
