@@ -206,6 +206,7 @@ def _end_causes(last_end_ns: int, total_ns: int, sampled: SampledSteps | None) -
         after = sampled.at_ns >= last_end_ns
         doing = {cause: after & sampled.doing(cause) for cause in RunCause}
         doing[RunCause.OTHER] |= after & sampled.doing(None)
+        doing[RunCause.SAVING] &= False  # its time is that of checkpoints
         yield from _sampled_causes(RunPart.AFTER, RunCause.OTHER, total_ns, sampled, doing)
 
 

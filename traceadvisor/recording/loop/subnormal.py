@@ -76,6 +76,8 @@ def _share(tensors: Sequence[Tensor]) -> float | None:
     """Return the share of all their values, from values at equal distances in each; None without any."""
     subnormal, count = 0.0, 0
     for one in tensors:
+        if one.untyped_storage().nbytes() == 0:  # its memory is elsewhere, such as that of a sharded parameter
+            continue
         values = some_values(one.detach())
         distance = values.numel() * len(tensors) // MOST_VALUES | 1
         some = values[::distance].abs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.whole_run.growth import SUBNORMAL_SHARE
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
@@ -70,7 +71,7 @@ class SubnormalNumbers(Rule):
             most_ns=max(facts.per_step_ns(claims) - slow.needs_ns / facts.step_count, 0.0),
             fix=AS_ZERO,
             effort=Effort.LINE,
-            confidence=Confidence.MEDIUM,
+            confidence=Confidence.LOW if is_busy(facts.run.telemetry, facts.run.host_cores) else Confidence.MEDIUM,
             evidence=(
                 Evidence("subnormal numbers in parameters, buffers and gradients", subnormal, Unit.SHARE),
                 facts.count_per_step(f"{_SLOW} that take too long", slow.rows.size),

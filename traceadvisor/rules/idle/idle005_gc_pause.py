@@ -59,7 +59,7 @@ class GcPause(Rule):
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps
         captured_share, longest_ns = self._captured_share(facts), facts.settings.gc_longest_ns
-        few = self._few_long(facts.settings)
+        few = min(self._few_long(facts.settings) or 0.0, captured_share or 0.0)
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without(NOT_RECORDED, Option.STACKS, Option.CAPTURE))
         collecting = collecting_spans(facts.trace, facts.observation.thread) & facts.steps.kept_windows

@@ -148,8 +148,9 @@ class StepOutliers(Rule):
         if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
             return None
         other = RunCause.OTHER
-        beside_ns = sum(slow.ns_of(index, other) for index in indices) if other in slow.lines else 0
-        is_beside, extra_ns = beside_ns > sums[cause], sums[cause] + beside_ns
+        beside_ns, own = sum(slow.ns_of(index, other) for index in indices), slow.own.get(other)
+        is_beside = beside_ns > sums[cause] and own is not None and own.share >= LEAST_OWN_SHARE
+        extra_ns = sums[cause] + (beside_ns if is_beside else 0)
         return finding_of(
             facts,
             fix=OF_OWN_CODE if is_beside else _of_cause(facts, cause),

@@ -11,8 +11,8 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule,
 NOT_REPLAYED = "it is unknown how often this would still happen with fewer shapes"
 ONLY_ONCE = "Each shape costs this only once. A longer run may have used all shapes already."
 GIVEN_UP = (
-    "By default, torch compiles a function at most 8 times. After that, it runs as if it were not compiled, so later "
-    "steps lose the gain as well."
+    "By default, torch compiles a function at most 8 times. After that, it may run as if it were not compiled, and "
+    "later steps may lose the gain as well."
 )
 MOST_VERSIONS = 8
 """``torch._dynamo.config.recompile_limit`` of torch 2.11 to 2.15."""
@@ -136,6 +136,7 @@ class Recompilation(Rule):
 
 
 def _versions(facts: Facts) -> int:
-    """How often torch compiled the function that it compiled most often; 0 without one of the script."""
-    compiled = (one for one in facts.settings.pauses if one.kind is PauseKind.COMPILATION and one.function)
-    return max(Counter((one.file, one.line, one.function) for one in compiled).values(), default=0)
+    """How often torch compiled the function that it compiled again most often; 0 without one of the script."""
+    compiled = [one for one in facts.settings.pauses if one.kind is PauseKind.COMPILATION and one.function]
+    again = Counter((one.file, one.line, one.function) for one in compiled if one.reason)
+    return max((count + 1 for count in again.values()), default=0)
