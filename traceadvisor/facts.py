@@ -165,7 +165,7 @@ class Facts:
 
     @cached_property
     def exposed_recorded_waits(self) -> SpanSet:
-        """The part of it in typical steps that nothing overlaps."""
+        """These waits in typical steps, where nothing overlaps them."""
         exposed = self.partition.get(Category.COMMUNICATION, SpanSet.empty())
         return self.recorded_waits & exposed & self.steps.typical_windows
 
