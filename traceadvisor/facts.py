@@ -14,6 +14,7 @@ import numpy as np
 from traceadvisor.analysis.arithmetic.kernel_names import least_capability
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, backward_kernels, step_gradients
+from traceadvisor.analysis.communication.late_ranks import awaited_rank
 from traceadvisor.analysis.communication.matching import recorded_waits
 from traceadvisor.analysis.communication.micro_batches import (
     BackwardPasses,
@@ -161,6 +162,23 @@ class Facts:
     def recorded_waits(self) -> SpanSet:
         """Time in which collectives wait for other ranks, as this recording alone shows; empty if it does not."""
         return recorded_waits(self.trace, self.device_index)
+
+    @cached_property
+    def exposed_recorded_waits(self) -> SpanSet:
+        """These waits in typical steps, where nothing overlaps them."""
+        exposed = self.partition.get(Category.COMMUNICATION, SpanSet.empty())
+        return self.recorded_waits & exposed & self.steps.typical_windows
+
+    @property
+    def rank(self) -> int | None:
+        """The rank in the job; None if it is unknown."""
+        origin, distributed = self.trace.origin, self.trace.distributed
+        return distributed.rank if distributed and distributed.rank is not None else origin.rank
+
+    @property
+    def awaited_rank(self) -> int | None:
+        """The rank that most of these waits are for, as this recording alone shows; None if it is uncertain."""
+        return awaited_rank(self.trace, self.exposed_recorded_waits, self.rank)
 
     @cached_property
     def run(self) -> RunFacts:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.judging.test_other_accelerators import OF_CUDA
 from traceadvisor import load
+from traceadvisor.analysis.communication.late_ranks import awaited_rank
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.facts import Facts
@@ -22,6 +23,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rendering.content.report.job import job_verdict
+from traceadvisor.rules.dist.dist005_straggler import NAMED
 
 PYTHON, CANN, HARDWARE, HCCL = 100, 200, 300, 400
 MAIN, QUEUE = 100, 101
@@ -230,6 +233,45 @@ def test_waiting_for_another_rank_is_the_first_finding_of_ranks_that_all_wait(sh
     assert first.finding.rule.id == "DIST005"
     assert len(first.recording_ids) == 2
     assert first.finding.saving.high_ns == pytest.approx(92.3e6, rel=0.01)
+
+
+@pytest.mark.parametrize("folder", [".", "rank0_ascend_pt", "rank1_ascend_pt"])
+def test_the_rank_that_all_wait_for_is_named_although_it_was_not_recorded(folder: str, shared_traces: Path) -> None:
+    """Sums of the files' own waits: rank 0 waits 101.7 of 112.5 ms for rank 5, rank 1 waits 96.1 of 96.5 ms."""
+    report = load(shared_traces / "ascend/two-ranks-level1" / folder)
+    assert report.findings[0].finding.fix.summary == NAMED.format(5)
+    for job in report.jobs:
+        assert (
+            job_verdict(job)
+            == "All recorded ranks wait for rank 5, which was not recorded: at least 92.3 ms per step (59.1%)."
+        )
+
+
+def _wait(own: int, peer: int, start: int, end: int) -> dict[str, Any]:
+    return _event("Notify_Wait", start, end, HCCL, 1 + peer, args={"src rank": own, "dst rank": peer})
+
+
+@pytest.mark.parametrize(
+    ("rows", "rank"),
+    [
+        ([(0, 1, 110, 120), (0, 2, 110, 700), (0, 3, 110, 120)], 2),
+        ([(0, 1, 110, 600), (0, 2, 110, 700), (0, 3, 110, 120)], None),  # two ranks are late
+        ([(0, 1, 110, 120), (0, 2, 110, 400), (0, 3, 110, 120)], None),  # most of the wait has another reason
+        ([(0, 1, 110, 120), (0, 2, 710, 960), (0, 3, 110, 120)], None),  # it waits while data is transferred
+        ([(0, 1, 110, 120), (0, 7, 110, 700)], None),  # a ring: the neighbor may wait itself
+        ([(0, 1, 110, 120), (0, 2, 110, 700), (0, 4, 110, 120)], None),  # halving and doubling
+        ([(1, 0, 110, 120), (1, 2, 110, 700), (1, 3, 110, 120)], None),  # numbers within a group
+        ([(0, 1, 110, 120), (0, 2, 110, 700), (0, 3, 110, 120), (0, (1 << 32) - 1, 110, 120)], None),
+        ([], None),
+    ],
+)
+def test_the_late_rank_is_named_if_each_waits_for_all_and_one_causes_most(
+    rows: list[tuple[int, int, int, int]], rank: int | None, tmp_path: Path
+) -> None:
+    collective = _event("hcom_allReduce__586_0_1", 100, 1_000, HCCL, 0, args={"connection_id": 1})
+    steps = [_task("SDMA", "SDMA", span, 1, stream=4) for span in ((100, 110), (700, 960))]
+    trace = _trace(tmp_path, collective, *steps, *(_wait(*row) for row in rows))
+    assert awaited_rank(trace, Facts(trace, 0, "").recorded_waits, 0) == rank
 
 
 def test_one_rank_alone_shows_that_it_waits(shared_traces: Path) -> None:

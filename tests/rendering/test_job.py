@@ -116,6 +116,21 @@ def test_little_waiting_is_no_late_rank(report: Report) -> None:
     assert job_verdict(_job(report, waiting_ns=900.0)).startswith("The ranks keep pace")
 
 
+@pytest.mark.parametrize(
+    ("rank", "whom"), [(None, "a rank that was not recorded"), (9, "rank 9, which was not recorded")]
+)
+def test_ranks_that_wait_for_one_that_was_not_recorded_do_not_keep_pace(
+    report: Report, rank: int | None, whom: str
+) -> None:
+    step_ns = _job(report).shown_step_ns
+    little, much = (
+        job_verdict(_job(report, waiting_ns=900.0, recorded_wait_ns=900 + share * step_ns, awaited_rank=rank))
+        for share in (0.019, 0.021)
+    )
+    assert little.startswith("The ranks keep pace")
+    assert much.startswith(f"All recorded ranks wait for {whom}: at least ")
+
+
 def test_ranks_without_common_steps_are_not_compared(report: Report) -> None:
     alone = _job(report, waiting_ns=None, transfer_ns=None, stragglers=(), collectives=(), lanes=None)
     assert job_verdict(alone).startswith("The ranks cannot be compared")

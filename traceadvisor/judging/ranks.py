@@ -51,8 +51,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
 
     ``is_alone``: whether no other rank was recorded, so that the origins of its time are not needed.
     """
-    origin, distributed = facts.trace.origin, facts.trace.distributed
-    rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
+    origin, distributed, rank = facts.trace.origin, facts.trace.distributed, facts.rank
     if rank is None or facts.mean is None or facts.observation.is_unread:
         return None
     calls = collective_calls(facts.all_collectives, facts.trace, facts.steps, facts.partition)
@@ -67,7 +66,8 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         facts.settings.loader,
         facts.steps.kept[0].host_start_ns,
         *_code(facts, facts.steps.kept_windows - exposed, is_alone=is_alone),
-        recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
+        recorded_wait_ns=facts.per_step_ns(facts.exposed_recorded_waits),
+        awaited_rank=facts.awaited_rank,
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
         step_ns=facts.step_ns,
         shares_gradients=reduces_with_all(facts.all_collectives, world_size),

@@ -173,6 +173,13 @@ class Job:
     waiting_ns: float | None = None
     """Wait of a rank for later ones, mean per step."""
 
+    recorded_wait_ns: float = 0.0
+    """Wait for other ranks that the recording of each compared rank shows by itself, at least, mean per step. What
+    exceeds ``waiting_ns`` is for ranks that were not recorded."""
+
+    awaited_rank: int | None = None
+    """The rank that this wait is for; None if it is uncertain."""
+
     transfer_ns: float | None = None
     """The longest that the transfer of all collectives can take, mean per step."""
 
@@ -195,6 +202,11 @@ class Job:
     def keeps_pace(self) -> bool:
         """Whether no rank is late, or ranks wait too little to say which."""
         return not self.stragglers or (self.waiting_ns or 0.0) < LITTLE_SHARE * self.shown_step_ns
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether all ranks wait for one that was not recorded."""
+        return self.recorded_wait_ns - (self.waiting_ns or 0.0) >= LITTLE_SHARE * self.shown_step_ns > 0
 
     @property
     def late_rank(self) -> int | None:

@@ -108,6 +108,9 @@ class RankFigures:
     recorded_wait_ns: float = 0.0
     """Exposed wait for other ranks that its own recording shows, mean per typical step; 0 if it shows none."""
 
+    awaited_rank: int | None = None
+    """The rank that most of this wait is for; None if it is uncertain."""
+
     sm_clock_mhz: float | None = None
     """Mean clock of its GPU while the run was not recorded; None without telemetry."""
 

@@ -180,6 +180,12 @@ class Details:
     forward_thread: Sparse[np.int64] = field(default_factory=_no_numbers)
     """Torch's number of the forward operator's thread; only for backward operators."""
 
+    own_rank: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """This rank, as a step of a collective on an Ascend device numbers it."""
+
+    peer_rank: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """The other rank of such a step; in a wait, the rank that it waits for."""
+
 
 @frozen(eq=False)
 class Trace:

@@ -60,7 +60,7 @@ def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -
     assert found.whole_ns == pytest.approx(200 * US, rel=2e-3)
     assert found.saving.certainty is Certainty.LIMIT
     assert found.of_run
-    assert "Validate less often" in found.fix.summary
+    assert found.fix.summary == "Validate less often, or on part of the data"  # the size of its batches is unknown
 
 
 def test_slow_steps_count_for_the_time_of_the_loop_per_training_step(tmp_path: Path) -> None:

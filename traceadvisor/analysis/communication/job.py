@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.communication.late_causes import Delays, stragglers
-from traceadvisor.analysis.communication.late_ranks import exposed_waits
+from traceadvisor.analysis.communication.late_ranks import awaited_by_all, exposed_waits
 from traceadvisor.analysis.communication.matching import Clocks, Matching, aligned, matching, other_steps
 from traceadvisor.model.arrays import Float64
 from traceadvisor.model.breakdown import Category
@@ -103,6 +103,8 @@ def _with_waits(job: Job, ranks: Sequence[RankFigures], matched: Matching) -> Jo
     return replace(
         job,
         ranks=rows,
+        recorded_wait_ns=min(one.recorded_wait_ns for one in ranks),
+        awaited_rank=awaited_by_all(ranks),
         step_count=matched.step_count,
         collective_count=last.size,
         clock_error_ns=None if is_alone else int(np.quantile(clocks.apart_ns, 0.95)),

@@ -10,12 +10,16 @@ from typing import TypeVar
 import numpy as np
 
 from traceadvisor.analysis.communication.matching import Matching, matching
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
 from traceadvisor.statistics import share_interval
 
 MOST_WAITING = 0.6
@@ -44,6 +48,12 @@ EXPLAINED_PART, ELSEWHERE_PART = 0.4, 0.1
 
 LEAST_PART = 0.25
 """Share of the wait that a place explains at least. Ranks differ by less in any code."""
+
+_WAIT = "Notify_Wait"
+"""A step of a collective on an Ascend device that waits for one rank."""
+
+_FEWEST_RANKS = 4
+"""In a smaller group, a ring of ranks looks like one in which each waits for all others."""
 
 _Named = TypeVar("_Named")
 _ByKey = dict[Hashable, tuple[_Named, float]]
@@ -259,3 +269,33 @@ def _line_or_function(places: Sequence[tuple[Location, float]]) -> Location:
 
 def _by_operator(rank: RankFigures) -> _ByKey[str]:
     return {name: (name, time_ns) for name, time_ns in rank.operators.items()}
+
+
+def awaited_rank(trace: Trace, waits: SpanSet, own_rank: int | None) -> int | None:
+    """Return the rank that most of some recorded waits are for; None if it is uncertain.
+
+    A rank that waits for some ranks only, as in a ring, does not see which one is late: its neighbor may wait itself.
+
+    Args:
+        trace: the recording.
+        waits: time in which its collectives transfer nothing.
+        own_rank: its rank in the job. Steps that number it otherwise number ranks within a group.
+    """
+    rows = rows_named(trace, Kind.OTHER, _WAIT.__eq__)
+    peers, own = (one.at(rows, np.int64(NONE)) for one in (trace.details.peer_rank, trace.details.own_rank))
+    ranks = {own_rank, *peers.tolist()}
+    if len(ranks) < _FEWEST_RANKS or ranks != set(range(len(ranks))) or (own != own_rank).any():
+        return None
+    events = trace.events
+    waited_ns = waits.measure_until(events.end_ns[rows]) - waits.measure_until(events.start_ns[rows])
+    sums = np.bincount(peers, waited_ns)
+    most = int(sums.argmax())
+    covered_ns = (events.spans(rows[peers == most]) & waits).total_ns
+    is_most = sums[most] >= MOST_WAITING * sums.sum() and covered_ns >= MOST_WAITING * waits.total_ns
+    return most if waits and is_most else None
+
+
+def awaited_by_all(ranks: Sequence[RankFigures]) -> int | None:
+    """The rank that all of some ranks wait for most, if it is not among them; None if they differ."""
+    named = {one.awaited_rank for one in ranks}
+    return named.pop() if len(named) == 1 and not named & {one.rank for one in ranks} else None

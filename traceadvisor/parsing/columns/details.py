@@ -71,6 +71,7 @@ class DetailColumns:
         self._add_ratios(*_chosen(args, on_device))
         self._add_texts(*_chosen(args, ~on_device))
         self._add_sizes(*_chosen(args, _SIZED[kind]))
+        self._add_ranks(*_chosen(args, kind == Kind.OTHER))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
 
@@ -108,6 +109,11 @@ class DetailColumns:
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         if args:
             self._add("byte_count", rows, int64([arg.byte_count for arg in args]), np.ones(rows.size, np.bool_))
+
+    def _add_ranks(self, args: list[EventArgs], rows: Int64) -> None:
+        for name in ("own_rank", "peer_rank"):
+            ranks = int64([getattr(arg, name) for arg in args])
+            self._add(name, rows, ranks, (ranks >= 0) & (ranks < _MOST_RANKS))
 
     def _add_messages(self, args: list[EventArgs], rows: Int64) -> None:
         if args:
@@ -201,7 +207,7 @@ class DetailColumns:
         columns: dict[str, type[np.generic]] = {
             **dict.fromkeys(("blocks_per_sm", "occupancy_percent"), np.float64),
             **dict.fromkeys((*_TEXTS, "message_id"), np.int32),
-            **dict.fromkeys(("sequence", "forward_thread"), np.int64),
+            **dict.fromkeys(("sequence", "forward_thread", "own_rank", "peer_rank"), np.int64),
         }
         return Details(**{name: column(name, dtype) for name, dtype in columns.items()})
 
@@ -218,7 +224,7 @@ _MOST_ELEMENTS = 1 << 48
 """Largest plausible message; larger ones, negative ones and other values count as not recorded."""
 
 _MOST_RANKS = 1 << 24
-"""Largest plausible group."""
+"""Largest plausible group; larger ranks mean none."""
 
 _ELEMENT_BYTES = {
     "bool": 1,

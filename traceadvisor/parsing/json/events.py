@@ -58,6 +58,10 @@ class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
     blocks_per_sm: float = msgspec.field(default=NAN, name="blocks per SM")
     occupancy_percent: float = msgspec.field(default=NAN, name="est. achieved occupancy %")
+    own_rank: int = msgspec.field(default=NONE, name="src rank")
+    peer_rank: int = msgspec.field(default=NONE, name="dst rank")
+    """The other rank of a step of a collective on an Ascend device; in a wait, the rank that it waits for."""
+
     call_stack: str = msgspec.field(default="", name="Call stack")
     call_from: str = msgspec.field(default="", name="CallFrom")
     """File and line of the call, in the frame around a Python call: ``train.py:12``. Torch writes it since 2.14."""

@@ -9,6 +9,7 @@ from traceadvisor.analysis.communication.late_ranks import (
     NO_MATCH,
     NOT_REPLAYED,
     LateRank,
+    awaited_by_all,
     lacks_cores,
     late_rank,
 )
@@ -17,7 +18,6 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
     CATEGORY_WORDS,
-    Category,
     Facts,
     Input,
     Outcome,
@@ -34,6 +34,9 @@ MAIN_PART = 0.5
 _CHANCE = "in so few steps, any rank may be late by chance"
 _FEW = "Only a few of the recorded steps show it."
 _BUSY = "Other programs used the CPU: this rank may have lacked cores. Repeat on an idle machine."
+NOT_AMONG_THESE = "Record all ranks, and compare them: the late rank is not among these recordings"
+NAMED = "Record rank {0}, and check it: most of this wait is for rank {0}, which is not among these recordings"
+_NUMBERED = "The profiler may number ranks within the group of the collectives."
 _LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."
 
 
@@ -44,7 +47,8 @@ class Straggler(RankRule):
     What it finds: The rank that the others wait for most, the categories that take longer on it, and the line or the
         operator with the most extra time. A collective ends on all ranks at the same time. So the rank that spends the
         least time in it arrived last. Timers show no difference: all ranks wait inside ``backward()``. A recording of
-        an Ascend device has the transfers inside each collective, so it shows alone how long its rank waits.
+        an Ascend device has the transfers inside each collective, so it shows alone how long its rank waits. Its
+        steps ``Notify_Wait`` name the rank that it waits for, if each rank waits for all others and not for neighbors.
     Why it costs time: Ranks reduce their gradients in every step. No rank continues before the last one arrives, so the
         job is as fast as its slowest rank.
     How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
@@ -71,17 +75,16 @@ class Straggler(RankRule):
     """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
 
     def check(self, facts: Facts) -> Outcome:
-        exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty()) & facts.steps.typical_windows
-        waiting_ns, step_ns = facts.per_step_ns(facts.recorded_waits & exposed), facts.step_ns
+        waiting_ns, step_ns = facts.per_step_ns(facts.exposed_recorded_waits), facts.step_ns
         if step_ns and waiting_ns >= self.min_share * step_ns:
-            return _not_recorded(waiting_ns)
+            return _not_recorded(waiting_ns, facts.awaited_rank)
         return RankRule.check(self, facts)  # a class with slots has no super() without arguments
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
         late = late_rank(ranks)
         waiting_ns = min(one.recorded_wait_ns for one in ranks)
         if waiting_ns >= self.min_share * max(one.mean.duration_ns for one in ranks):
-            return _not_recorded(waiting_ns)
+            return _not_recorded(waiting_ns, awaited_by_all(ranks))
         if late is None or (lacks_cores(ranks, late) and late.caused_ns >= self.min_share * late.step_ns):
             return Skipped(BESIDE_OTHERS if late else NO_MATCH)
         share = late.caused_ns / late.step_ns
@@ -121,19 +124,17 @@ class Straggler(RankRule):
         )
 
 
-def _not_recorded(waiting_ns: float) -> Finding:
-    """The finding that all recorded ranks wait, so the late one is another."""
+def _not_recorded(waiting_ns: float, rank: int | None) -> Finding:
+    """The finding that all recorded ranks wait, so the late one is another; ``rank``: its number, if it is known."""
+    after = "After the fix, the next slowest rank sets the pace."
     return Finding(
         claims=SpanSet.empty(),
         saving=Estimate.bound(waiting_ns, of_the_fix(NOT_REPLAYED)),
         confidence=Confidence.MEDIUM,
         effort=Effort.SETTING,
         evidence=(Evidence("wait inside collectives, in which nothing is transferred", waiting_ns, Unit.NS_PER_STEP),),
-        fix=Fix(
-            "Record all ranks, and compare them: the late rank is not among these recordings",
-            not_replayed=NOT_REPLAYED,
-        ),
-        caveats=("After the fix, the next slowest rank sets the pace.",),
+        fix=Fix(NOT_AMONG_THESE if rank is None else NAMED.format(rank), not_replayed=NOT_REPLAYED),
+        caveats=(after,) if rank is None else (after, _NUMBERED),
     )
 
 

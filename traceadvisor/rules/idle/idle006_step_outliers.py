@@ -51,8 +51,8 @@ OF_ANYTHING = Fix(
     "Check what only the slow steps do, and do it less often or in the background", not_replayed=_NOT_SIMULATED
 )
 OF_LINE = Fix(
-    "Make this line faster, with operators on whole tensors instead of loops, or run it less often: only some steps "
-    "run it, and what these take beyond usual steps is half of the training loop or more",
+    "Make this line faster, or run it less often: only some steps run it, and what these take beyond usual steps is "
+    "half of the training loop or more",
     not_replayed=_NOT_SIMULATED,
 )
 _MANY_STEPS = (

@@ -18,8 +18,8 @@ class OutsideSteps(Rule):
         loader without an optimizer step. Start-up, the profiler and the end of the script do not count. Epoch starts
         have a check of their own. So do checkpoints within an epoch: they make some steps slow.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps.
-    How to fix it: Validate less often, on part of the data, or with larger batches, and under ``torch.inference_mode``.
-        Save checkpoints less often, save only what a restart needs, or write them in the background.
+    How to fix it: Validate less often, or on part of the data, and under ``torch.inference_mode``. Save
+        checkpoints less often, save only what a restart needs, or write them in the background.
     How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the
         time of the loop per training step.
     When it may be wrong: A short captured run may validate more often than the real one. The rule sees validation only
@@ -56,9 +56,7 @@ class OutsideSteps(Rule):
         return finding_of(
             facts,
             fix=Fix(
-                "Validate less often, on part of the data, or with larger batches"
-                if validation_ns >= checkpoints_ns
-                else SAVE_LESS_OFTEN,
+                "Validate less often, or on part of the data" if validation_ns >= checkpoints_ns else SAVE_LESS_OFTEN,
                 not_replayed="it lies outside the simulated steps",
             ),
             effort=Effort.LINE,

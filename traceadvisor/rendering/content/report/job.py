@@ -94,6 +94,10 @@ def job_verdict(job: Job) -> str:
     if job.waiting_ns is None:
         return "The ranks cannot be compared: no step has the same collectives on all of them."
     step_ns = job.shown_step_ns
+    if job.keeps_pace and job.waits_for_others:
+        whom = "a rank that" if job.awaited_rank is None else f"rank {job.awaited_rank}, which"
+        waited = _of_step(job.recorded_wait_ns, step_ns)
+        return f"All recorded ranks wait for {whom} was not recorded: at least {waited}."
     if job.keeps_pace:
         return f"The ranks keep pace: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others."
     first = job.stragglers[0]
