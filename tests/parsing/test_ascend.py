@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.build import TraceBuilder
 from tests.judging.test_other_accelerators import OF_CUDA
 from traceadvisor import load
 from traceadvisor.analysis.communication.late_ranks import awaited_rank
@@ -318,3 +319,11 @@ def test_a_pipe_or_a_link_in_the_place_of_the_file_about_the_process_is_not_read
         about.symlink_to(elsewhere)
     trace = _trace(folder / "ASCEND_PROFILER_OUTPUT", _task("MatMul", "AI_CORE", (10, 20), 1))
     assert trace.options == set()
+
+
+def test_a_rank_in_words_is_no_rank_and_no_damage(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 10, 60)
+    builder.events[-1]["args"] |= {"src rank": "local", "dst rank": "N/A"}
+    trace = builder.trace(tmp_path)
+    assert trace.health.events_repaired == 0
+    assert trace.details.peer_rank.rows.size == 0

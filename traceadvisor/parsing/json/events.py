@@ -58,8 +58,8 @@ class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
     blocks_per_sm: float = msgspec.field(default=NAN, name="blocks per SM")
     occupancy_percent: float = msgspec.field(default=NAN, name="est. achieved occupancy %")
-    own_rank: int = msgspec.field(default=NONE, name="src rank")
-    peer_rank: int = msgspec.field(default=NONE, name="dst rank")
+    own_rank: int | float | str = msgspec.field(default=NONE, name="src rank")
+    peer_rank: int | float | str = msgspec.field(default=NONE, name="dst rank")
     """The other rank of a step of a collective on an Ascend device; in a wait, the rank that it waits for."""
 
     call_stack: str = msgspec.field(default="", name="Call stack")
