@@ -142,8 +142,9 @@ class SlowSampler(Rule):
 def _has_few_indices(facts: Facts) -> bool:
     """Whether the list that the sampler makes for an epoch takes no time: something else held up its start."""
     loader = facts.settings.loader
-    is_list = loader is not None and loader.sampler == MAKES_LIST
-    return is_list and loader is not None and loader.sample_count is not None and loader.sample_count <= PART
+    if loader is None or loader.sampler != MAKES_LIST or loader.sample_count is None:
+        return False
+    return loader.sample_count <= PART
 
 
 def _is_of_torch(facts: Facts) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.gpu.costly_code import UNKNOWN, costs
+from traceadvisor.rules.gpu.costly_code import UNKNOWN, Cost, costs
 from traceadvisor.rules.gpu.large_operators import large_operators
 from traceadvisor.rules.gpu.one_hot_products import one_hot_products
 
@@ -47,14 +47,14 @@ class CostlyOperators(Rule):
     def check(self, facts: Facts) -> Outcome:
         if facts.observation.has_device:
             return Skipped("With a GPU, operators only launch its work.")
-        most = max(
-            (*costs(facts), *one_hot_products(facts), *large_operators(facts)),
-            key=lambda one: one.claims.total_ns,
-            default=None,
+        named, large = (
+            max(found, key=lambda one: one.claims.total_ns, default=None)
+            for found in ((*costs(facts), *one_hot_products(facts)), large_operators(facts))
         )
+        # What a known kind of code costs has a fix of its own.
+        most = named if named and self._share(facts, named) >= self.min_share else large or named
         claims = most.claims & facts.claim(*self.claims) if most else facts.claim()
-        recorded, sampled = facts.share(claims), most.most_share if most else None
-        share = recorded if sampled is None else min(recorded, sampled)
+        sampled, share = (most.most_share, self._share(facts, most)) if most else (None, 0.0)
         if most is None or share < self.min_share:
             return Clear("time in one place with costly operators", share, self.min_share, Unit.SHARE)
         return finding_of(
@@ -70,3 +70,8 @@ class CostlyOperators(Rule):
             ),
             locations=most.locations,
         )
+
+    def _share(self, facts: Facts, cost: Cost) -> float:
+        """The share of the step that a cost takes, at most that of samples."""
+        recorded = facts.share(cost.claims & facts.claim(*self.claims))
+        return recorded if cost.most_share is None else min(recorded, cost.most_share)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
+
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.compilation import collecting_spans
 from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
@@ -111,11 +113,9 @@ class GcPause(Rule):
 def _share_while_loading(facts: Facts) -> float:
     """Share of the timed collections in which the training thread loads a batch, where a step begins with that."""
     collecting = _spans(facts.settings, PauseKind.COLLECTION)
-    loading = SpanSet.union_all(
-        SpanSet.of((step.clock_ns, step.clock_ns + step.loader_ns))
-        for step in facts.run.steps
-        if step.clock_ns is not None and step.loader_ns
-    )
+    known = [(step.clock_ns, step.loader_ns) for step in facts.run.steps if step.clock_ns is not None]
+    starts_ns, lengths_ns = np.array(known, dtype=np.int64).reshape(-1, 2).T
+    loading = SpanSet.union_of(starts_ns, starts_ns + lengths_ns)
     return (collecting & loading).total_ns / max(collecting.total_ns, 1)
 
 

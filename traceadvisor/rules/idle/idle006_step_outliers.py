@@ -60,12 +60,12 @@ _MANY_STEPS = (
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
 OF_OWN_CODE = Fix(
-    "Make this function faster, or call it less often: only slow steps run it, and most of their extra time is in its "
-    "own code, not in a model",
+    "Make this function faster, or call it less often: slow steps spend this time in its own code, not in a model",
     not_replayed=_NOT_SIMULATED,
 )
 OF_SINGLE_SAMPLES = Fix(
-    "Run the model for many samples at once, such as all environments of a rollout: the slow steps run it for one",
+    "Run the model for many samples at once, such as all environments of a rollout: recorded calls without gradients "
+    "run it for one",
     not_replayed=_NOT_SIMULATED,
 )
 OF_EVALUATION = Fix("Evaluate less often, or on less data", not_replayed=_NOT_SIMULATED)
