@@ -139,6 +139,14 @@ def test_every_argument_of_an_event_that_may_hold_text_is_scrubbed() -> None:
     assert may_hold_text == SCRUBBED_ARGUMENTS
 
 
+@pytest.mark.parametrize("name", ["src rank", "dst rank", "bytes"])
+def test_a_word_in_place_of_a_number_is_gone(name: str, tmp_path: Path) -> None:
+    builder = private_trace().op("aten::mm", 900, 910)
+    builder.events[-1].setdefault("args", {})[name] = "zqword"
+    scrub(builder.write(tmp_path / "one.pt.trace.json"), tmp_path / "copy.json")
+    assert "zqword" not in (tmp_path / "copy.json").read_text()
+
+
 def test_every_text_of_stacks_and_tables_is_private_or_one_of_a_few_known_ones() -> None:
     kinds = (*get_args(StackRecord), TimedStep, TimedBatch)
     texts = {(kind, name) for kind in kinds for name, hint in get_type_hints(kind).items() if "str" in str(hint)}

@@ -200,9 +200,10 @@ _THREAD = re.compile(
 _DEEPEST = 4
 _UNKNOWN = "other"
 
-_TEXTS = frozenset(
-    {"call_stack", "call_from", "message_type", "collective", "group", "stream", "byte_count", "task_type"}
-)
+_NUMBERS = frozenset({"byte_count", "own_rank", "peer_rank"})
+"""Numbers that some profilers write as text."""
+
+_TEXTS = _NUMBERS | {"call_stack", "call_from", "message_type", "collective", "group", "stream", "task_type"}
 _RAWS = frozenset({"concrete_inputs", "input_types", "input_dims", "input_strides", "group_ranks"})
 SCRUBBED_ARGUMENTS = _TEXTS | _RAWS
 """Arguments of events that may hold text; all others are numbers."""
@@ -222,7 +223,7 @@ class _EventScrubber:
             "collective": lambda text: texts.name(text[:longest_text]),
             "group": lambda text: texts.name(text[:longest_text]),
             "stream": self._key_text,
-            "byte_count": lambda text: text if _NUMBER_TEXT.fullmatch(text) else "",
+            **dict.fromkeys(_NUMBERS, lambda text: text if _NUMBER_TEXT.fullmatch(text) else ""),
             "task_type": lambda text: text if _is_known(f"{TASK}{text}") else "",
         }
 
