@@ -111,9 +111,12 @@ def test_an_expression_is_replaced_and_named() -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("x = DataLoader(ds, **more)", "other arguments come from `**more`"),
+        ("x = DataLoader(ds, **more)", "those that `more` sets, in it: a call takes no argument twice"),
         ("x = DataLoader(*positions)", "other arguments come from `*positions`"),
-        ("x = DataLoader(**dict(more, dataset=ds))", "other arguments come from `**dict(more, dataset=ds)`"),
+        (
+            "x = DataLoader(**dict(more, dataset=ds))",
+            "those that `dict(more, dataset=ds)` sets, in it: a call takes no argument twice",
+        ),
         ("x = DataLoader()", "it has no arguments"),
     ],
 )
