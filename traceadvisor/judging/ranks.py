@@ -12,12 +12,14 @@ from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.analysis.communication.gradients import reduces_with_all
 from traceadvisor.analysis.communication.job import job_of
 from traceadvisor.analysis.communication.matching import matching, other_steps
+from traceadvisor.analysis.communication.uneven_work import step_work
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.run_lines import sampled_places
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import Judged, run_rank_rule
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import Purpose
 from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.job import Job
 from traceadvisor.model.location import Location
@@ -70,6 +72,8 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         awaited_rank=facts.awaited_rank,
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
         step_ns=facts.step_ns,
+        sends_values_only=set(facts.all_collectives.purposes) <= {Purpose.BOOKKEEPING, Purpose.BARRIER},
+        work={} if is_alone else step_work(facts.trace, facts.device_work.calls, facts.steps.kept),
         shares_gradients=reduces_with_all(facts.all_collectives, world_size),
         lacked_cores=not facts.observation.has_device and is_busy(facts.run.telemetry, facts.run.host_cores),
     )

@@ -120,5 +120,12 @@ class RankFigures:
     shares_gradients: bool = False
     """Whether it reduces gradients with all other ranks, which therefore should train on other data."""
 
+    sends_values_only: bool = False
+    """Whether all its collectives are barriers and tiny messages outside the model."""
+
+    work: Mapping[int, float] = field(default_factory=dict)
+    """By number of a kept step, the floating point operations of its matrix products, convolutions and attention; empty
+    if the inputs of one are unknown."""
+
     lacked_cores: bool = False
     """Whether it computes on a CPU whose cores other programs used."""

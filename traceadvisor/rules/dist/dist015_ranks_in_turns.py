@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from traceadvisor.analysis.communication.late_ranks import (
     BESIDE_OTHERS,
     MOST_WAITING,
@@ -10,10 +12,30 @@ from traceadvisor.analysis.communication.late_ranks import (
     lacks_cores,
     late_rank,
 )
+from traceadvisor.analysis.communication.uneven_work import UnevenWork, uneven_work
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Confidence, Effort, Estimate, Evidence, Finding, Fix, Skipped, Unit
-from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.saving import Method, of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Input, Outcome, RankFigures, RankRule, RuleMeta, frozen
+
+EQUAL = Fix("Give all ranks equal work in each step", not_replayed=NOT_REPLAYED)
+BY_SIZE = Fix(
+    "Give all ranks equal work in each step: share out the samples of all ranks by their size",
+    """\
+together = sorted(samples, key=len, reverse=True)  # the samples of all ranks for one step
+mine = together[rank::world_size]""",
+    not_replayed=NOT_REPLAYED,
+)
+OR_APART = Fix(
+    "Give all ranks equal work in each step, or let them wait for each other less often: they only send single values",
+    """\
+if step % 100 == 0:  # not in every step
+    torch.distributed.all_reduce(value)""",
+    not_replayed=NOT_REPLAYED,
+)
+_MOMENT = "On a busy machine, any rank may be late for a moment."
+_SHAPES = "Other programs used the CPU: the saving is what the shapes of the recorded steps show, not the waits."
 
 
 @frozen
@@ -27,8 +49,13 @@ class RanksInTurns(RankRule):
     How to fix it: Give all ranks equal work in each step: batches of similar length, equal numbers of boxes, tokens or
         rows, tables or experts spread evenly. Keep other programs off the machines.
     How the saving is estimated: The saving is an upper limit: the mean wait of a rank. The expected value is half.
+        Without GPUs, if other programs used the CPU, any rank may wait. There the recorded shapes are the evidence: the
+        forward and backward pass of each step take as much longer than on average as the rank with most operations has
+        more than the mean of all ranks. Expected is this time; low is half of it, as not all of a pass grows with the
+        operations; high is the 95% interval over the steps.
     When it may be wrong: On a busy machine, any rank may be late for a moment. If one rank causes most of the waiting,
-        DIST005 names it instead. Without GPUs, if other programs used the CPU, the check is skipped.
+        DIST005 names it instead. Without GPUs, if other programs used the CPU and no shapes show that the ranks have
+        unequal work, the check is skipped.
     """
 
     meta = RuleMeta("DIST015", "ranks-in-turns", "Ranks wait for each other")
@@ -37,6 +64,9 @@ class RanksInTurns(RankRule):
 
     min_share: float = 0.10
     """Share of the step. Ranks always differ a little, and each of them may be the last."""
+
+    min_excess: float = 0.10
+    """Share by which the rank with most operations in a step exceeds the mean of the ranks. Of fixed shapes it is 0."""
 
     max_share_of_one: float = MOST_WAITING
     """Share of the waiting that one rank causes. Above it, that rank is the cause."""
@@ -48,23 +78,62 @@ class RanksInTurns(RankRule):
         share = late.waiting_ns / late.step_ns
         if share < self.min_share:
             return Clear("wait for other ranks", share, self.min_share, Unit.SHARE)
-        if lacks_cores(ranks, late):
-            return Skipped(BESIDE_OTHERS)
-        if late.share_of_waiting >= self.max_share_of_one and late.is_named:
+        work = uneven_work(ranks)
+        is_uneven = work is not None and work.excess_share >= self.min_excess
+        saving = Estimate.bound(late.waiting_ns, of_the_fix(NOT_REPLAYED))
+        if is_busy := lacks_cores(ranks, late):
+            if work is None or not is_uneven:
+                return Skipped(BESIDE_OTHERS)
+            saving = _by_work(ranks, work)
+        elif late.share_of_waiting >= self.max_share_of_one and late.is_named:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.waiting_ns, of_the_fix(NOT_REPLAYED)),
+            saving=saving,
             confidence=Confidence.MEDIUM,
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("mean wait of a rank", late.waiting_ns, Unit.NS_PER_STEP),
+                *(_of_work(work) if work and is_uneven else ()),
                 Evidence("transfer in all collectives, at most", late.transfer_ns, Unit.NS_PER_STEP),
                 Evidence("rank that causes the most waiting", late.rank, Unit.COUNT),
                 Evidence("share of the waiting that it causes", late.share_of_waiting, Unit.SHARE),
                 Evidence("ranks", len(ranks), Unit.COUNT),
             ),
-            fix=Fix("Give all ranks equal work in each step", not_replayed=NOT_REPLAYED),
-            caveats=("On a busy machine, any rank may be late for a moment.",),
+            fix=_fix(ranks, is_uneven=is_uneven),
+            caveats=(_SHAPES if is_busy else _MOMENT,),
         )
+
+
+def _by_work(ranks: Sequence[RankFigures], work: UnevenWork) -> Estimate:
+    """The saving on CPUs, from the time of the passes in undisturbed steps and the operations in them."""
+    passes_ns = float(np.mean([_passes_ns(one) for one in ranks]))
+    expected_ns = passes_ns * work.excess_share
+    high_ns = min(expected_ns + passes_ns * work.error_share, max(map(_step_ns, ranks)))
+    return Estimate(min(expected_ns / 2, high_ns), min(expected_ns, high_ns), high_ns, Method.MODEL)
+
+
+def _passes_ns(rank: RankFigures) -> float:
+    """The forward and backward pass, as the same share of an undisturbed step as of a recorded one."""
+    parts_ns = (rank.mean.parts_ns.get(each) or 0.0 for each in (Category.FORWARD, Category.BACKWARD))
+    return sum(parts_ns) / rank.mean.duration_ns * _step_ns(rank)
+
+
+def _step_ns(rank: RankFigures) -> float:
+    return rank.step_ns or rank.mean.duration_ns
+
+
+def _of_work(work: UnevenWork) -> tuple[Evidence, ...]:
+    return (
+        Evidence(
+            "operations of the rank with most of them, beyond the mean of the ranks", work.excess_share, Unit.SHARE
+        ),
+        Evidence("recorded steps whose shapes were compared", work.step_count, Unit.COUNT),
+    )
+
+
+def _fix(ranks: Sequence[RankFigures], *, is_uneven: bool) -> Fix:
+    if all(one.sends_values_only for one in ranks):
+        return OR_APART
+    return BY_SIZE if is_uneven else EQUAL
