@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.loader_line import LoaderLine, loader_line
 from traceadvisor.analysis.sampled.run_lines import run_lines
@@ -108,7 +109,10 @@ class RunFacts:
     def growth(self) -> RunGrowth | None:
         """Growth of the steps over the run; None if they do not grow, or without a capture."""
         has_device = self.device_index is not None or bool(self.settings.devices)
-        return run_growth(self.captured, self._sampled_steps, has_device=has_device) if self.captured else None
+        if self.captured is None:
+            return None
+        others = is_busy(self.telemetry, self.host_cores)
+        return run_growth(self.captured, self._sampled_steps, has_device=has_device, is_busy=others)
 
     @cached_property
     def between_steps(self) -> BetweenSteps | None:

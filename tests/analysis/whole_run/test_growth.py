@@ -15,8 +15,8 @@ from traceadvisor.model.run_time import RunGrowth
 STEPS = 200
 
 
-def growth_of(run: Run, *, has_device: bool = False) -> RunGrowth | None:
-    return run_growth(run, sampled_steps(run, LOOP), has_device=has_device)
+def growth_of(run: Run, *, has_device: bool = False, is_busy: bool = False) -> RunGrowth | None:
+    return run_growth(run, sampled_steps(run, LOOP), has_device=has_device, is_busy=is_busy)
 
 
 def run_of(metric_ms: Callable[[int], float], model_ms: Callable[[int], float], cpu: float = 1.0) -> Run:
@@ -127,6 +127,18 @@ def test_steps_that_rise_late_and_stay_count_too() -> None:
     found = growth_of(run_of(lambda step: 1.0 if step < 0.65 * STEPS else 12.0, five))
     assert found
     assert found.is_level
+
+
+def test_beside_other_programs_steps_that_rise_in_all_lines_and_stay_may_be_as_they_were() -> None:
+    """A line that rises alone is no other program."""
+
+    def rises(step: int) -> float:
+        return 5.0 if step < 70 else 10.0
+
+    everywhere, alone = run_of(rises, rises), run_of(lambda step: 1.0 if step < 70 else 30.0, five)
+    assert growth_of(everywhere) is not None
+    assert growth_of(everywhere, is_busy=True) is None
+    assert growth_of(alone, is_busy=True) is not None
 
 
 def test_a_single_slow_stretch_is_no_growth() -> None:

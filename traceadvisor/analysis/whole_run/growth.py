@@ -69,10 +69,12 @@ SUBNORMAL_RATIO = 1.5
 before those of parameters, so the first steps may be no measure."""
 
 
-def run_growth(run: Run, sampled: SampledSteps | None, *, has_device: bool) -> RunGrowth | None:
+def run_growth(run: Run, sampled: SampledSteps | None, *, has_device: bool, is_busy: bool = False) -> RunGrowth | None:
     """Return the growth of the undisturbed steps of a run; None if none was shown.
 
     ``has_device``: whether the CPU may wait for a device, so that its own time need not grow.
+    ``is_busy``: whether other programs used the cores. They share caches and memory, too, so code that stays the same
+    takes up to twice the CPU time beside them. Steps that stopped growing then count only if one line grew alone.
     """
     usual_ones, plain = _undisturbed(run), _plain(run)
     by_clock, by_cpu = (_blocks(places, sampled) for places in (usual_ones, plain))
@@ -80,7 +82,10 @@ def run_growth(run: Run, sampled: SampledSteps | None, *, has_device: bool) -> R
     if sampled is not None and by_cpu and not has_device:
         series = _cpu_per_step(run, sampled, by_cpu)
         if len(series.blocks) >= FEWEST_BLOCKS:
-            found = _found(run, series, _growing_line(sampled, sampled.cpu_ns, series), of_cpu=True)
+            line = _growing_line(sampled, sampled.cpu_ns, series)
+            found = _found(run, series, line, of_cpu=True)
+            if found and is_busy and found.is_level and not (found.subnormal_share or (line and line.is_alone)):
+                found = None
     if found is None and by_clock and (has_device or sampled is not None):
         lengths = _lengths(run)
         series = _Series(by_clock, [float(np.median(lengths[block])) for block in by_clock], _training_numbers(run))
