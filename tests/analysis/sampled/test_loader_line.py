@@ -34,6 +34,7 @@ def test_the_line_with_most_of_the_loading_is_named_with_what_it_calls() -> None
     assert (found.location, found.callee) == (Location("train.py", 31, "__getitem__"), Frame("load", JSON.file, 293))
     assert (found.share, found.count, found.whole_count) == (0.84, 84, 100)
     assert found.low < 0.84
+    assert found.with_others == 0.94
     assert 0.94 < found.high < 1  # the whole function
 
 

@@ -63,6 +63,19 @@ def test_in_process_the_line_saves_its_share_of_the_loading(tmp_path: Path) -> N
     assert saving.high_ns >= 0.8 * 60_000_000
 
 
+@pytest.mark.parametrize(("inner", "removed"), [((), 0.6), ((library("filter", 1300, "PIL/Image.py"),), 0.5)])
+def test_what_is_done_once_takes_half_of_the_lines_around_it_along(
+    inner: tuple[SampledFrame, ...], removed: float, tmp_path: Path
+) -> None:
+    """The line takes half of the loading, another one of its function a fifth; a random filter is not done once."""
+    samples = Samples().add(50, MAIN, NEXT, ITEM, *inner, is_fetching=True)
+    samples.add(20, MAIN, NEXT, user("__getitem__", 33), is_fetching=True)
+    samples.add(30, MAIN, NEXT, COLLATE, is_fetching=True)
+    for workers, all_ns in ((2, 100_000_000), (0, 60_000_000)):
+        saving = _captured(tmp_path, workers, samples.build()).finding(LoaderLineCost()).saving
+        assert saving.expected_ns == pytest.approx(0.9 * removed * all_ns, rel=0.02)
+
+
 def test_workers_that_are_waited_for_become_faster_by_its_share(tmp_path: Path) -> None:
     # The workers make a batch every 100 ms, and with 0.9 of 0.5 of it every 55 ms. The rest takes 40.
     saving = _captured(tmp_path, 2, _loading(50, ITEM, rest=50)).finding(LoaderLineCost()).saving

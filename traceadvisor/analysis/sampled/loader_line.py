@@ -38,9 +38,11 @@ class LoaderLine:
     low: float
     """Lower end of the 95% interval of the share."""
 
+    with_others: float
+    """Share of its function, and of its caller's own time, in which Python frees what the function made."""
+
     high: float
-    """Upper end of that of its function, and of its caller's own time, in which Python frees what the function made: a
-    fix of a line may replace the lines around it."""
+    """Upper end of the interval of that: a fix of a line may replace the lines around it."""
 
     cpu_share: float
     """Share of the time in which loading does not wait."""
@@ -106,6 +108,7 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
         callee,
         share,
         share_interval(share, sampled)[0],
+        function_ns / whole_ns,
         share_interval(function_ns / whole_ns, sampled)[1],
         (time_ns - waiting_ns) / max(whole_ns - all_waiting_ns, 1),
         waiting_ns / max(all_waiting_ns, 1),

@@ -79,6 +79,9 @@ class CheaperBatches(Edit):
     share: float
     """Share of the loading that it takes, 0..1."""
 
+    likely: float
+    """The same of the work that is expected to be removed with it."""
+
     high: float
     """The same of all work that may be removed with it."""
 
@@ -87,7 +90,8 @@ class CheaperBatches(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Shorten the loading in the training thread, and in workers that limit the loop."""
-        left = 1 - REMOVED_SHARE[scenario] * (self.high if scenario is Scenario.HIGH else self.share)
+        of_loading = {Scenario.LOW: self.share, Scenario.EXPECTED: self.likely, Scenario.HIGH: self.high}
+        left = 1 - REMOVED_SHARE[scenario] * of_loading[scenario]
         if not graph.loader_has_workers:
             return replace(graph, host=slowed(graph.host, np.where(is_loading(graph.host), left, 1.0)))
         made = graph.workers
