@@ -33,6 +33,7 @@ OR_APART = Fix(
 if step % 100 == 0:  # not in every step
     torch.distributed.all_reduce(value)""",
     not_replayed=NOT_REPLAYED,
+    caveats=("If the value ends the training, all ranks must end it in the same step.",),
 )
 _MOMENT = "On a busy machine, any rank may be late for a moment."
 _SHAPES = "Other programs used the CPU: the saving is what the shapes of the recorded steps show, not the waits."
@@ -88,6 +89,7 @@ class RanksInTurns(RankRule):
         elif late.share_of_waiting >= self.max_share_of_one and late.is_named:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
+        fix = _fix(ranks, is_uneven=is_uneven)
         return Finding(
             claims=SpanSet.empty(),
             saving=saving,
@@ -101,8 +103,8 @@ class RanksInTurns(RankRule):
                 Evidence("share of the waiting that it causes", late.share_of_waiting, Unit.SHARE),
                 Evidence("ranks", len(ranks), Unit.COUNT),
             ),
-            fix=_fix(ranks, is_uneven=is_uneven),
-            caveats=(_SHAPES if is_busy else _MOMENT,),
+            fix=fix,
+            caveats=(*fix.caveats, _SHAPES if is_busy else _MOMENT),
         )
 
 
