@@ -100,7 +100,7 @@ def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tm
     fixes = [_captured(tmp_path, surplus=surplus).finding(PaddedBatches()).fix for surplus in (0.24, 0.25)]
     assert [fix.summary for fix in fixes] == [
         "Put samples of similar length into one batch",
-        "Pad each batch to its longest sample",
+        "Pad each batch to its longest sample, and not each sample to a constant length",
     ]
 
 

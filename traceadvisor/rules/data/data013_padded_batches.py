@@ -10,10 +10,12 @@ from traceadvisor.model.run import Padding
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 TO_LONGEST = """\
+# where single samples are padded, as by padding="max_length" of a tokenizer: leave that out; then, in collate_fn:
 from torch.nn.utils.rnn import pad_sequence
 
-batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # in collate_fn: as long as the longest sample"""
+batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
 
+AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
 BY_LENGTH = "Put samples of similar length into one batch"
 
 _UNPADDED = re.compile(r"_pack_padded_sequence|^aten::_nested|varlen")
@@ -72,7 +74,7 @@ class PaddedBatches(Rule):
             facts,
             claims=claims,
             fix=Fix(
-                "Pad each batch to its longest sample" if is_surplus else BY_LENGTH,
+                AS_LONGEST if is_surplus else BY_LENGTH,
                 TO_LONGEST if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
                 not_replayed="the recording does not show how the time of each operator depends on the length",
