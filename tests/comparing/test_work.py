@@ -164,8 +164,8 @@ def test_on_another_number_of_ranks_a_sample_is_one_of_a_rank() -> None:
         (_contents(parameters=((64,), (64, 3))), _contents(parameters=((512,), (512, 512)))),
         (_contents(), _contents(operators=tuple(f"aten::{letter}" for letter in "klmnopqrst"))),
         (
-            _running("Memcpy HtoD (Pageable -> Device)", "gemm"),
-            _running("Memcpy HtoD (Pageable -> Device)", "dispatch"),
+            _running("Memcpy HtoD (Pageable -> Device)", *(f"gemm_{number}" for number in range(8))),
+            _running("Memcpy HtoD (Pageable -> Device)", *(f"dispatch_{number}" for number in range(8))),
         ),
     ],
 )
@@ -178,6 +178,47 @@ def test_different_programs_are_not_compared(base: StepContents, head: StepConte
     assert (run.work.program, comparison.verdict) == (OtherProgram.CODE, Verdict.INCONCLUSIVE)
     assert (run.findings, run.predictions) == ((), ())
     assert comparison_document(comparison).headline == headline(comparison)
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        (_contents(operators=("aten::mm", "aten::item", "aten::linear")), _contents(operators=("aten::mm", "combine"))),
+        (_running("gemm"), _running("gemm", "dispatch", "combine")),
+        (_running("Memcpy HtoD (Pageable -> Device)"), _running("Memcpy HtoD (Pageable -> Device)", "gemm")),
+        (_contents(), _contents(operators=(*OPERATORS, *(f"aten::{letter}" for letter in "klmnopqrst")))),
+        (_contents(), _running("gemm", "dispatch", "combine", "fill")),
+    ],
+)
+def test_few_common_operators_do_not_tell_that_two_recordings_are_of_one_program(
+    base: StepContents, head: StepContents
+) -> None:
+    """All programs multiply matrices; and half of the operators may be those of a compiled program, or of another."""
+    for one, other in ((base, head), (head, base)):
+        comparison = _compared(_traced(57.5, one), _traced(11.8, other))
+        (run,) = comparison.runs
+        assert (run.work.program, comparison.verdict) == (OtherProgram.UNKNOWN, Verdict.INCONCLUSIVE)
+        assert (run.findings, run.predictions, changed_sentence(run)) == ((), (), None)
+        assert headline(comparison) == (
+            "Not compared, BASE and HEAD may be two different programs: 57.5 -> 11.8 ms per recorded step"
+        )
+
+
+def test_small_programs_are_one_if_most_of_what_both_run_is_the_same() -> None:
+    """Such as gradient accumulation with and without no_sync()."""
+    base = replace(_running("gemm", "ncclAllReduce"), operators=(CountRow("aten::mm", 8.0), CountRow("aten::sum", 1.0)))
+    head = replace(base, operations=(*base.operations, CountRow("fill", 1.0)))
+    assert _compared(_traced(20, base), _traced(16, head)).runs[0].work.program is None
+
+
+def test_scripts_with_as_many_parameters_are_one_program_although_few_operators_are_known() -> None:
+    few = [_contents(operators=("aten::mm", name)) for name in ("aten::item", "combine")]
+    settings = RunSettings(parameter_count=1_000_000)
+    base, head = (
+        replace(recording(command=[name], settings=settings), contents=contents)
+        for name, contents in zip(("train.py", "train_fixed.py"), few, strict=True)
+    )
+    assert _compared(base, head).runs[0].work.program is None
 
 
 def test_a_training_and_an_inference_are_different_programs_unless_one_script_runs_both() -> None:

@@ -90,7 +90,7 @@ def _regressed(condition: Regression, comparison: Comparison) -> Decision:
     for run in comparison.runs:
         change, name = run.change, one_line(run.name)
         if run.work.is_other_program:
-            undecided = undecided or f"{name}: both sides are different programs"
+            undecided = undecided or f"{name}: both sides are, or may be, different programs"
         elif change is None:
             undecided = undecided or f"{name} has no step time on a side"
         elif _is_met(condition, change):

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
-from traceadvisor.model.comparison import SCHEMA, ComparedMemory, ComparedRank, ComparedRun, Comparison
+from traceadvisor.model.comparison import (
+    SCHEMA,
+    ComparedMemory,
+    ComparedRank,
+    ComparedRun,
+    Comparison,
+    OtherProgram,
+)
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
@@ -18,6 +25,7 @@ from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.comparison.job import compared_job
 from traceadvisor.rendering.content.comparison.sentences import (
     SIDES,
+    UNKNOWN_PROGRAM,
     cause_sentence,
     certainty_sentences,
     changed_sentence,
@@ -133,6 +141,8 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
     for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run), lost_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
+    if run.work.program is OtherProgram.UNKNOWN:
+        yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
@@ -219,7 +229,7 @@ def _repeated(run: ComparedRun, anchor: str) -> Iterator[Block]:
 def _findings(run: ComparedRun) -> Iterator[Block]:
     noted = [one for one in run.findings if is_noted(one)]
     if run.work.is_other_program:
-        yield Prose("Findings of different programs are not compared.", Tone.QUIET, SUMMARY)
+        yield Prose("Findings are not compared: both sides are, or may be, different programs.", Tone.QUIET, SUMMARY)
         return
     if not noted:
         yield Prose("No finding is new, gone or changed.", Tone.QUIET, SUMMARY)

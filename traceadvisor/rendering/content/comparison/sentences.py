@@ -95,6 +95,11 @@ NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
 OTHER_PRODUCTS = "Not shown: nothing that was recorded tells whether the batch, the model or the program differs."
 
+UNKNOWN_PROGRAM = (
+    "Nothing that was recorded tells whether they are one program: a captured script, or parameters in traces with "
+    "record_shapes=True, would."
+)
+
 TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier captures with --history."
 
 MOST_PERCENT = 3.0
@@ -190,8 +195,10 @@ def verdict_sentence(run: ComparedRun) -> str:
         return NO_STEP
     times = f"{from_to(change.base_step_ns, change.head_step_ns)} per {MEASURE[change.measure]}"
     if run.work.is_other_program:
-        base, head = run.other_scripts or SIDES
-        return f"Not compared, two different programs: {base} and {head}, {times}"
+        sides = "{} and {}".format(*(run.other_scripts or SIDES))
+        if run.work.program is OtherProgram.UNKNOWN:
+            return f"Not compared, {sides} may be two different programs: {times}"
+        return f"Not compared, two different programs: {sides}, {times}"
     beside = "".join(f" {words}" for words in _other_work(run.work))
     if change.measure in PER_SAMPLE:
         each = f"{UNIT[run.work.unit]}{' of one rank' if run.work.ranks else ''}"
