@@ -12,7 +12,7 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
-from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, InputRow, Sizes, StepContents
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.comparison.document import comparison_document
@@ -103,7 +103,18 @@ def test_a_batch_that_is_all_that_differs_is_not_called_no_change() -> None:
 
 def test_other_operators_show_that_the_program_was_changed() -> None:
     base, head = (_traced(10, _contents(operators=OPERATORS[:count])) for count in (8, 10))
-    assert changed_sentence(_compared(base, head).runs[0]) == "Changed: Operators 8 -> 10."
+    assert changed_sentence(_compared(base, head).runs[0]) == "Changed: Different operators 8 -> 10."
+
+
+@pytest.mark.parametrize(("most", "is_counted"), [(MOST_NAMES - 1, True), (MOST_NAMES, False)])
+def test_a_list_that_may_have_left_out_operators_is_not_counted(most: int, *, is_counted: bool) -> None:
+    names = [f"aten::operator_{number}" for number in range(most)]
+    sides = [
+        replace(_contents(operators=(*names[:count],)), operations=_running(*names[:count]).operations)
+        for count in (150, most)
+    ]
+    (run,) = _compared(_traced(10, sides[0]), _traced(11, sides[1])).runs
+    assert (run.work.program, bool(run.differences)) == (None, is_counted)
 
 
 def test_a_smaller_batch_is_a_fraction() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -33,12 +33,14 @@ from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
 FRAMEWORK = "Framework"
+OPERATORS = "Different operators"
 
 
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:
@@ -275,16 +277,24 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
     )
     if base is None or head is None:
         return
-    operations = [sum(row.per_step for row in one.operations) for one in (base, head)]
     counts: Sequence[tuple[str, float | None, float | None]] = (
-        ("Operators", len(base.operators), len(head.operators)),
+        (OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
         ("Launches per step", base.launches_per_step, head.launches_per_step),
-        ("GPU operations per step", operations[0], operations[1]),
+        ("GPU operations per step", _if_all(base.operations, _calls), _if_all(head.operations, _calls)),
         ("Streams of collectives", base.collective_streams, head.collective_streams),
     )
     for name, before, after in counts:
         if before and after and abs(after - before) > OTHER_COUNT_SHARE * max(before, after):
             yield Difference(DifferenceKind.CODE, name, f"{before:g}", f"{after:g}")
+
+
+def _if_all(rows: Sequence[CountRow], count: Callable[[Sequence[CountRow]], float]) -> float | None:
+    """A count of rows; None if the list may have left out some."""
+    return count(rows) if len(rows) < MOST_NAMES else None
+
+
+def _calls(rows: Iterable[CountRow]) -> float:
+    return sum(row.per_step for row in rows)
 
 
 def _may_be_unset(run: PairedRun) -> frozenset[str]:

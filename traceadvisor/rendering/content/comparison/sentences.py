@@ -126,7 +126,7 @@ COMMAND = "Command"
 UNNAMED = {COMMAND, "Data loader iterator", "dataset_length", "batch_count", "Steps detected from"}
 """Differences that follow from others, are no change of the program, or are too long: the table has them."""
 
-OPERATORS = "Operators"
+OPERATORS = "Different operators"
 """A difference that is named where no other is: most changes bring it along."""
 
 RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
