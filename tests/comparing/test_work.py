@@ -13,10 +13,17 @@ from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, Wor
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.step_contents import MOST_NAMES, CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.trace import Device
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import UNKNOWN_CODE, changed_sentence, headline, signed_percent
+from traceadvisor.rendering.content.comparison.sentences import (
+    UNKNOWN_CODE,
+    changed_sentence,
+    difference_words,
+    headline,
+    signed_percent,
+)
 
 OPERATORS = tuple(f"aten::{letter}" for letter in "abcdefghij")
 NOTHING = StepContents((), (), None, 0, (), ())
@@ -271,6 +278,24 @@ def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
     settings = RunSettings(parameter_count=1_000_000)
     base, head = (recording(command=[name], settings=settings) for name in ("train.py", "train_fixed.py"))
     assert _compared(base, head).runs[0].work.program is None
+
+
+def _on(name: str | None, gib: int = 80) -> Recording:
+    return _traced(10, NOTHING, device=Device(0, name=name, memory_bytes=gib << 30))
+
+
+def test_a_gpu_without_a_name_is_that_of_the_other_side_unless_its_memory_is_of_another_size() -> None:
+    (run,) = _compared(_on("NVIDIA H100"), _on(None)).runs
+    assert (run.work.devices, run.differences) == (None, ())
+    comparison = _compared(_on("NVIDIA H100"), _on(None, 192))
+    assert comparison.runs[0].work.devices == ("NVIDIA H100", "unknown model")
+    assert "on another GPU (NVIDIA H100 -> unknown model)" in headline(comparison)
+    (memory,) = comparison.runs[0].differences
+    assert difference_words(memory) == "GPU memory 80 GiB -> 192 GiB"
+    (run,) = _compared(_traced(10, NOTHING, device=None), _on(None)).runs
+    assert [(one.base, one.head) for one in run.differences if one.name == "GPU"] == [
+        ("none recorded", "unknown model")
+    ]
 
 
 def test_ranks_with_the_same_inputs_are_compared_once() -> None:

@@ -16,7 +16,7 @@ from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.comparing.verdict import overall
-from traceadvisor.comparing.work import work_change
+from traceadvisor.comparing.work import UNKNOWN_MODEL, work_change
 from traceadvisor.model.comparison import (
     ComparedJob,
     ComparedMemory,
@@ -245,7 +245,7 @@ def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ..
         if are_jobs and name == RANK:
             continue
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
-        if before and after and set(before) != set(after) and not _is_rounding(name, before, after):
+        if before and after and set(before) != set(after) and not _may_be_same(name, before, after):
             found.append(Difference(kind, name, _listed(before), _listed(after)))
     found += (Difference(DifferenceKind.EDIT, one.file, str(one.removed), str(one.added)) for one in edited)
     found += _counted(run)
@@ -253,14 +253,17 @@ def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ..
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
 
 
+_GPU, NO_DEVICE = "GPU", "none recorded"
 _MEMORY = "Memory of the machine in bytes"
 
 SAME_MEMORY_SHARE = 0.01
 """A kernel that boots reserves a few pages more or less."""
 
 
-def _is_rounding(name: str, *sides: Sequence[str]) -> bool:
-    """Whether sides differ in the memory of the machine by less than matters."""
+def _may_be_same(name: str, *sides: Sequence[str]) -> bool:
+    """Whether a GPU without a name may be that of the other side, or the memory of machines differs by little."""
+    if name == _GPU:
+        return UNKNOWN_MODEL in {*sides[0], *sides[1]} and (NO_DEVICE,) not in sides
     numbers = [int(one) for side in sides for one in side] if name == _MEMORY else [0, 1]
     return max(numbers) - min(numbers) <= SAME_MEMORY_SHARE * max(numbers)
 
@@ -328,7 +331,7 @@ def _values(captures: Iterable[Capture]) -> dict[tuple[DifferenceKind, str], tup
 
 def _of_recording(recording: Recording) -> Iterator[_Named]:
     device, run = recording.device, recording.captured
-    yield DifferenceKind.DEVICE, "GPU", (device.name or "unknown model") if device else "none recorded"
+    yield DifferenceKind.DEVICE, _GPU, (device.name or UNKNOWN_MODEL) if device else NO_DEVICE
     if device is not None:
         yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
     yield DifferenceKind.MACHINE, "Ranks", recording.rank_count

@@ -54,6 +54,12 @@ OTHER_WORK = 2.0
 _OPERATOR, _NOT_IN_ALL = re.compile("aten::"), re.compile(r"(?!Mem(cpy|set)|Copy)")
 """Beginnings of names that tell a program. All programs copy and fill memory."""
 
+UNKNOWN_MODEL = "unknown model"
+"""A GPU without a name."""
+
+SAME_MEMORY_SHARE = 0.05
+"""GPUs of one model have the same memory; drivers reserve some of it."""
+
 T = TypeVar("T")
 
 
@@ -68,7 +74,7 @@ def work_change(run: PairedRun) -> WorkChange:
         unit=unit,
         sizes=None if program else _other_sizes(recordings),
         ranks=_different(recordings, lambda one: one.rank_count),
-        devices=_different(recordings, lambda one: one.device.name if one.device else None),
+        devices=_other_devices(recordings),
         products=_other_products(recordings) if growth is None and not program and not _is_one_script(run) else None,
     )
 
@@ -91,6 +97,17 @@ def _different(sides: Sequence[Sequence[Recording]], of: Callable[[Recording], T
     if any(len(side) != 1 for side in values) or values[0] == values[1]:
         return None
     return values[0].pop(), values[1].pop()
+
+
+def _other_devices(sides: Sequence[Sequence[Recording]]) -> tuple[str, str] | None:
+    """The models of the GPUs where they differ; one without a name is another one if its memory is of another size."""
+    found = _different(sides, lambda one: one.device.name if one.device else None)
+    memory = _different(sides, lambda one: one.device.memory_bytes if one.device else None)
+    if found or memory is None or abs(memory[1] - memory[0]) <= SAME_MEMORY_SHARE * max(memory):
+        return found
+    names = [{one.device.name or UNKNOWN_MODEL for one in side if one.device} for side in sides]
+    base, head = (side.pop() if len(side) == 1 else UNKNOWN_MODEL for side in names)
+    return (base, head) if UNKNOWN_MODEL in {base, head} else None
 
 
 # -- the program ------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ MOST_SHARE = 0.5
 MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
 
-COMMAND = "Command"
+COMMAND, IN_BYTES = "Command", " in bytes"
 UNNAMED = {COMMAND, "Data loader iterator", "dataset_length", "batch_count", "Steps detected from"}
 """Differences that follow from others, are no change of the program, or are too long: the table has them."""
 
@@ -419,7 +419,16 @@ def difference_words(one: Difference) -> str:
         return (
             f"{clipped_inside(one.name, LONGEST_VALUE)} ({number_of(int(one.base), 'line')} removed, {one.head} added)"
         )
-    return f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
+    name, base, head = named_values(one)
+    return f"{name} {clipped(base, LONGEST_VALUE)} -> {clipped(head, LONGEST_VALUE)}"
+
+
+def named_values(one: Difference) -> tuple[str, str, str]:
+    """The name of a difference and the values of both sides, sizes with their units."""
+    if not one.name.endswith(IN_BYTES):
+        return one.name, one.base, one.head
+    base, head = (size(int(text)) if text.isdecimal() else text for text in (one.base, one.head))
+    return one.name.removesuffix(IN_BYTES), base, head
 
 
 def _command_words(run: ComparedRun) -> Iterator[str]:

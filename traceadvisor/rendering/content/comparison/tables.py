@@ -24,6 +24,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     line_words,
     missing_words,
     named_differences,
+    named_values,
     signed,
     signed_percent,
 )
@@ -173,7 +174,7 @@ def differences_table(run: ComparedRun) -> Table | None:
     if not others:
         return None
     columns = titled("Name", "Kind", "BASE", "HEAD", words=("Kind", "BASE", "HEAD"))
-    rows = tuple(cells(one.name, KIND[one.kind], *_sides(one)) for one in others)
+    rows = tuple(cells(named_values(one)[0], KIND[one.kind], *_sides(one)) for one in others)
     title = "Other settings, versions and devices that differ"
     return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
 
@@ -181,7 +182,7 @@ def differences_table(run: ComparedRun) -> Table | None:
 def _sides(one: Difference) -> tuple[str, str]:
     """The values of both sides."""
     if one.kind is not DifferenceKind.EDIT:
-        return one.base, one.head
+        return named_values(one)[1:]
     return f"{number_of(int(one.base), 'line')} removed", f"{number_of(int(one.head), 'line')} added"
 
 
