@@ -167,7 +167,7 @@ def _runs_alike(base: StepContents, head: StepContents) -> bool | None:
         is_part = are_many[0] and operators.of_fewer >= _OPERATORS.of_fewer
         return None if is_part else False
     both = [(*one.operators, *one.operations) for one in (base, head)]
-    return _Names.of(*both, _NOT_IN_ALL).are(_SMALL) or None if any(both) else True
+    return _Names.of(both[0], both[1], _NOT_IN_ALL).are(_SMALL) or None if any(both) else True
 
 
 @frozen

@@ -333,7 +333,7 @@ def test_a_share_of_the_training_time_is_no_time_per_step() -> None:
     row = finding()
     rare = replace(row, finding=replace(row.finding, of_run=True))
     (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
-    ((_, _, before, after, _),) = findings_table(run.findings, Detail.PAGE).rows
+    ((_, _, before, after, _),) = findings_table(run, run.findings, Detail.PAGE).rows
     assert before == after == Cell("High: up to 20.0% of the training time")
 
 

@@ -32,7 +32,6 @@ from traceadvisor.rendering.content.comparison.sentences import (
     deciding_run,
     headline,
     hidden_sentence,
-    lost_sentence,
     predicted_peak,
     prediction_sentence,
     settling_commands,
@@ -138,7 +137,7 @@ def _left_out(comparison: Comparison) -> Iterator[Block]:
 
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
     """The changes of the program, the prediction for them, how certain it is, and the commands that would settle it."""
-    for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run), lost_sentence(run)):
+    for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
     if run.work.program is OtherProgram.UNKNOWN:
@@ -210,7 +209,7 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
         blocks.append(
             Fold(
                 "Other findings",
-                (findings_table(others, Detail.EXTRA),),
+                (findings_table(run, others, Detail.EXTRA),),
                 "unchanged or not comparable",
                 f"run-{place}-same",
                 FoldLook.SECTION,
@@ -235,7 +234,7 @@ def _findings(run: ComparedRun) -> Iterator[Block]:
         yield Prose("No finding is new, gone or changed.", Tone.QUIET, SUMMARY)
         return
     how = Prose("Findings are compared by rule, file and function. Lines may move.", Tone.QUIET)
-    yield Group("Findings that changed", (how, findings_table(noted, SUMMARY)), detail=SUMMARY)
+    yield Group("Findings that changed", (how, findings_table(run, noted, SUMMARY)), detail=SUMMARY)
 
 
 WHERE = "Where the difference comes from"

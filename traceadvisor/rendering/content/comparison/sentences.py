@@ -453,22 +453,17 @@ def named_differences(run: ComparedRun) -> Sequence[Difference]:
     return [one for one in named if one.name != OPERATORS] or named
 
 
-def lost_sentence(run: ComparedRun) -> str | None:
-    """The findings that HEAD does not have although nothing shows a fix; None if there are none."""
-    lost = [one for one in run.findings if one.status is FindingStatus.LOST and one.base and not one.base.part_of]
-    lost = [one for one in lost if one.base and one.base.saving.high_ns]
-    if not lost:
-        return None
-    named = [f"{one.rule.id} ({_why_lost(one, run)})" for one in lost]
-    return f"No longer found, and not counted as fixed: {listed(named)}."
-
-
 OTHER_CHANGE = "another change may have taken its time"
 UNKNOWN_CHANGE = "what took its time was not recorded"
 
 
-def _why_lost(change: FindingChange, run: ComparedRun) -> str:
-    """Only a program that is known to be unchanged shows that a saving was too high."""
+def why_lost(change: FindingChange, run: ComparedRun) -> str | None:
+    """Why a finding that was not fixed is no longer found; None for others.
+
+    Only a program that is known to be unchanged shows that a saving was too high.
+    """
+    if change.status is not FindingStatus.LOST:
+        return None
     is_changed = bool(run.differences) or any(one.status is FindingStatus.GONE for one in run.findings)
     if is_changed or not run.is_same_code:
         return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE

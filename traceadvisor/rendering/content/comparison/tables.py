@@ -27,6 +27,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     named_values,
     signed,
     signed_percent,
+    why_lost,
 )
 from traceadvisor.rendering.content.memory.words import CLASS
 from traceadvisor.rendering.document.detail import Detail
@@ -201,14 +202,14 @@ def is_noted(change: FindingChange) -> bool:
     return change.status in NOTED and not is_lost_part
 
 
-def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
-    """The status of each finding."""
+def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
+    """The status of some findings of a run."""
     words = ("Status", "BASE", "HEAD")
     columns = (*titled("Finding", *words, words=words), Column("Where", numeric=False, detail=Detail.COMMENT))
     rows = tuple(
         (
             Cell(f"{change.rule.title} ({change.rule.id})"),
-            Cell(STATUS[change.status], remark=change.reason),
+            Cell(STATUS[change.status], remark=change.reason or why_lost(change, run)),
             *(Cell(_state(change, side)) for side in ("base", "head")),
             Cell(_where(change), code=bool(_where(change))),
         )
