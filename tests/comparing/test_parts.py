@@ -13,13 +13,14 @@ from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange
+from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange, WorkChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.rendering.content.comparison.sentences import certainty_sentences
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
@@ -103,6 +104,7 @@ def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() ->
     change = _change(_compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))
     assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
     assert change.witness_ratio == pytest.approx(5.57 / 116.0)
+    assert "the direction of the change, not its size" in " ".join(certainty_sentences(change, WorkChange()))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,14 @@ from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.comparison.sentences import (
     UNKNOWN_CODE,
+    UNKNOWN_PROGRAM,
     changed_sentence,
     difference_words,
     headline,
     signed_percent,
 )
+from traceadvisor.rendering.document.blocks import Prose, Tone
+from traceadvisor.rendering.document.detail import Detail
 
 OPERATORS = tuple(f"aten::{letter}" for letter in "abcdefghij")
 NOTHING = StepContents((), (), None, 0, (), ())
@@ -124,6 +127,15 @@ def test_a_list_that_may_have_left_out_operators_is_not_counted(most: int, *, is
     assert (run.work.program, bool(run.differences)) == (None, is_counted)
 
 
+@pytest.mark.parametrize(("operations", "names"), [(12.0, []), (40.0, ["GPU operations per step"])])
+def test_launches_of_one_operation_each_are_counted_once(operations: float, names: list[str]) -> None:
+    """A graph launches many."""
+    base = replace(_contents(), operations=(CountRow("gemm", 20.0),), launches_per_step=20.0)
+    head = replace(_contents(), operations=(CountRow("gemm", operations),), launches_per_step=12.0)
+    (run,) = _compared(_traced(10, base), _traced(9, head)).runs
+    assert [one.name for one in run.differences] == ["Launches per step", *names]
+
+
 def test_a_smaller_batch_is_a_fraction() -> None:
     comparison = _compared(_traced(170, _contents(loss(8192))), _traced(23.1, _contents(loss(1024))))
     assert "with 1/8 of the samples or tokens: 8.7% more time per sample or token" in headline(comparison)
@@ -217,9 +229,12 @@ def test_few_common_operators_do_not_tell_that_two_recordings_are_of_one_program
         (run,) = comparison.runs
         assert (run.work.program, comparison.verdict) == (OtherProgram.UNKNOWN, Verdict.INCONCLUSIVE)
         assert (run.findings, run.predictions, changed_sentence(run)) == ((), (), None)
-        assert headline(comparison) == (
+        document = comparison_document(comparison)
+        assert document.headline == (
             "Not compared, BASE and HEAD may be two different programs: 57.5 -> 11.8 ms per recorded step"
         )
+        assert [one.title for one in document.sections] == ["Both programs", "About this comparison"]
+        assert document.top == (Prose(UNKNOWN_PROGRAM, Tone.SCOPE, Detail.SUMMARY),)
 
 
 def test_small_programs_are_one_if_most_of_what_both_run_is_the_same() -> None:

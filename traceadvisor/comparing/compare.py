@@ -280,10 +280,12 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
     )
     if base is None or head is None:
         return
+    launches = base.launches_per_step, head.launches_per_step
+    operations = _if_all(base.operations, _calls), _if_all(head.operations, _calls)
     counts: Sequence[tuple[str, float | None, float | None]] = (
         (OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
-        ("Launches per step", base.launches_per_step, head.launches_per_step),
-        ("GPU operations per step", _if_all(base.operations, _calls), _if_all(head.operations, _calls)),
+        ("Launches per step", *launches),
+        ("GPU operations per step", *(operations if operations != launches else (None, None))),
         ("Streams of collectives", base.collective_streams, head.collective_streams),
     )
     for name, before, after in counts:

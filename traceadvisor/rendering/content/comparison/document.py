@@ -216,7 +216,7 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
                 Detail.EXTRA,
             )
         )
-    title = run.name if several else "What changed"
+    title = run.name if several else "Both programs" if run.work.is_other_program else "What changed"
     return Section(title, tuple(blocks), f"run-{place}", Detail.PAGE if place > 1 else SUMMARY)
 
 

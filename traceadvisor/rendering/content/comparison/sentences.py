@@ -280,7 +280,8 @@ def _why_likely(change: StepChange, chance: str) -> str:
     if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
         return (
             "Likely, although other programs used the CPU: the work of the process itself per step, by its CPU time, "
-            f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before."
+            f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before. This shows the "
+            "direction of the change, not its size."
         )
     return f"Likely: {chance}."
 
@@ -335,6 +336,8 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     ]
     if others:
         yield f"Also different, and perhaps the reason: {listed(others)}."
+    if run.change and run.change.because is LikelyBecause.WITNESSED:
+        yield "Other programs used the CPU, so the measured step is uncertain."
     end_ns = check.predicted.low_ns if check.agreement is Agreement.MORE else check.predicted.high_ns
     noise = run.change and run.change.noise_share
     if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):

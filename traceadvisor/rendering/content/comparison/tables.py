@@ -18,9 +18,11 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import LineChange, LinesChange, RowChange, StepExplanation, TableChange
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
+    COMMAND,
     LONGEST_VALUE,
     MOST_NAMED,
     STATUS,
+    changed_sentence,
     line_words,
     missing_words,
     named_differences,
@@ -78,7 +80,7 @@ def category_table(explained: StepExplanation) -> Table:
     ]
     step = _row("Step", explained.base_step_ns, explained.head_step_ns, explained.delta_ns)
     title, detail = "Typical recorded step by category", Detail.SUMMARY
-    return _named(Table(title, _columns("Category"), (*rows, step), layout=Layout.NARROW, detail=detail))
+    return Table(title, _columns("Category"), (*rows, step), is_named=True, layout=Layout.NARROW, detail=detail)
 
 
 def _named(table: Table) -> Table:
@@ -171,6 +173,7 @@ def ranks_table(run: ComparedRun) -> Table | None:
 def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ, without those that a sentence names; None if there are no others."""
     named = named_differences(run)[:MOST_NAMED]
+    named = named or [one for one in run.differences if one.name == COMMAND and changed_sentence(run)]
     others = [one for one in run.differences if one not in named or len(one.base + one.head) > 2 * LONGEST_VALUE]
     if not others:
         return None
@@ -197,9 +200,10 @@ NOTED = (
 
 
 def is_noted(change: FindingChange) -> bool:
-    """Whether a finding changed; one that was a part of another one, and is only no longer found, did not."""
-    is_lost_part = change.status is FindingStatus.LOST and change.base is not None and change.base.part_of is not None
-    return change.status in NOTED and not is_lost_part
+    """Whether a finding changed; a part of another one that only one side has, without a sign of a change, did not."""
+    states = [one for one in (change.base, change.head) if one]
+    is_unchanged_part = change.sign is None and len(states) == 1 and states[0].part_of is not None
+    return change.status in NOTED and not is_unchanged_part
 
 
 def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
