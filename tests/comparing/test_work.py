@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.comparing.building import recording, report
+from traceadvisor.cli.comparison_output import decide
+from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing import work
 from traceadvisor.comparing.compare import compare
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
@@ -166,6 +169,20 @@ def test_above_a_factor_of_three_a_headline_has_the_factor() -> None:
     (run,) = slower.runs
     assert run.change is not None
     assert signed_percent(run.change.change_share) == "4.4 times"
+
+
+def test_a_gate_and_a_caution_have_factors_too() -> None:
+    base, head = (recording(parts_ms={Category.FORWARD: ms}, undisturbed_ms=other) for ms, other in ((10, 9), (44, 40)))
+    met = decide([Regression(None)], _compared(base, head)).met
+    assert str(met).startswith("train.py takes 4.4 times as long, likely")
+    (run,) = _compared(base, replace(head, undisturbed_median_step_ns=base.undisturbed_median_step_ns)).runs
+    assert run.cautions[0].startswith(
+        "Change of recorded steps: 4.4 times; of undisturbed steps, without the profiler: 0%."
+    )
+
+
+def test_the_same_step_on_both_sides_is_no_change_of_zero_percent() -> None:
+    assert "(no change), not shown" in headline(_compared(_traced(165, NOTHING), _traced(165, NOTHING)))
 
 
 def test_up_to_a_factor_of_three_a_headline_has_whole_percentages() -> None:

@@ -34,6 +34,7 @@ from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.model.step_contents import MOST_NAMES, CountRow
+from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
@@ -202,8 +203,8 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank]) -> Itera
     recorded_share = explained.delta_ns / explained.base_step_ns
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
-            f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
-            f"{change.change_share:+.1%}. Tables of the recorded step explain the change of recorded steps."
+            f"Change of recorded steps: {signed_percent(recorded_share)}; of undisturbed steps, without the profiler: "
+            f"{signed_percent(change.change_share)}. Tables of the recorded step explain the change of recorded steps."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."

@@ -105,6 +105,9 @@ TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier
 MOST_PERCENT = 3.0
 """Ratio of the steps from which on a headline has a factor."""
 
+LEAST_SHARE = 0.0005
+"""A smaller change is 0.0%."""
+
 WHOLE_SHARE = 0.095
 """From this change on, a headline has no decimals."""
 
@@ -212,6 +215,8 @@ def verdict_sentence(run: ComparedRun) -> str:
 
 def change_words(change: StepChange) -> str:
     """``44% less time``; ``4.4 times as fast`` for a large change."""
+    if abs(change.change_share) < LEAST_SHARE:
+        return "no change"
     if change.ratio > MOST_PERCENT:
         return f"{change.ratio:.1f} times as long"
     if change.ratio < 1 / MOST_PERCENT:
@@ -589,7 +594,7 @@ def signed_percent(share: float) -> str:
     """A change with its sign, ``+12.3%``; ``4.4 times`` for a large one."""
     if share + 1 > MOST_PERCENT:
         return f"{share + 1:.1f} times"
-    return f"{share:+.1%}" if abs(share) >= 0.0005 else "0%"
+    return f"{share:+.1%}" if abs(share) >= LEAST_SHARE else "0%"
 
 
 FEWEST_CAPTURES, MOST_CAPTURES = 3, 8
