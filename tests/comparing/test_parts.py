@@ -13,13 +13,14 @@ from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange
+from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange, WorkChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.rendering.content.comparison.sentences import certainty_sentences
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
@@ -103,13 +104,21 @@ def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() ->
     change = _change(_compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))
     assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
     assert change.witness_ratio == pytest.approx(5.57 / 116.0)
+    assert "the direction of the change, not its size" in " ".join(certainty_sentences(change, WorkChange()))
 
 
-@pytest.mark.parametrize(("threads", "is_likely"), [(1, True), (2, False)])
-def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(threads: int, *, is_likely: bool) -> None:
-    """74.5 -> 498 ms with 62 and 132 ms of CPU time: an unchanged training with two threads on two busy cores."""
+@pytest.mark.parametrize(
+    ("threads", "cpu_ms", "is_likely"), [(1, 132.0, True), (2, 132.0, False), (2, 3 * 62.0, False), (2, 6 * 62.0, True)]
+)
+def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(
+    threads: int, cpu_ms: float, *, is_likely: bool
+) -> None:
+    """74.5 -> 498 ms with 62 and 132 ms of CPU time: an unchanged training with two threads on two busy cores.
+
+    Another one took 2.64 times the CPU time.
+    """
     settings = RunSettings(torch_threads=threads, cpu_count=2)
-    sides = (_busy(step_ms, cpu_ms / step_ms) for step_ms, cpu_ms in ((74.5, 62.0), (498.0, 132.0)))
+    sides = (_busy(step_ms, cpu_ms / step_ms) for step_ms, cpu_ms in ((74.5, 62.0), (498.0, cpu_ms)))
     base, head = (replace(one, captured=replace(one.captured, settings=settings)) for one in sides if one.captured)
     assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
 

@@ -7,16 +7,29 @@ from dataclasses import replace
 import pytest
 
 from tests.comparing.building import recording, report
+from traceadvisor.cli.comparison_output import decide
+from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing import work
 from traceadvisor.comparing.compare import compare
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Measure, OtherProgram, WorkUnit
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings
-from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.trace import Device
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import UNKNOWN_CODE, changed_sentence, headline, signed_percent
+from traceadvisor.rendering.content.comparison.sentences import (
+    UNKNOWN_CODE,
+    UNKNOWN_PROGRAM,
+    changed_sentence,
+    difference_words,
+    headline,
+    signed_percent,
+)
+from traceadvisor.rendering.document.blocks import Prose, Tone
+from traceadvisor.rendering.document.detail import Detail
 
 OPERATORS = tuple(f"aten::{letter}" for letter in "abcdefghij")
 NOTHING = StepContents((), (), None, 0, (), ())
@@ -103,7 +116,27 @@ def test_a_batch_that_is_all_that_differs_is_not_called_no_change() -> None:
 
 def test_other_operators_show_that_the_program_was_changed() -> None:
     base, head = (_traced(10, _contents(operators=OPERATORS[:count])) for count in (8, 10))
-    assert changed_sentence(_compared(base, head).runs[0]) == "Changed: Operators 8 -> 10."
+    assert changed_sentence(_compared(base, head).runs[0]) == "Changed: Different operators 8 -> 10."
+
+
+@pytest.mark.parametrize(("most", "is_counted"), [(MOST_NAMES - 1, True), (MOST_NAMES, False)])
+def test_a_list_that_may_have_left_out_operators_is_not_counted(most: int, *, is_counted: bool) -> None:
+    names = [f"aten::operator_{number}" for number in range(most)]
+    sides = [
+        replace(_contents(operators=(*names[:count],)), operations=_running(*names[:count]).operations)
+        for count in (150, most)
+    ]
+    (run,) = _compared(_traced(10, sides[0]), _traced(11, sides[1])).runs
+    assert (run.work.program, bool(run.differences)) == (None, is_counted)
+
+
+@pytest.mark.parametrize(("operations", "names"), [(12.0, []), (40.0, ["GPU operations per step"])])
+def test_launches_of_one_operation_each_are_counted_once(operations: float, names: list[str]) -> None:
+    """A graph launches many."""
+    base = replace(_contents(), operations=(CountRow("gemm", 20.0),), launches_per_step=20.0)
+    head = replace(_contents(), operations=(CountRow("gemm", operations),), launches_per_step=12.0)
+    (run,) = _compared(_traced(10, base), _traced(9, head)).runs
+    assert [one.name for one in run.differences] == ["Launches per step", *names]
 
 
 def test_a_smaller_batch_is_a_fraction() -> None:
@@ -138,6 +171,20 @@ def test_above_a_factor_of_three_a_headline_has_the_factor() -> None:
     assert signed_percent(run.change.change_share) == "4.4 times"
 
 
+def test_a_gate_and_a_caution_have_factors_too() -> None:
+    base, head = (recording(parts_ms={Category.FORWARD: ms}, undisturbed_ms=other) for ms, other in ((10, 9), (44, 40)))
+    met = decide([Regression(None)], _compared(base, head)).met
+    assert str(met).startswith("train.py takes 4.4 times as long, likely")
+    (run,) = _compared(base, replace(head, undisturbed_median_step_ns=base.undisturbed_median_step_ns)).runs
+    assert run.cautions[0].startswith(
+        "Change of recorded steps: 4.4 times; of undisturbed steps, without the profiler: 0%."
+    )
+
+
+def test_the_same_step_on_both_sides_is_no_change_of_zero_percent() -> None:
+    assert "(no change), not shown" in headline(_compared(_traced(165, NOTHING), _traced(165, NOTHING)))
+
+
 def test_up_to_a_factor_of_three_a_headline_has_whole_percentages() -> None:
     slower, faster = (
         _compared(_traced(one, NOTHING), _traced(other, NOTHING)) for one, other in ((21.2, 61.8), (61.8, 21.2))
@@ -164,8 +211,8 @@ def test_on_another_number_of_ranks_a_sample_is_one_of_a_rank() -> None:
         (_contents(parameters=((64,), (64, 3))), _contents(parameters=((512,), (512, 512)))),
         (_contents(), _contents(operators=tuple(f"aten::{letter}" for letter in "klmnopqrst"))),
         (
-            _running("Memcpy HtoD (Pageable -> Device)", "gemm"),
-            _running("Memcpy HtoD (Pageable -> Device)", "dispatch"),
+            _running("Memcpy HtoD (Pageable -> Device)", *(f"gemm_{number}" for number in range(8))),
+            _running("Memcpy HtoD (Pageable -> Device)", *(f"dispatch_{number}" for number in range(8))),
         ),
     ],
 )
@@ -178,6 +225,50 @@ def test_different_programs_are_not_compared(base: StepContents, head: StepConte
     assert (run.work.program, comparison.verdict) == (OtherProgram.CODE, Verdict.INCONCLUSIVE)
     assert (run.findings, run.predictions) == ((), ())
     assert comparison_document(comparison).headline == headline(comparison)
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        (_contents(operators=("aten::mm", "aten::item", "aten::linear")), _contents(operators=("aten::mm", "combine"))),
+        (_running("gemm"), _running("gemm", "dispatch", "combine")),
+        (_running("Memcpy HtoD (Pageable -> Device)"), _running("Memcpy HtoD (Pageable -> Device)", "gemm")),
+        (_contents(), _contents(operators=(*OPERATORS, *(f"aten::{letter}" for letter in "klmnopqrst")))),
+        (_contents(), _running("gemm", "dispatch", "combine", "fill")),
+    ],
+)
+def test_few_common_operators_do_not_tell_that_two_recordings_are_of_one_program(
+    base: StepContents, head: StepContents
+) -> None:
+    """All programs multiply matrices; and half of the operators may be those of a compiled program, or of another."""
+    for one, other in ((base, head), (head, base)):
+        comparison = _compared(_traced(57.5, one), _traced(11.8, other))
+        (run,) = comparison.runs
+        assert (run.work.program, comparison.verdict) == (OtherProgram.UNKNOWN, Verdict.INCONCLUSIVE)
+        assert (run.findings, run.predictions, changed_sentence(run)) == ((), (), None)
+        document = comparison_document(comparison)
+        assert document.headline == (
+            "Not compared, BASE and HEAD may be two different programs: 57.5 -> 11.8 ms per recorded step"
+        )
+        assert [one.title for one in document.sections] == ["Both programs", "About this comparison"]
+        assert document.top == (Prose(UNKNOWN_PROGRAM, Tone.SCOPE, Detail.SUMMARY),)
+
+
+def test_small_programs_are_one_if_most_of_what_both_run_is_the_same() -> None:
+    """Such as gradient accumulation with and without no_sync()."""
+    base = replace(_running("gemm", "ncclAllReduce"), operators=(CountRow("aten::mm", 8.0), CountRow("aten::sum", 1.0)))
+    head = replace(base, operations=(*base.operations, CountRow("fill", 1.0)))
+    assert _compared(_traced(20, base), _traced(16, head)).runs[0].work.program is None
+
+
+def test_scripts_with_as_many_parameters_are_one_program_although_few_operators_are_known() -> None:
+    few = [_contents(operators=("aten::mm", name)) for name in ("aten::item", "combine")]
+    settings = RunSettings(parameter_count=1_000_000)
+    base, head = (
+        replace(recording(command=[name], settings=settings), contents=contents)
+        for name, contents in zip(("train.py", "train_fixed.py"), few, strict=True)
+    )
+    assert _compared(base, head).runs[0].work.program is None
 
 
 def test_a_training_and_an_inference_are_different_programs_unless_one_script_runs_both() -> None:
@@ -219,6 +310,24 @@ def test_scripts_with_the_same_model_are_one_program_under_two_names() -> None:
     settings = RunSettings(parameter_count=1_000_000)
     base, head = (recording(command=[name], settings=settings) for name in ("train.py", "train_fixed.py"))
     assert _compared(base, head).runs[0].work.program is None
+
+
+def _on(name: str | None, gib: int = 80) -> Recording:
+    return _traced(10, NOTHING, device=Device(0, name=name, memory_bytes=gib << 30))
+
+
+def test_a_gpu_without_a_name_is_that_of_the_other_side_unless_its_memory_is_of_another_size() -> None:
+    (run,) = _compared(_on("NVIDIA H100"), _on(None)).runs
+    assert (run.work.devices, run.differences) == (None, ())
+    comparison = _compared(_on("NVIDIA H100"), _on(None, 192))
+    assert comparison.runs[0].work.devices == ("NVIDIA H100", "unknown model")
+    assert "on another GPU (NVIDIA H100 -> unknown model)" in headline(comparison)
+    (memory,) = comparison.runs[0].differences
+    assert difference_words(memory) == "GPU memory 80 GiB -> 192 GiB"
+    (run,) = _compared(_traced(10, NOTHING, device=None), _on(None)).runs
+    assert [(one.base, one.head) for one in run.differences if one.name == "GPU"] == [
+        ("none recorded", "unknown model")
+    ]
 
 
 def test_ranks_with_the_same_inputs_are_compared_once() -> None:

@@ -17,6 +17,9 @@ PRIVATE = "zq"
 TOKEN = f"ghp_{PRIVATE * 18}"
 """It has the form of the name of a class."""
 
+CHECKSUMS = (11_184_811, 14_540_253)
+"""Of lines of the script: who guesses a line can tell by them that it is there."""
+
 ZERO_NS = 1_800_000_000_000_000_000
 HOME = "/home/zqada/zqlab"
 HOST = "zqnode-7"
@@ -141,6 +144,7 @@ def _settings() -> dict[str, Any]:
         "device_name": "NVIDIA H100",
         "devices": [{"uuid": "GPU-zqserial", "pci_bus_id": "zqbus", "zqkey": "zq"}],
         "own_code": ["train.py", "zqmodule"],
+        "own_lines": {"train.py": [*CHECKSUMS]},
         "environment": {"OMP_NUM_THREADS": "4", "TORCH_DISTRIBUTED_DEBUG": "zq secret", "ZQ_KEY": "zq"},
         "zqkey": "zq",
     }

@@ -11,12 +11,21 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from tests.scrubbing.private_capture import HOME, HOST, PRIVATE, private_trace, write_private_capture
+from tests.scrubbing.private_capture import (
+    CHECKSUMS,
+    HOME,
+    HOST,
+    PRIVATE,
+    private_trace,
+    write_private_capture,
+)
 from traceadvisor.api import load, scrub
 from traceadvisor.bundle.layout import MANIFEST, private_fields
 from traceadvisor.bundle.stacks import StackRecord
+from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.run import TimedBatch, TimedStep
 from traceadvisor.parsing.json.events import EventArgs
+from traceadvisor.rendering.content.comparison.sentences import UNKNOWN_CODE, changed_sentence
 from traceadvisor.scrubbing.trace import SCRUBBED_ARGUMENTS
 
 
@@ -116,6 +125,20 @@ def test_a_report_on_the_copy_knows_the_same_files_as_the_users(tmp_path: Path, 
     report = load(copy)
     assert PRIVATE not in repr(report).replace(str(tmp_path), "")
     assert len(report.recordings) == 1
+
+
+def test_a_copy_holds_no_checksums_of_lines_and_a_comparison_of_two_knows_of_no_edit(tmp_path: Path) -> None:
+    folders = [write_private_capture(tmp_path / name) for name in ("zqone", "zqother")]
+    settings = folders[1] / "settings.0.json"
+    settings.write_text(settings.read_text().replace(str(CHECKSUMS[1]), "77"))
+    (edited,) = compare_paths(*folders).runs
+    assert (edited.is_same_code, [one.name for one in edited.differences]) == (False, ["train.py"])
+    copies = [scrub(folder, tmp_path / f"copy-{folder.name}").path for folder in folders]
+    (run,) = compare_paths(*copies).runs
+    assert (run.is_same_code, run.differences) == (None, ())
+    assert changed_sentence(run) == UNKNOWN_CODE
+    texts = [text for copy in copies for text in contents(copy).values()]
+    assert not [number for text in texts for number in CHECKSUMS if str(number) in text]
 
 
 def test_what_the_manifest_does_not_name_is_left_out(copy: Path) -> None:

@@ -20,7 +20,7 @@ from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
 from traceadvisor.model.report import Report
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.content.comparison.sentences import signed_percent
+from traceadvisor.rendering.content.comparison.sentences import MOST_PERCENT, change_words, signed_percent
 from traceadvisor.rendering.formats import COMPARISON_FORMATS
 from traceadvisor.rendering.units import percent
 from traceadvisor.rendering.words import VERDICT_CERTAINTY
@@ -90,11 +90,11 @@ def _regressed(condition: Regression, comparison: Comparison) -> Decision:
     for run in comparison.runs:
         change, name = run.change, one_line(run.name)
         if run.work.is_other_program:
-            undecided = undecided or f"{name}: both sides are different programs"
+            undecided = undecided or f"{name}: both sides are, or may be, different programs"
         elif change is None:
             undecided = undecided or f"{name} has no step time on a side"
         elif _is_met(condition, change):
-            return Decision(f"{name} is slower by {_how_much(condition, change)}")
+            return Decision(f"{name} {_how_much(condition, change)}")
         elif _is_open(condition, change):
             why = "within noise" if change.is_settled else f"{VERDICT_CERTAINTY[change.certainty]}: {MORE_CAPTURES}"
             undecided = undecided or f"{name} changed by {signed_percent(change.change_share)}, {why}"
@@ -106,12 +106,15 @@ MORE_CAPTURES = "each side needs three captures or more, or earlier captures wit
 
 def _how_much(condition: Regression, change: StepChange) -> str:
     """The change, with its interval or its certainty, and what a stricter condition would need."""
+    slower = f"is slower by {percent(change.change_share)}"
+    if change.ratio > MOST_PERCENT:
+        slower = f"takes {change_words(change)}"
     limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
     if change.ratio_low is None or change.ratio_high is None:
         stricter = f"regression:shown would not fail: for that, {MORE_CAPTURES}"
-        return f"{percent(change.change_share)}{limit}, {VERDICT_CERTAINTY[change.certainty]} ({stricter})"
+        return f"{slower}{limit}, {VERDICT_CERTAINTY[change.certainty]} ({stricter})"
     low, high = signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1)
-    return f"{around(percent(change.change_share), low, high)}{limit}"
+    return f"{around(slower, low, high)}{limit}"
 
 
 def _is_met(condition: Regression, change: StepChange) -> bool:

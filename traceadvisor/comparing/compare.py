@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from traceadvisor.comparing.places import relative_file
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import load_caution, order_caution, step_change
 from traceadvisor.comparing.verdict import overall
-from traceadvisor.comparing.work import work_change
+from traceadvisor.comparing.work import UNKNOWN_MODEL, work_change
 from traceadvisor.model.comparison import (
     ComparedJob,
     ComparedMemory,
@@ -33,12 +33,15 @@ from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow
+from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
 FRAMEWORK = "Framework"
+OPERATORS = "Different operators"
 
 
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:
@@ -200,8 +203,8 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank]) -> Itera
     recorded_share = explained.delta_ns / explained.base_step_ns
     if change.measure is Measure.UNDISTURBED_STEP and abs(recorded_share - change.change_share) > APART_SHARE:
         yield (
-            f"Recorded steps changed by {recorded_share:+.1%}, undisturbed steps, without the profiler, by "
-            f"{change.change_share:+.1%}. Tables of the recorded step explain the change of recorded steps."
+            f"Change of recorded steps: {signed_percent(recorded_share)}; of undisturbed steps, without the profiler: "
+            f"{signed_percent(change.change_share)}. Tables of the recorded step explain the change of recorded steps."
         )
     if any(one.distortion is not None and one.distortion.is_strong for rank in ranks for one in (rank.base, rank.head)):
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."
@@ -243,7 +246,7 @@ def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ..
         if are_jobs and name == RANK:
             continue
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
-        if before and after and set(before) != set(after) and not _is_rounding(name, before, after):
+        if before and after and set(before) != set(after) and not _may_be_same(name, before, after):
             found.append(Difference(kind, name, _listed(before), _listed(after)))
     found += (Difference(DifferenceKind.EDIT, one.file, str(one.removed), str(one.added)) for one in edited)
     found += _counted(run)
@@ -251,14 +254,17 @@ def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ..
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
 
 
+_GPU, NO_DEVICE = "GPU", "none recorded"
 _MEMORY = "Memory of the machine in bytes"
 
 SAME_MEMORY_SHARE = 0.01
 """A kernel that boots reserves a few pages more or less."""
 
 
-def _is_rounding(name: str, *sides: Sequence[str]) -> bool:
-    """Whether sides differ in the memory of the machine by less than matters."""
+def _may_be_same(name: str, *sides: Sequence[str]) -> bool:
+    """Whether a GPU without a name may be that of the other side, or the memory of machines differs by little."""
+    if name == _GPU:
+        return UNKNOWN_MODEL in {*sides[0], *sides[1]} and (NO_DEVICE,) not in sides
     numbers = [int(one) for side in sides for one in side] if name == _MEMORY else [0, 1]
     return max(numbers) - min(numbers) <= SAME_MEMORY_SHARE * max(numbers)
 
@@ -275,16 +281,26 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
     )
     if base is None or head is None:
         return
-    operations = [sum(row.per_step for row in one.operations) for one in (base, head)]
+    launches = base.launches_per_step, head.launches_per_step
+    operations = _if_all(base.operations, _calls), _if_all(head.operations, _calls)
     counts: Sequence[tuple[str, float | None, float | None]] = (
-        ("Operators", len(base.operators), len(head.operators)),
-        ("Launches per step", base.launches_per_step, head.launches_per_step),
-        ("GPU operations per step", operations[0], operations[1]),
+        (OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
+        ("Launches per step", *launches),
+        ("GPU operations per step", *(operations if operations != launches else (None, None))),
         ("Streams of collectives", base.collective_streams, head.collective_streams),
     )
     for name, before, after in counts:
         if before and after and abs(after - before) > OTHER_COUNT_SHARE * max(before, after):
             yield Difference(DifferenceKind.CODE, name, f"{before:g}", f"{after:g}")
+
+
+def _if_all(rows: Sequence[CountRow], count: Callable[[Sequence[CountRow]], float]) -> float | None:
+    """A count of rows; None if the list may have left out some."""
+    return count(rows) if len(rows) < MOST_NAMES else None
+
+
+def _calls(rows: Iterable[CountRow]) -> float:
+    return sum(row.per_step for row in rows)
 
 
 def _may_be_unset(run: PairedRun) -> frozenset[str]:
@@ -318,7 +334,7 @@ def _values(captures: Iterable[Capture]) -> dict[tuple[DifferenceKind, str], tup
 
 def _of_recording(recording: Recording) -> Iterator[_Named]:
     device, run = recording.device, recording.captured
-    yield DifferenceKind.DEVICE, "GPU", (device.name or "unknown model") if device else "none recorded"
+    yield DifferenceKind.DEVICE, _GPU, (device.name or UNKNOWN_MODEL) if device else NO_DEVICE
     if device is not None:
         yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
     yield DifferenceKind.MACHINE, "Ranks", recording.rank_count

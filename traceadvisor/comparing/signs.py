@@ -21,7 +21,7 @@ from traceadvisor.model.findings import Clear, Fix, Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
-from traceadvisor.model.step_contents import CountRow, StepContents
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, StepContents
 
 FELL = 0.5
 """Operators that run at most this often were taken out: counts hardly differ by chance."""
@@ -40,9 +40,6 @@ LESS = 0.8
 
 CORES_SHARE = 0.25
 """Kernel time that moved to tensor cores, as a share."""
-
-LISTED = 200
-"""Rows of a list that may have left out others."""
 
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "num_workers": ("worker_count",),
@@ -259,7 +256,7 @@ def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozens
 
 def _fewer(base: StepContents, head: StepContents) -> frozenset[str]:
     calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
-    hidden = min(calls[1].values(), default=0.0) if len(calls[1]) == LISTED else 0.0
+    hidden = min(calls[1].values(), default=0.0) if len(calls[1]) >= MOST_NAMES else 0.0
     return frozenset(name for name, before in calls[0].items() if calls[1].get(name, hidden) <= FELL * before)
 
 

@@ -22,13 +22,25 @@ ALIKE_PARAMETERS = 0.5
 """Share of the different sizes of parameters that recordings of one program have in common. Those of one program at
 hand agree in all, those of two in 6% at most."""
 
-ALIKE_OPERATORS, FEWEST_OPERATORS = 0.8, 8
-"""Share of the operators of one side, of that with fewer, that the other one runs, too. All of 330 pairs of recordings
-of one script have 86% or more, whatever was changed in it."""
 
-ALIKE_OPERATIONS, ALIKE_ALONE = 0.5, 0.3
-"""The same of kernels, beside operators and without. Other GPUs, and compiled code, run other kernels for the same
-operators."""
+@frozen
+class _Alike:
+    """How much of what two recordings run is in both if they are of one program."""
+
+    of_fewer: float
+    """Share of the names of the side with fewer."""
+
+    of_all: float
+    """Share of the names of both sides: a few common names are part of every program."""
+
+    fewest: int
+    """Names of the side with fewer that tell anything."""
+
+
+_OPERATORS, _KERNELS, _SMALL = _Alike(0.8, 0.6, 8), _Alike(0.5, 0.3, 8), _Alike(0.5, 0.5, 1)
+"""For operators, for kernels, and for both together where there are few of each. Of 330 pairs of recordings of one
+script, all have 86% of the fewer operators or more, whatever was changed in it; those of one program without a script,
+61% of all operators or more. Other GPUs, and compiled code, run other kernels for the same operators."""
 
 FEWEST_WEIGHTS = 3
 """Different weights of both sides from which on they have one in common if it is one program."""
@@ -39,8 +51,14 @@ AGREEING_SHARE = 0.5
 OTHER_WORK = 2.0
 """From this ratio of the matrix products of a step on, its work may be another one."""
 
-_OPERATOR, _KERNEL = re.compile("aten::"), re.compile(r"(?!Mem(cpy|set)|Copy)")
+_OPERATOR, _NOT_IN_ALL = re.compile("aten::"), re.compile(r"(?!Mem(cpy|set)|Copy)")
 """Beginnings of names that tell a program. All programs copy and fill memory."""
+
+UNKNOWN_MODEL = "unknown model"
+"""A GPU without a name."""
+
+SAME_MEMORY_SHARE = 0.05
+"""GPUs of one model have the same memory; drivers reserve some of it."""
 
 T = TypeVar("T")
 
@@ -56,7 +74,7 @@ def work_change(run: PairedRun) -> WorkChange:
         unit=unit,
         sizes=None if program else _other_sizes(recordings),
         ranks=_different(recordings, lambda one: one.rank_count),
-        devices=_different(recordings, lambda one: one.device.name if one.device else None),
+        devices=_other_devices(recordings),
         products=_other_products(recordings) if growth is None and not program and not _is_one_script(run) else None,
     )
 
@@ -81,26 +99,37 @@ def _different(sides: Sequence[Sequence[Recording]], of: Callable[[Recording], T
     return values[0].pop(), values[1].pop()
 
 
+def _other_devices(sides: Sequence[Sequence[Recording]]) -> tuple[str, str] | None:
+    """The models of the GPUs where they differ; one without a name is another one if its memory is of another size."""
+    found = _different(sides, lambda one: one.device.name if one.device else None)
+    memory = _different(sides, lambda one: one.device.memory_bytes if one.device else None)
+    if found or memory is None or abs(memory[1] - memory[0]) <= SAME_MEMORY_SHARE * max(memory):
+        return found
+    names = [{one.device.name or UNKNOWN_MODEL for one in side if one.device} for side in sides]
+    base, head = (side.pop() if len(side) == 1 else UNKNOWN_MODEL for side in names)
+    return (base, head) if UNKNOWN_MODEL in {base, head} else None
+
+
 # -- the program ------------------------------------------------------------------------------------------------------
 
 
 def _other_program(run: PairedRun, sides: Sequence[Sequence[Recording]]) -> OtherProgram | None:
-    """The sign that both sides are different programs, or different models; None without one."""
+    """The sign that both sides are different programs or models, or that nothing tells; None for one program."""
     if _different(sides, lambda one: one.framework.value if one.framework else "torch"):
         return OtherProgram.FRAMEWORK
     counts = [_parameter_count(side) for side in sides]
     contents = [next((one.contents for one in side if one.contents), None) for side in sides]
-    is_other_size = (
-        counts[0] is not None and counts[1] is not None and abs(counts[1] - counts[0]) > SAME_SHARE * counts[0]
-    )
-    is_other_code = contents[0] is not None and contents[1] is not None and not _is_alike(contents[0], contents[1])
+    is_counted = counts[0] is not None and counts[1] is not None
+    is_other_size = is_counted and abs((counts[1] or 0) - (counts[0] or 0)) > SAME_SHARE * (counts[0] or 0)
     if _is_one_script(run):
-        if is_other_size and contents[0] and contents[1] and not _runs_alike(contents[0], contents[1]):
+        if is_other_size and contents[0] and contents[1] and _runs_alike(contents[0], contents[1]) is False:
             return OtherProgram.CODE
         return OtherProgram.MODEL if is_other_size else None
-    is_known = all(side[0].script for side in (run.base, run.head))
+    is_alike = _is_alike(contents[0], contents[1]) if contents[0] and contents[1] else True
     is_other_kind = _different(sides, lambda one: one.workload) is not None
-    return OtherProgram.CODE if is_other_code or is_other_kind or (is_known and is_other_size) else None
+    if is_alike is False or is_other_kind or is_other_size:
+        return OtherProgram.CODE
+    return None if is_alike or is_counted else OtherProgram.UNKNOWN
 
 
 def _is_one_script(run: PairedRun) -> bool:
@@ -113,8 +142,8 @@ def _parameter_count(side: Iterable[Recording]) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _is_alike(base: StepContents, head: StepContents) -> bool:
-    """Whether what two steps run may be one program; True where too little is known."""
+def _is_alike(base: StepContents, head: StepContents) -> bool | None:
+    """Whether what two steps run is one program; None if too little is known."""
     if base.parameters and head.parameters:
         both = {*base.parameters} & {*head.parameters}
         return len(both) >= ALIKE_PARAMETERS * len({*base.parameters, *head.parameters})
@@ -124,22 +153,41 @@ def _is_alike(base: StepContents, head: StepContents) -> bool:
     return _runs_alike(base, head)
 
 
-def _runs_alike(base: StepContents, head: StepContents) -> bool:
-    """The same by operators and kernels, which do not depend on the sizes of a model."""
-    operators = _in_common(base.operators, head.operators, _OPERATOR, FEWEST_OPERATORS)
-    operations = _in_common(base.operations, head.operations, _KERNEL, 1)
-    if operators is None:
-        return operations is None or operations >= ALIKE_ALONE
-    return operators >= ALIKE_OPERATORS or (operations is not None and operations >= ALIKE_OPERATIONS)
+def _runs_alike(base: StepContents, head: StepContents) -> bool | None:
+    """The same by operators and kernels, which do not depend on the sizes of a model.
+
+    A side may run a small part of the other's operators because it is compiled, or because most programs run them.
+    """
+    operators = _Names.of(base.operators, head.operators, _OPERATOR)
+    kernels = _Names.of(base.operations, head.operations, _NOT_IN_ALL)
+    are_many = [operators.fewer >= _OPERATORS.fewest, kernels.fewer >= _KERNELS.fewest]
+    if (are_many[0] and operators.are(_OPERATORS)) or (are_many[1] and kernels.are(_KERNELS)):
+        return True
+    if any(are_many):
+        is_part = are_many[0] and operators.of_fewer >= _OPERATORS.of_fewer
+        return None if is_part else False
+    both = [(*one.operators, *one.operations) for one in (base, head)]
+    return _Names.of(both[0], both[1], _NOT_IN_ALL).are(_SMALL) or None if any(both) else True
 
 
-def _in_common(
-    base: Iterable[CountRow], head: Iterable[CountRow], begins: re.Pattern[str], fewest: int
-) -> float | None:
-    """Share of the names of the side with fewer that the other one has; None with too few."""
-    names = [{row.name for row in side if begins.match(row.name)} for side in (base, head)]
-    fewer = min(map(len, names))
-    return len(names[0] & names[1]) / fewer if fewer >= fewest else None
+@frozen
+class _Names:
+    """The names that both sides run, as shares."""
+
+    fewer: int
+    of_fewer: float
+    of_all: float
+
+    @classmethod
+    def of(cls, base: Iterable[CountRow], head: Iterable[CountRow], begins: re.Pattern[str]) -> _Names:
+        """Compare the names with such a beginning."""
+        names = [{row.name for row in side if begins.match(row.name)} for side in (base, head)]
+        both, fewer = len(names[0] & names[1]), min(map(len, names))
+        return cls(fewer, both / max(fewer, 1), both / max(len(names[0] | names[1]), 1))
+
+    def are(self, least: _Alike) -> bool:
+        """Whether they are alike enough."""
+        return self.of_fewer >= least.of_fewer and self.of_all >= least.of_all
 
 
 # -- the batch --------------------------------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ class OtherProgram(Enum):
     MODEL = "model"
     """One script with another number of parameters."""
 
+    UNKNOWN = "unknown"
+    """Too little was recorded to tell whether it is one program."""
+
 
 class WorkUnit(Enum):
     """The unit of a batch."""
@@ -94,8 +97,8 @@ class WorkChange:
 
     @property
     def is_other_program(self) -> bool:
-        """Whether findings and steps of both sides have nothing to do with each other."""
-        return self.program in {OtherProgram.FRAMEWORK, OtherProgram.CODE}
+        """Whether findings and steps of both sides may have nothing to do with each other."""
+        return self.program in {OtherProgram.FRAMEWORK, OtherProgram.CODE, OtherProgram.UNKNOWN}
 
     @property
     def is_same(self) -> bool:

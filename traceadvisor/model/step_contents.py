@@ -6,6 +6,9 @@ from traceadvisor.frozen import frozen
 
 Sizes = tuple[int, ...]
 
+MOST_NAMES = 200
+"""Rows of a list of names; one with as many may have left out others."""
+
 
 @frozen
 class CountRow:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -20,7 +21,16 @@ from tests.shared import CHECKOUT
 from traceadvisor.comparing.compare import compare
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.comparison import SCHEMA, Agreement, ComparedRun, Comparison, Difference, DifferenceKind
+from traceadvisor.model.comparison import (
+    SCHEMA,
+    Agreement,
+    ChangeSign,
+    ComparedRun,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    FindingStatus,
+)
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
@@ -36,7 +46,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     settling_commands,
     side_names,
 )
-from traceadvisor.rendering.content.comparison.tables import findings_table, names_table
+from traceadvisor.rendering.content.comparison.tables import category_table, findings_table, is_noted, names_table
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
@@ -329,11 +339,39 @@ def test_the_terminal_lists_the_changed_findings() -> None:
     assert any("New" in line and "The title of IDLE000 (IDLE000)" in line for line in shown)
 
 
+@pytest.mark.parametrize(
+    ("change", "is_shown"),
+    [
+        ({"status": FindingStatus.NEW}, False),
+        ({"status": FindingStatus.NEW, "sign": ChangeSign.LOADER}, True),
+        ({"status": FindingStatus.CHANGED}, True),
+        ({"status": FindingStatus.LOST}, False),
+    ],
+)
+def test_a_part_of_a_finding_that_one_side_has_is_no_change_of_its_own(
+    change: dict[str, Any], *, is_shown: bool
+) -> None:
+    (run,) = compare([report(findings=[finding()])], [report(findings=[finding()])]).runs
+    (same,) = run.findings
+    assert same.base is not None
+    part = replace(same.base, part_of="DATA002")
+    is_in_both = change["status"] is FindingStatus.CHANGED
+    assert is_noted(replace(same, base=part, head=part if is_in_both else None, **change)) is is_shown
+
+
+def test_the_step_stands_below_its_categories_and_is_not_folded() -> None:
+    base, head = (recording(parts_ms=dict.fromkeys(list(Category)[:11], ms)) for ms in (1.0, 2.0))
+    (rank,) = compare([report(base)], [report(head)]).runs[0].ranks
+    assert rank.explanation is not None
+    table = category_table(rank.explanation)
+    assert (len(table.leading), table.folded, table.rows[-1][0].text) == (12, (), "Step")
+
+
 def test_a_share_of_the_training_time_is_no_time_per_step() -> None:
     row = finding()
     rare = replace(row, finding=replace(row.finding, of_run=True))
     (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
-    ((_, _, before, after, _),) = findings_table(run.findings, Detail.PAGE).rows
+    ((_, _, before, after, _),) = findings_table(run, run.findings, Detail.PAGE).rows
     assert before == after == Cell("High: up to 20.0% of the training time")
 
 

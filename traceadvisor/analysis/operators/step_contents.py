@@ -13,12 +13,11 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64, distinct, grouped
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.step_contents import CountRow, InputRow, Sizes, StepContents
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, InputRow, Sizes, StepContents
 from traceadvisor.model.steps import StepTable
 from traceadvisor.model.trace import Trace
 from traceadvisor.text.cleaning import clipped
 
-MOST_NAMES = 200
 MOST_INPUTS = 24
 MOST_PARAMETERS = 60
 LONGEST_NAME = 160

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
-from traceadvisor.model.comparison import SCHEMA, ComparedMemory, ComparedRank, ComparedRun, Comparison
+from traceadvisor.model.comparison import (
+    SCHEMA,
+    ComparedMemory,
+    ComparedRank,
+    ComparedRun,
+    Comparison,
+    OtherProgram,
+)
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
@@ -18,13 +25,13 @@ from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.comparison.job import compared_job
 from traceadvisor.rendering.content.comparison.sentences import (
     SIDES,
+    UNKNOWN_PROGRAM,
     cause_sentence,
     certainty_sentences,
     changed_sentence,
     deciding_run,
     headline,
     hidden_sentence,
-    lost_sentence,
     predicted_peak,
     prediction_sentence,
     settling_commands,
@@ -130,9 +137,11 @@ def _left_out(comparison: Comparison) -> Iterator[Block]:
 
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
     """The changes of the program, the prediction for them, how certain it is, and the commands that would settle it."""
-    for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run), lost_sentence(run)):
+    for sentence in (changed_sentence(run), prediction_sentence(run), hidden_sentence(run)):
         if sentence:
             yield Prose(sentence, Tone.ACTION, SUMMARY)
+    if run.work.program is OtherProgram.UNKNOWN:
+        yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
@@ -200,14 +209,14 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
         blocks.append(
             Fold(
                 "Other findings",
-                (findings_table(others, Detail.EXTRA),),
+                (findings_table(run, others, Detail.EXTRA),),
                 "unchanged or not comparable",
                 f"run-{place}-same",
                 FoldLook.SECTION,
                 Detail.EXTRA,
             )
         )
-    title = run.name if several else "What changed"
+    title = run.name if several else "Both programs" if run.work.is_other_program else "What changed"
     return Section(title, tuple(blocks), f"run-{place}", Detail.PAGE if place > 1 else SUMMARY)
 
 
@@ -219,13 +228,13 @@ def _repeated(run: ComparedRun, anchor: str) -> Iterator[Block]:
 def _findings(run: ComparedRun) -> Iterator[Block]:
     noted = [one for one in run.findings if is_noted(one)]
     if run.work.is_other_program:
-        yield Prose("Findings of different programs are not compared.", Tone.QUIET, SUMMARY)
+        yield Prose("Findings are not compared: both sides are, or may be, different programs.", Tone.QUIET, SUMMARY)
         return
     if not noted:
         yield Prose("No finding is new, gone or changed.", Tone.QUIET, SUMMARY)
         return
     how = Prose("Findings are compared by rule, file and function. Lines may move.", Tone.QUIET)
-    yield Group("Findings that changed", (how, findings_table(noted, SUMMARY)), detail=SUMMARY)
+    yield Group("Findings that changed", (how, findings_table(run, noted, SUMMARY)), detail=SUMMARY)
 
 
 WHERE = "Where the difference comes from"

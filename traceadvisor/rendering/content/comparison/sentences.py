@@ -95,10 +95,18 @@ NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
 OTHER_PRODUCTS = "Not shown: nothing that was recorded tells whether the batch, the model or the program differs."
 
+UNKNOWN_PROGRAM = (
+    "Nothing that was recorded tells whether they are one program: a captured script, or parameters in traces with "
+    "record_shapes=True, would."
+)
+
 TO_SETTLE = "Capture each side three times, in turn if possible, or pass earlier captures with --history."
 
 MOST_PERCENT = 3.0
 """Ratio of the steps from which on a headline has a factor."""
+
+LEAST_SHARE = 0.0005
+"""A smaller change is 0.0%."""
 
 WHOLE_SHARE = 0.095
 """From this change on, a headline has no decimals."""
@@ -117,11 +125,11 @@ MOST_SHARE = 0.5
 MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
 
-COMMAND = "Command"
+COMMAND, IN_BYTES = "Command", " in bytes"
 UNNAMED = {COMMAND, "Data loader iterator", "dataset_length", "batch_count", "Steps detected from"}
 """Differences that follow from others, are no change of the program, or are too long: the table has them."""
 
-OPERATORS = "Operators"
+OPERATORS = "Different operators"
 """A difference that is named where no other is: most changes bring it along."""
 
 RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
@@ -190,8 +198,10 @@ def verdict_sentence(run: ComparedRun) -> str:
         return NO_STEP
     times = f"{from_to(change.base_step_ns, change.head_step_ns)} per {MEASURE[change.measure]}"
     if run.work.is_other_program:
-        base, head = run.other_scripts or SIDES
-        return f"Not compared, two different programs: {base} and {head}, {times}"
+        sides = "{} and {}".format(*(run.other_scripts or SIDES))
+        if run.work.program is OtherProgram.UNKNOWN:
+            return f"Not compared, {sides} may be two different programs: {times}"
+        return f"Not compared, two different programs: {sides}, {times}"
     beside = "".join(f" {words}" for words in _other_work(run.work))
     if change.measure in PER_SAMPLE:
         each = f"{UNIT[run.work.unit]}{' of one rank' if run.work.ranks else ''}"
@@ -205,6 +215,8 @@ def verdict_sentence(run: ComparedRun) -> str:
 
 def change_words(change: StepChange) -> str:
     """``44% less time``; ``4.4 times as fast`` for a large change."""
+    if abs(change.change_share) < LEAST_SHARE:
+        return "no change"
     if change.ratio > MOST_PERCENT:
         return f"{change.ratio:.1f} times as long"
     if change.ratio < 1 / MOST_PERCENT:
@@ -273,7 +285,8 @@ def _why_likely(change: StepChange, chance: str) -> str:
     if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
         return (
             "Likely, although other programs used the CPU: the work of the process itself per step, by its CPU time, "
-            f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before."
+            f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before. This shows the "
+            "direction of the change, not its size."
         )
     return f"Likely: {chance}."
 
@@ -328,6 +341,8 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     ]
     if others:
         yield f"Also different, and perhaps the reason: {listed(others)}."
+    if run.change and run.change.because is LikelyBecause.WITNESSED:
+        yield "Other programs used the CPU, so the measured step is uncertain."
     end_ns = check.predicted.low_ns if check.agreement is Agreement.MORE else check.predicted.high_ns
     noise = run.change and run.change.noise_share
     if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):
@@ -412,7 +427,16 @@ def difference_words(one: Difference) -> str:
         return (
             f"{clipped_inside(one.name, LONGEST_VALUE)} ({number_of(int(one.base), 'line')} removed, {one.head} added)"
         )
-    return f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
+    name, base, head = named_values(one)
+    return f"{name} {clipped(base, LONGEST_VALUE)} -> {clipped(head, LONGEST_VALUE)}"
+
+
+def named_values(one: Difference) -> tuple[str, str, str]:
+    """The name of a difference and the values of both sides, sizes with their units."""
+    if not one.name.endswith(IN_BYTES):
+        return one.name, one.base, one.head
+    base, head = (size(int(text)) if text.isdecimal() else text for text in (one.base, one.head))
+    return one.name.removesuffix(IN_BYTES), base, head
 
 
 def _command_words(run: ComparedRun) -> Iterator[str]:
@@ -437,22 +461,17 @@ def named_differences(run: ComparedRun) -> Sequence[Difference]:
     return [one for one in named if one.name != OPERATORS] or named
 
 
-def lost_sentence(run: ComparedRun) -> str | None:
-    """The findings that HEAD does not have although nothing shows a fix; None if there are none."""
-    lost = [one for one in run.findings if one.status is FindingStatus.LOST and one.base and not one.base.part_of]
-    lost = [one for one in lost if one.base and one.base.saving.high_ns]
-    if not lost:
-        return None
-    named = [f"{one.rule.id} ({_why_lost(one, run)})" for one in lost]
-    return f"No longer found, and not counted as fixed: {listed(named)}."
-
-
 OTHER_CHANGE = "another change may have taken its time"
 UNKNOWN_CHANGE = "what took its time was not recorded"
 
 
-def _why_lost(change: FindingChange, run: ComparedRun) -> str:
-    """Only a program that is known to be unchanged shows that a saving was too high."""
+def why_lost(change: FindingChange, run: ComparedRun) -> str | None:
+    """Why a finding that was not fixed is no longer found; None for others.
+
+    Only a program that is known to be unchanged shows that a saving was too high.
+    """
+    if change.status is not FindingStatus.LOST:
+        return None
     is_changed = bool(run.differences) or any(one.status is FindingStatus.GONE for one in run.findings)
     if is_changed or not run.is_same_code:
         return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE
@@ -575,7 +594,7 @@ def signed_percent(share: float) -> str:
     """A change with its sign, ``+12.3%``; ``4.4 times`` for a large one."""
     if share + 1 > MOST_PERCENT:
         return f"{share + 1:.1f} times"
-    return f"{share:+.1%}" if abs(share) >= 0.0005 else "0%"
+    return f"{share:+.1%}" if abs(share) >= LEAST_SHARE else "0%"
 
 
 FEWEST_CAPTURES, MOST_CAPTURES = 3, 8

@@ -18,14 +18,18 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.explanation import LineChange, LinesChange, RowChange, StepExplanation, TableChange
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
+    COMMAND,
     LONGEST_VALUE,
     MOST_NAMED,
     STATUS,
+    changed_sentence,
     line_words,
     missing_words,
     named_differences,
+    named_values,
     signed,
     signed_percent,
+    why_lost,
 )
 from traceadvisor.rendering.content.memory.words import CLASS
 from traceadvisor.rendering.document.detail import Detail
@@ -76,7 +80,7 @@ def category_table(explained: StepExplanation) -> Table:
     ]
     step = _row("Step", explained.base_step_ns, explained.head_step_ns, explained.delta_ns)
     title, detail = "Typical recorded step by category", Detail.SUMMARY
-    return _named(Table(title, _columns("Category"), (*rows, step), layout=Layout.NARROW, detail=detail))
+    return Table(title, _columns("Category"), (*rows, step), is_named=True, layout=Layout.NARROW, detail=detail)
 
 
 def _named(table: Table) -> Table:
@@ -169,11 +173,12 @@ def ranks_table(run: ComparedRun) -> Table | None:
 def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ, without those that a sentence names; None if there are no others."""
     named = named_differences(run)[:MOST_NAMED]
+    named = named or [one for one in run.differences if one.name == COMMAND and changed_sentence(run)]
     others = [one for one in run.differences if one not in named or len(one.base + one.head) > 2 * LONGEST_VALUE]
     if not others:
         return None
     columns = titled("Name", "Kind", "BASE", "HEAD", words=("Kind", "BASE", "HEAD"))
-    rows = tuple(cells(one.name, KIND[one.kind], *_sides(one)) for one in others)
+    rows = tuple(cells(named_values(one)[0], KIND[one.kind], *_sides(one)) for one in others)
     title = "Other settings, versions and devices that differ"
     return _named(Table(title, columns, rows, layout=Layout.STACKED, detail=Detail.SUMMARY, noun="difference"))
 
@@ -181,7 +186,7 @@ def differences_table(run: ComparedRun) -> Table | None:
 def _sides(one: Difference) -> tuple[str, str]:
     """The values of both sides."""
     if one.kind is not DifferenceKind.EDIT:
-        return one.base, one.head
+        return named_values(one)[1:]
     return f"{number_of(int(one.base), 'line')} removed", f"{number_of(int(one.head), 'line')} added"
 
 
@@ -195,19 +200,20 @@ NOTED = (
 
 
 def is_noted(change: FindingChange) -> bool:
-    """Whether a finding changed; one that was a part of another one, and is only no longer found, did not."""
-    is_lost_part = change.status is FindingStatus.LOST and change.base is not None and change.base.part_of is not None
-    return change.status in NOTED and not is_lost_part
+    """Whether a finding changed; a part of another one that only one side has, without a sign of a change, did not."""
+    states = [one for one in (change.base, change.head) if one]
+    is_unchanged_part = change.sign is None and len(states) == 1 and states[0].part_of is not None
+    return change.status in NOTED and not is_unchanged_part
 
 
-def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
-    """The status of each finding."""
+def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
+    """The status of some findings of a run."""
     words = ("Status", "BASE", "HEAD")
     columns = (*titled("Finding", *words, words=words), Column("Where", numeric=False, detail=Detail.COMMENT))
     rows = tuple(
         (
             Cell(f"{change.rule.title} ({change.rule.id})"),
-            Cell(STATUS[change.status], remark=change.reason),
+            Cell(STATUS[change.status], remark=change.reason or why_lost(change, run)),
             *(Cell(_state(change, side)) for side in ("base", "head")),
             Cell(_where(change), code=bool(_where(change))),
         )
