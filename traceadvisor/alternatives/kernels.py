@@ -187,7 +187,7 @@ def _by_shapes(
 
 @frozen(eq=False)
 class _Units:
-    """Kernels that multiply float32 on ordinary cores of one GPU and in TF32, on matrix units, of the other."""
+    """Kernels that multiply float32 on ordinary cores, or in TF32 on matrix units, of either GPU."""
 
     before: Int64
     after: Int64
@@ -207,15 +207,18 @@ class _Units:
         """
         to_matrix = (self.before == _FLOAT32) & (self.after == _TF32)
         to_plain = (self.before == _TF32) & (self.after == _FLOAT32)
+        stays_plain = (self.before == _FLOAT32) & (self.after == _FLOAT32)
         likely = np.asarray(kept[1])
         less, more = _spread(kind)
         found = []
         for one, case, other, spread in zip(kept, reversed(Case), Case, (less, 1.0, more), strict=True):
-            cores = plain * _shared(self.ratios.other, case)
+            there, here = _shared(self.ratios.other, case), _shared(self.ratios.recorded, other)
+            cores = plain * there
             longer = np.maximum(one, np.minimum(likely * share / REACH[kind][case], cores * min(spread, 1.0)))
-            cores = plain / _shared(self.ratios.recorded, other)
+            cores = plain / here
             shorter = np.minimum(one, np.maximum(likely * REACH[kind][other] / PLAIN_REACH[kind], cores))
-            found.append(np.where(to_matrix, longer, np.where(to_plain, shorter, one)))
+            kept_units = np.where(stays_plain, one * there / here, one)
+            found.append(np.where(to_matrix, longer, np.where(to_plain, shorter, kept_units)))
         low, expected, high = found
         return low, expected, high
 
