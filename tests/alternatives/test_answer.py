@@ -14,7 +14,7 @@ from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.simulated import RUN_NOISE
 from traceadvisor.alternatives.subject import Subject
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import Basis, Change, Range, Row, StepLimit, Unknown
+from traceadvisor.model.whatif import Basis, Change, Fit, MemoryFit, Range, Row, StepLimit, Unknown
 from traceadvisor.rendering.content.whatif.words import reason
 from traceadvisor.savings.interval import step_spread
 
@@ -266,6 +266,20 @@ def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) 
     assert _step(found).expected == pytest.approx((200 + 800 * (7 / 8) / (1 / 2)) * 1000, rel=0.01)
 
 
+def test_collectives_over_a_slower_link_likely_take_less_than_in_proportion_because_ranks_also_wait(
+    tmp_path: Path,
+) -> None:
+    builder = TraceBuilder().device(0, name="NVIDIA H100 80GB HBM3").distributed(0, 2)
+    for number in range(6):
+        at = number * 1000
+        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+        builder.collective(at + 10, at + 12, kernel=(at + 15, at + 815)).sync(at + 30, at + 820)
+    found = _step(row(subject(builder, tmp_path), "A100 SXM4 40GB", cpu_speed=(1.0, 1.0)))
+    assert found.low < 1e6 < found.high  # 900 GB/s of NVLink against 600
+    assert found.expected == pytest.approx((200 + 2 + 798 * (900 / 600) ** 0.5) * 1000, rel=1e-3)
+    assert found.high == pytest.approx((200 + 800 * 900 / 600) * 1000 * (1 + RUN_NOISE), rel=0.01)
+
+
 def test_the_smallest_batch_that_is_as_fast_as_the_best_is_named(tmp_path: Path) -> None:
     found = asked(subject(training(990, 10), tmp_path), batches=(32, 64, 128))
     rates = [one.samples_per_s.expected for one in found.rows if one.samples_per_s]
@@ -283,6 +297,14 @@ def test_choices_whose_costs_have_a_part_in_common_may_be_as_cheap() -> None:
     costs = (Range(1.0, 2.0, 4.0), Range(3.0, 5.0, 6.0), Range(4.5, 5.0, 6.0))
     rows = [Row(Change(f"GPU {place}"), cost_per_million=cost) for place, cost in enumerate(costs)]
     assert _cheapest(rows) == (0, (1,))
+
+
+def test_a_change_without_a_cost_hides_no_cheapest_one_of_those_that_may_fit() -> None:
+    unsure = MemoryFit(Range(70, 80, 90), 80, Fit.PERHAPS)
+    costs = (Range(1.0, 2.0, 4.0), Range(3.0, 5.0, 6.0))
+    rows = [Row(Change(f"GPU {place}"), cost_per_million=cost, memory=unsure) for place, cost in enumerate(costs)]
+    nothing_fits = Row(Change("GPU", is_largest=True), Unknown.NOTHING_FITS)
+    assert _cheapest([nothing_fits, *rows]) == (1, (2,))
 
 
 @pytest.mark.parametrize(

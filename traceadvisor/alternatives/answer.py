@@ -278,7 +278,7 @@ class _Rows:
         peers = peer_bytes_per_s(row), peer_bytes_per_s(other)
         if Kind.COLLECTIVE in self._kinds and None in peers:
             raise _Stop(Unknown.NO_LINK)
-        return ratio_of_links(here, there), ratio_of_links(*peers)
+        return ratio_of_links(here, there), ratio_of_links(*peers, waits=True)
 
     @property
     def _kinds(self) -> set[int]:
@@ -374,10 +374,11 @@ def _smallest(rows: Sequence[Row]) -> tuple[int, ...]:
 
 def _cheapest(rows: Sequence[Row]) -> tuple[int | None, tuple[int, ...]]:
     """Return the cheapest row that fits, else of those that may fit, and others that may be as cheap."""
-    fitting = [place for place, row in enumerate(rows) if row.memory is None or row.memory.fit is Fit.YES]
-    possible = [place for place, row in enumerate(rows) if not _is_too_large(row)]
-    costs = {place: rows[place].cost_per_million for place in fitting or possible}
-    known = {place: cost for place, cost in costs.items() if cost}
+    costs = {place: row.cost_per_million for place, row in enumerate(rows) if not _is_too_large(row)}
+    possible = {place: cost for place, cost in costs.items() if cost}
+    memory = {place: rows[place].memory for place in possible}
+    fitting = {place: possible[place] for place, one in memory.items() if one is None or one.fit is Fit.YES}
+    known = fitting or possible
     if len(known) < 2:  # one is no choice
         return None, ()
     cheapest = min(known, key=lambda place: known[place].expected)

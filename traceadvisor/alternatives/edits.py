@@ -246,9 +246,12 @@ class WorkersAtPace(Edit):
         return replace(graph, host=replace(graph.host, action=action), workers=workers)
 
 
-def ratio_of_links(before: float | None, after: float | None) -> Range:
-    """Return the time over another link; as recorded at one end, because something else may limit it."""
+def ratio_of_links(before: float | None, after: float | None, *, waits: bool = False) -> Range:
+    """Return the time over another link; as recorded at one end, because something else may limit it.
+
+    ``waits``: the recorded time is also that of waiting for others, so the likely one lies between both ends.
+    """
     if before is None or after is None or before == after:
         return Range(1.0, 1.0, 1.0)
     ratio = before / after
-    return Range(min(ratio, 1.0), sqrt(ratio) if ratio < 1 else ratio, max(ratio, 1.0))
+    return Range(min(ratio, 1.0), sqrt(ratio) if ratio < 1 or waits else ratio, max(ratio, 1.0))
