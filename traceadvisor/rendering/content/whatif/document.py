@@ -117,7 +117,9 @@ def _if_it_fits(row: Row) -> str:
 
 def _fastest(rows: Sequence[Row]) -> Row | None:
     def rate(row: Row) -> float:
-        return row.samples_per_s.expected if row.samples_per_s else 1 / row.step_ns.expected if row.step_ns else 0.0
+        if row.samples_per_s or not row.step_ns:
+            return row.samples_per_s.expected if row.samples_per_s else 0.0
+        return (row.change.ranks or 1) / row.step_ns.expected
 
     known = all(row.samples_per_s for row in rows) or not any(row.samples_per_s for row in rows)
     return max(rows, key=rate) if rows and known else None
@@ -147,7 +149,9 @@ def _pace_sentence(program: Program, faster_gpu: str = "A faster GPU") -> str | 
 
 
 def _top(program: Program) -> Iterator[Block]:
-    faster = f"A GPU faster than the recorded {program.device}" if program.device else "A faster GPU"
+    faster = f"GPU faster than the recorded {program.device}" if program.device else "faster GPU"
+    is_batch = any(row.change.batch not in {None, program.batch} for row in program.rows)
+    faster = f"With the recorded batch, a {faster}" if is_batch else f"A {faster}"
     if program.rows and not _says_of_gpus_alone(program) and (sentence := _pace_sentence(program, faster)):
         yield Prose(f"{sentence}.", Tone.ACTION, SUMMARY)
     rows = program.rows
