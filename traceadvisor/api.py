@@ -310,7 +310,8 @@ def whatif(  # noqa: PLR0913  # one parameter per option of the verb
         batches: samples per batch and GPU; "max" for the largest that surely fits.
         workers: loader workers.
         cpu_cores: cores for the training and its workers.
-        cpu_speed: how many times as fast as recorded the CPU is, or the least and most; as recorded by default.
+        cpu_speed: how many times as fast as recorded the CPU is, or the least and most. By default 1; beside another
+            GPU, half to twice as fast.
         ranks: numbers of GPUs that train together.
         prices: price per hour of one GPU, by its name.
         device_file: a TOML file with figures of further GPUs.

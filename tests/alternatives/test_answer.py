@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import traceadvisor
-from tests.alternatives.subjects import SAMPLES, asked, doubled, row, sample, subject, training
+from tests.alternatives.subjects import PLAIN, SAMPLES, V100, asked, doubled, row, sample, subject, training
 from tests.build import TraceBuilder
 from tests.rules.judging import simulated_facts
 from tests.shared import CHECKOUT
@@ -14,7 +14,7 @@ from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.simulated import RUN_NOISE
 from traceadvisor.alternatives.subject import Subject
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import Basis, Change, Range, Row, StepLimit, Unknown
+from traceadvisor.model.whatif import Basis, Change, Fit, MemoryFit, Range, Row, StepLimit, Unknown
 from traceadvisor.rendering.content.whatif.words import reason
 from traceadvisor.savings.interval import step_spread
 
@@ -57,6 +57,57 @@ def test_the_cpus_part_stays_so_a_faster_gpu_does_not_help_a_step_of_the_cpu(tmp
     assert found.faster_gpu.expected < 1.03
 
 
+def test_the_cpu_beside_another_gpu_may_take_half_or_twice_as_long_unless_its_speed_is_stated(tmp_path: Path) -> None:
+    one = subject(training(20, 980), tmp_path)
+    unknown, same = row(one, "H100 SXM5"), row(one, "H100 SXM5", cpu_speed=(1.0, 1.0))
+    assert (Basis.CPU_UNKNOWN in _bases(unknown), Basis.CPU_UNKNOWN in _bases(same)) == (True, False)
+    assert _step(unknown).expected == _step(same).expected
+    assert _step(unknown).low == pytest.approx((980 / 2 + 5) * 1000 * (1 - RUN_NOISE), rel=0.02)
+    assert _step(unknown).high == pytest.approx((2 * 980 + 20) * 1000 * (1 + RUN_NOISE), rel=0.02)
+    assert _step(same).high < 1.1e6
+
+
+def test_a_fast_gpu_beside_a_slow_cpu_is_the_least_busy(tmp_path: Path) -> None:
+    busy = row(subject(training(500, 500), tmp_path), "T4", cpu_speed=(0.5, 2.0)).gpu_busy
+    assert busy is not None
+    least_us, most_us = (500 * 900 / 320 * spread for spread in (1 / 1.25, 1.25))
+    assert busy.low == pytest.approx(least_us / (least_us + 1000), abs=0.02)
+    assert busy.high == pytest.approx(most_us / (most_us + 250), abs=0.02)
+
+
+def test_the_cpu_of_the_recorded_gpu_is_the_recorded_one(tmp_path: Path) -> None:
+    one = subject(training(20, 980), tmp_path)
+    for found in (row(one, "V100-SXM2-16GB"), row(one, batches=(64,))):
+        assert Basis.CPU_UNKNOWN not in _bases(found)
+        assert _step(found).high < 1.1e6
+
+
+def test_a_step_of_the_gpu_does_not_depend_on_the_cpu_of_another_machine(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name=V100)
+    for number in range(6):  # the CPU launches 800 us of kernels in 25 us, and runs ahead
+        at = number * 800
+        builder.step(number, at, at + 800).op("aten::add", at + 5, at + 20)
+        builder.launch(at + 10, at + 12, name=PLAIN, kernel=(at + 15, at + 815))
+    one = subject(builder, tmp_path)
+    unknown, same = row(one, "T4"), row(one, "T4", cpu_speed=(1.0, 1.0))
+    assert Basis.CPU_UNKNOWN in _bases(unknown)
+    assert _step(unknown).high == pytest.approx(_step(same).high, rel=0.02)
+    assert _step(unknown).low == pytest.approx(_step(same).low, rel=0.02)
+
+
+def test_collectives_that_take_as_long_as_the_kernels_beside_them_set_the_pace(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name=V100).distributed(0, 2)
+    for number in range(6):
+        at = number * 1000
+        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+        builder.launch(at + 6, at + 8, name=PLAIN, kernel=(at + 10, at + 900))
+        builder.collective(at + 10, at + 12, kernel=(at + 14, at + 970)).sync(at + 30, at + 980)
+    found = asked(subject(builder, tmp_path))
+    assert found.recorded.limit is StepLimit.COMMUNICATION
+    assert found.faster_gpu is not None
+    assert found.faster_gpu.expected < 1.03
+
+
 def test_a_cpu_that_is_slower_by_a_stated_factor_takes_that_longer(tmp_path: Path) -> None:
     found = row(subject(training(), tmp_path), cpu_speed=(0.5, 0.5))
     assert _step(found).expected == pytest.approx(1.2e6, rel=0.02)  # 800 us of the kernel, twice 200 of the CPU
@@ -91,7 +142,7 @@ def test_a_gpu_twice_as_fast_in_every_respect_makes_no_step_longer(name: str) ->
     one = Subject(sample(name), 32)
     assert one.row is not None
     gpus = (Gpu(one.row, 80), Gpu(doubled(one.row), 81))
-    same, faster = answer(one, [one], Asked(gpus=gpus)).rows
+    same, faster = answer(one, [one], Asked(gpus=gpus, cpu_speed=(1.0, 1.0))).rows
     for end in ("low", "expected", "high"):
         assert getattr(_step(faster), end) <= getattr(_step(same), end)
 
@@ -215,6 +266,20 @@ def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) 
     assert _step(found).expected == pytest.approx((200 + 800 * (7 / 8) / (1 / 2)) * 1000, rel=0.01)
 
 
+def test_collectives_over_a_slower_link_likely_take_less_than_in_proportion_because_ranks_also_wait(
+    tmp_path: Path,
+) -> None:
+    builder = TraceBuilder().device(0, name="NVIDIA H100 80GB HBM3").distributed(0, 2)
+    for number in range(6):
+        at = number * 1000
+        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+        builder.collective(at + 10, at + 12, kernel=(at + 15, at + 815)).sync(at + 30, at + 820)
+    found = _step(row(subject(builder, tmp_path), "A100 SXM4 40GB", cpu_speed=(1.0, 1.0)))
+    assert found.low < 1e6 < found.high  # 900 GB/s of NVLink against 600
+    assert found.expected == pytest.approx((200 + 2 + 798 * (900 / 600) ** 0.5) * 1000, rel=1e-3)
+    assert found.high == pytest.approx((200 + 800 * 900 / 600) * 1000 * (1 + RUN_NOISE), rel=0.01)
+
+
 def test_the_smallest_batch_that_is_as_fast_as_the_best_is_named(tmp_path: Path) -> None:
     found = asked(subject(training(990, 10), tmp_path), batches=(32, 64, 128))
     rates = [one.samples_per_s.expected for one in found.rows if one.samples_per_s]
@@ -234,6 +299,14 @@ def test_choices_whose_costs_have_a_part_in_common_may_be_as_cheap() -> None:
     assert _cheapest(rows) == (0, (1,))
 
 
+def test_a_change_without_a_cost_hides_no_cheapest_one_of_those_that_may_fit() -> None:
+    unsure = MemoryFit(Range(70, 80, 90), 80, Fit.PERHAPS)
+    costs = (Range(1.0, 2.0, 4.0), Range(3.0, 5.0, 6.0))
+    rows = [Row(Change(f"GPU {place}"), cost_per_million=cost, memory=unsure) for place, cost in enumerate(costs)]
+    nothing_fits = Row(Change("GPU", is_largest=True), Unknown.NOTHING_FITS)
+    assert _cheapest([nothing_fits, *rows]) == (1, (2,))
+
+
 @pytest.mark.parametrize(
     ("gpu", "factor"),
     [
@@ -246,6 +319,23 @@ def test_a_convolution_of_float32_cores_reaches_less_of_the_rate_of_tf32(
 ) -> None:
     builder = training(name="volta_scudnn_128x64_relu_interior_nn_v1", op="aten::cudnn_convolution")
     step = _step(row(subject(builder, tmp_path), gpu))
+    assert step.expected == pytest.approx((200 + 2 + 798 * factor) * 1000, rel=1e-3)
+    assert step.low < step.expected < step.high
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked_for", "factor"),
+    [
+        (V100, "A10", 15.7 / 31.2 * 1.28),  # of a rate that is published rounded: TF32 is 2.003 times as fast
+        (V100, "RTX 3090", 15.7 / 35.6 * 1.28),  # half of its float32 cores also count integers
+        ("NVIDIA GeForce RTX 3090", "V100-SXM2-16GB", 35.6 / 15.7 / 1.28),
+    ],
+)
+def test_a_product_of_float32_reaches_less_of_the_rate_of_cores_that_count_integers_too(
+    recorded: str, asked_for: str, factor: float, tmp_path: Path
+) -> None:
+    builder = training(name="volta_sgemm_128x64_nn", op="aten::mm", gpu=recorded)
+    step = _step(row(subject(builder, tmp_path), asked_for))
     assert step.expected == pytest.approx((200 + 2 + 798 * factor) * 1000, rel=1e-3)
     assert step.low < step.expected < step.high
 

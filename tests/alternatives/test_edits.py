@@ -8,14 +8,13 @@ import pytest
 from tests.alternatives.subjects import training
 from tests.build import TraceBuilder
 from tests.replay.built import graph_of, steps_us
+from traceadvisor.alternatives.cpus import OtherCpu, speed_by_cores
 from traceadvisor.alternatives.edits import (
     MeasuredBatch,
     MoreRanks,
     OtherBatch,
-    OtherCpu,
     OtherGpu,
     ratio_of_links,
-    speed_by_cores,
 )
 from traceadvisor.alternatives.kernels import Factors
 from traceadvisor.model.whatif import Basis, Range

@@ -18,7 +18,7 @@ from tests.alternatives.subjects import training
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import SCHEMA, Answer, Fit, MemoryFit, Range, Relief, Remedy
+from traceadvisor.model.whatif import SCHEMA, Answer, Change, Fit, MemoryFit, Range, Relief, Remedy
 from traceadvisor.rendering.content.whatif.document import whatif_document
 from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, REMEDY, UNKNOWN
 from traceadvisor.rendering.formats import WHATIF_FORMATS
@@ -60,6 +60,13 @@ def test_beside_other_gpus_the_page_says_which_one_a_faster_gpu_is_faster_than(t
     text = " ".join(_text(answer).split())
     assert "A GPU faster than the recorded NVIDIA H100 SXM5 would not help: the CPU sets the pace." in text
     assert "A faster GPU" not in text
+
+
+def test_beside_other_batches_a_faster_gpu_helps_nothing_only_with_the_recorded_one(tmp_path: Path) -> None:
+    (sample,) = (CHECKOUT / "sample_traces" / "gpu-exhausted").glob("*.pt.trace.json.gz")
+    answer = traceadvisor.whatif(shutil.copy(sample, tmp_path), gpus=["H200"], batches=[512], recorded_batches=[256])
+    text = " ".join(_text(answer).split())
+    assert "With the recorded batch, a GPU faster than the recorded NVIDIA H100 SXM5 would not help" in text
 
 
 @pytest.mark.nightly("traceadvisor/alternatives")
@@ -116,6 +123,16 @@ def test_the_headline_names_no_change_that_does_not_fit(first: Fit, second: Fit,
     fits = zip(program.rows, (first, second), strict=True)
     rows = tuple(replace(row, memory=replace(memory, fit=fit)) for row, fit in fits)
     assert whatif_document(replace(answer, programs=(replace(program, rows=rows),))).headline.startswith(begin)
+
+
+def test_without_a_batch_more_gpus_with_the_same_step_are_faster() -> None:
+    program = replace(_answer().programs[0], cheapest=None, batch=None)
+    rows = tuple(
+        replace(row, change=Change(ranks=ranks), step_ns=Range(1e6, 2e6, 3e6), samples_per_s=None, memory=None)
+        for row, ranks in zip(program.rows, (2, 8), strict=True)
+    )
+    document = whatif_document(replace(_answer(), programs=(replace(program, rows=rows),)))
+    assert document.headline.startswith("Fastest: 8 GPUs")
 
 
 def test_a_change_without_figures_may_fit_where_the_others_do_not() -> None:

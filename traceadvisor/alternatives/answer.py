@@ -8,15 +8,14 @@ from itertools import product
 
 import numpy as np
 
+from traceadvisor.alternatives.cpus import OTHER_MACHINE, OtherCpu, speed_by_cores
 from traceadvisor.alternatives.edits import (
     MoreRanks,
     OtherBatch,
-    OtherCpu,
     OtherGpu,
     OtherRanks,
     WorkersAtPace,
     ratio_of_links,
-    speed_by_cores,
 )
 from traceadvisor.alternatives.gpus import Gpu
 from traceadvisor.alternatives.kernels import Factors, factors
@@ -47,6 +46,9 @@ MOST_ROWS = 200
 
 SAME_RATE = 0.97
 """Share of the best rate that counts as good as it."""
+
+SAME = Range(1.0, 1.0, 1.0)
+"""As recorded."""
 
 MILLION = 1_000_000
 S_PER_HOUR = 3600
@@ -117,7 +119,7 @@ class _Rows:
 
     def recorded(self) -> Row:
         """Return the row of the recording as it is."""
-        return self._made(Change(), (), Range(1.0, 1.0, 1.0), (Ground(Basis.MEASURED),), self._own)
+        return self._made(Change(), (), SAME, (Ground(Basis.MEASURED),), self._own)
 
     @property
     def _own(self) -> Gpu | None:
@@ -162,7 +164,7 @@ class _Rows:
         if subject.replay is None:
             raise _Stop(Unknown.NO_STEP)
         edits: list[Edit] = []
-        times, grounds = Range(1.0, 1.0, 1.0), [Ground(Basis.MEASURED)]
+        times, grounds = SAME, [Ground(Basis.MEASURED)]
         factor = self._batch_factor(change)
         if workers := self._workers(change):
             edits.append(self._loader(change, workers, factor))
@@ -182,18 +184,28 @@ class _Rows:
         if change.ranks is not None and change.ranks != subject.facts.run.rank_count:
             edits.append(self._ranks(change.ranks, gpu.row if gpu else subject.row))
             grounds.append(Ground(Basis.PEER_LINK))
-        if speed := self.asked.cpu_speed:
-            edits.append(OtherCpu(Range(speed[0], (speed[0] * speed[1]) ** 0.5, speed[1])))
-            grounds.append(Ground(Basis.CPU_STATED))
+        speed, basis = self._cpu_speed(gpu)
+        if speed != SAME:
+            edits.append(OtherCpu(speed))
+            times = Range(min(times.low, 1 / speed.high), times.expected, max(times.high, 1 / speed.low))
         if change.cpu_cores is not None and not (workers and subject.facts.observation.has_device):
             edits.append(OtherCpu(self._speed_by_cores(change.cpu_cores)))
             grounds.append(Ground(Basis.CPU_CORES))
-        elif not speed:
-            grounds.append(Ground(Basis.CPU_KEPT))
+        if basis is not Basis.CPU_KEPT or grounds[-1].basis is not Basis.CPU_CORES:
+            grounds.append(Ground(basis))
         held = subject.replay.gate
         if (lost := held.unsure_share + held.unexplained_share) > LEAST_LOST_SHARE:
             grounds.append(Ground(Basis.LOSSES, lost))
         return tuple(edits), times, tuple(grounds)
+
+    def _cpu_speed(self, gpu: Gpu | None) -> tuple[Range, Basis]:
+        """Return how many times as fast the CPU is; beside another GPU it is unknown, unless it is stated."""
+        if stated := self.asked.cpu_speed:
+            return Range(stated[0], (stated[0] * stated[1]) ** 0.5, stated[1]), Basis.CPU_STATED
+        own = self.subject.row, self.subject.memory_gb
+        if gpu is None or own in ((gpu.row, None), (gpu.row, gpu.memory_gb)):
+            return SAME, Basis.CPU_KEPT
+        return OTHER_MACHINE, Basis.CPU_UNKNOWN
 
     def _batch_factor(self, change: Change) -> float:
         if change.batch is None:
@@ -252,7 +264,7 @@ class _Rows:
         if found.missing:
             raise _Stop(Unknown.NO_RATE, ", ".join(sorted(one.value for one in found.missing)))
         host, peer = self._links(row, gpu.row)
-        times = Range(1.0, 1.0, 1.0)
+        times = SAME
         if found.rows.size:
             times = Range(float(found.low.min()), float(np.median(found.expected)), float(found.high.max()))
         grounds = [*self._kernel_grounds(found), *self._link_grounds()]
@@ -266,7 +278,7 @@ class _Rows:
         peers = peer_bytes_per_s(row), peer_bytes_per_s(other)
         if Kind.COLLECTIVE in self._kinds and None in peers:
             raise _Stop(Unknown.NO_LINK)
-        return ratio_of_links(here, there), ratio_of_links(*peers)
+        return ratio_of_links(here, there), ratio_of_links(*peers, waits=True)
 
     @property
     def _kinds(self) -> set[int]:
@@ -362,10 +374,11 @@ def _smallest(rows: Sequence[Row]) -> tuple[int, ...]:
 
 def _cheapest(rows: Sequence[Row]) -> tuple[int | None, tuple[int, ...]]:
     """Return the cheapest row that fits, else of those that may fit, and others that may be as cheap."""
-    fitting = [place for place, row in enumerate(rows) if row.memory is None or row.memory.fit is Fit.YES]
-    possible = [place for place, row in enumerate(rows) if not _is_too_large(row)]
-    costs = {place: rows[place].cost_per_million for place in fitting or possible}
-    known = {place: cost for place, cost in costs.items() if cost}
+    costs = {place: row.cost_per_million for place, row in enumerate(rows) if not _is_too_large(row)}
+    possible = {place: cost for place, cost in costs.items() if cost}
+    memory = {place: rows[place].memory for place in possible}
+    fitting = {place: possible[place] for place, one in memory.items() if one is None or one.fit is Fit.YES}
+    known = fitting or possible
     if len(known) < 2:  # one is no choice
         return None, ()
     cheapest = min(known, key=lambda place: known[place].expected)

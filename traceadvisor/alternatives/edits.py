@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.alternatives.cpus import at, faster_workers
 from traceadvisor.alternatives.kernels import Factors
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
@@ -23,11 +24,6 @@ from traceadvisor.replay.what_if import Edit, Scenario
 FIXED_NS = (0, 2_000, 5_000)
 """Part of a kernel that no rate changes, least, likely and most: to begin, and to fill and drain the GPU. A kernel that
 sets a few values takes 1 to 3 us in recordings of V100 to H100."""
-
-
-def at(scenario: Scenario, ends: Range) -> float:
-    """Return the end of an interval of times: the highest saving is the shortest time."""
-    return {Scenario.HIGH: ends.low, Scenario.EXPECTED: ends.expected, Scenario.LOW: ends.high}[scenario]
 
 
 def _stretched(duration_ns: Int64, factor: Float64, fixed_ns: tuple[int, int, int], scenario: Scenario) -> Int64:
@@ -72,48 +68,6 @@ class OtherGpu(Edit):
             factor[known] = ends[places[known]]
         duration_ns = _stretched(device.duration_ns, factor, FIXED_NS, scenario)
         return replace(graph, device=replace(device, duration_ns=duration_ns))
-
-
-@frozen
-class OtherCpu(Edit):
-    """A CPU that is some times as fast."""
-
-    speed: Range
-    """How many times as fast as the recorded one."""
-
-    changes_device: ClassVar = False
-
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Divide all work of the CPU, and the time of workers for a batch."""
-        factor = at(scenario, self.speed.dividing(1.0))
-        return replace(graph, host=slowed(graph.host, factor), workers=faster_workers(graph.workers, factor))
-
-
-FULL_SHARE = 0.9
-"""Share of the recorded cores in use, from which the training likely uses more cores if it gets them."""
-
-
-def speed_by_cores(recorded: float, used: float | None, cores: int) -> Range:
-    """Return how many times as fast a CPU is with other cores: at one end as recorded, at the other in proportion.
-
-    Args:
-        recorded: cores that the training could use.
-        used: those that it kept busy on average; None if unknown.
-        cores: those that it has instead.
-    """
-    ratio = cores / recorded
-    if ratio < 1:
-        likely = sqrt(ratio) if used is None else min(1.0, cores / max(used, cores / recorded))
-        return Range(ratio, max(ratio, likely), 1.0)
-    is_full = used is None or used >= FULL_SHARE * recorded
-    return Range(1.0, sqrt(ratio) if is_full else 1.0, ratio)
-
-
-def faster_workers(workers: Workers | None, factor: float) -> Workers | None:
-    """Return workers whose batches take some times as long; None for none."""
-    if workers is None:
-        return None
-    return replace(workers, load_ns=tuple(round(one * factor) for one in workers.load_ns))
 
 
 GROWTH = {Scenario.HIGH: 0.75, Scenario.EXPECTED: 0.95, Scenario.LOW: 1.0}
@@ -292,9 +246,12 @@ class WorkersAtPace(Edit):
         return replace(graph, host=replace(graph.host, action=action), workers=workers)
 
 
-def ratio_of_links(before: float | None, after: float | None) -> Range:
-    """Return the time over another link; as recorded at one end, because something else may limit it."""
+def ratio_of_links(before: float | None, after: float | None, *, waits: bool = False) -> Range:
+    """Return the time over another link; as recorded at one end, because something else may limit it.
+
+    ``waits``: the recorded time is also that of waiting for others, so the likely one lies between both ends.
+    """
     if before is None or after is None or before == after:
         return Range(1.0, 1.0, 1.0)
     ratio = before / after
-    return Range(min(ratio, 1.0), sqrt(ratio) if ratio < 1 else ratio, max(ratio, 1.0))
+    return Range(min(ratio, 1.0), sqrt(ratio) if ratio < 1 or waits else ratio, max(ratio, 1.0))

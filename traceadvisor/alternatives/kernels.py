@@ -27,8 +27,9 @@ and a V100 0.83 of the published figure (Jia et al., https://arxiv.org/abs/1903.
 LEAST_REACH = 0.1
 """Share of its limit below which something else than the published rates limits a kernel, such as too few blocks."""
 
-SHARED_RATIO = 2
-"""Largest ratio of the rates of TF32 and float32 of GPUs that count cores for integers as float32 (GA102, AD102)."""
+SHARED_RATIO = 2.1
+"""Largest ratio of the rates of TF32 and float32, 1 or 2 but for rounding, of GPUs that count cores for integers as
+float32 (GA102, AD102)."""
 
 SHARED_CORES = {Case.LOW: 1.65, Case.EXPECTED: 1.28, Case.HIGH: 1.0}
 """How much longer such GPUs take than others at the published rate of float32.
@@ -187,7 +188,7 @@ def _by_shapes(
 
 @frozen(eq=False)
 class _Units:
-    """Kernels that multiply float32 on ordinary cores of one GPU and in TF32, on matrix units, of the other."""
+    """Kernels that multiply float32 on ordinary cores, or in TF32 on matrix units, of either GPU."""
 
     before: Int64
     after: Int64
@@ -207,15 +208,18 @@ class _Units:
         """
         to_matrix = (self.before == _FLOAT32) & (self.after == _TF32)
         to_plain = (self.before == _TF32) & (self.after == _FLOAT32)
+        stays_plain = (self.before == _FLOAT32) & (self.after == _FLOAT32)
         likely = np.asarray(kept[1])
         less, more = _spread(kind)
         found = []
         for one, case, other, spread in zip(kept, reversed(Case), Case, (less, 1.0, more), strict=True):
-            cores = plain * _shared(self.ratios.other, case)
+            there, here = _shared(self.ratios.other, case), _shared(self.ratios.recorded, other)
+            cores = plain * there
             longer = np.maximum(one, np.minimum(likely * share / REACH[kind][case], cores * min(spread, 1.0)))
-            cores = plain / _shared(self.ratios.recorded, other)
+            cores = plain / here
             shorter = np.minimum(one, np.maximum(likely * REACH[kind][other] / PLAIN_REACH[kind], cores))
-            found.append(np.where(to_matrix, longer, np.where(to_plain, shorter, one)))
+            kept_units = np.where(stays_plain, one * there / here, one)
+            found.append(np.where(to_matrix, longer, np.where(to_plain, shorter, kept_units)))
         low, expected, high = found
         return low, expected, high
 

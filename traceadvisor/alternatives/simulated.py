@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from traceadvisor.alternatives.edits import faster_workers
+from traceadvisor.alternatives.cpus import faster_workers
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
 from traceadvisor.model.whatif import Range, StepLimit
@@ -42,8 +42,8 @@ def step_interval(facts: Facts, replay: Replay, edits: Sequence[Edit], times: Ra
         facts: of the recording.
         replay: its steps.
         edits: the changes; none for the recorded step.
-        times: the shortest and longest time of a GPU operation relative to the recorded one, for time in which the
-            recording does not show what the GPU does.
+        times: the shortest and longest time of a GPU operation or of the CPU relative to the recorded one, for time in
+            which the recording does not show what the GPU does.
     """
     held, step_ns = replay.gate, facts.step_ns or 0.0
     likely = max(step_spread(facts), LEAST_SPREAD)
@@ -85,14 +85,19 @@ def _factors(before: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> tu
     return float(min(least)), float(max(most))
 
 
-def edited(graph: StepGraph, edits: Sequence[Edit], scenario: Scenario) -> StepGraph:
-    """Return the tasks with all edits."""
-    return reduce(lambda made, edit: edit.applied(made, scenario), edits, graph)
+def edited(graph: StepGraph, edits: Sequence[Edit], scenario: Scenario, on_host: Scenario | None = None) -> StepGraph:
+    """Return the tasks with all edits; ``on_host`` is the scenario of those that change the CPU alone."""
+
+    def applied(made: StepGraph, edit: Edit) -> StepGraph:
+        return edit.applied(made, scenario if edit.changes_device else on_host or scenario)
+
+    return reduce(applied, edits, graph)
 
 
 def busy_share(replay: Replay, edits: Sequence[Edit]) -> Range:
-    """Return the share of the step in which the GPU works."""
-    shares = [_busy(edited(replay.graph, edits, scenario)) for scenario in Scenario]
+    """Return the share of the step in which the GPU works: least with a fast GPU beside a slow CPU."""
+    opposite = zip(Scenario, reversed(Scenario), strict=True)
+    shares = [_busy(edited(replay.graph, edits, scenario, on_host)) for scenario, on_host in opposite]
     return Range(min(shares), shares[list(Scenario).index(Scenario.EXPECTED)], max(shares))
 
 
@@ -124,8 +129,11 @@ def pace(replay: Replay, edits: Sequence[Edit]) -> StepLimit:
         without_loader_ns = simulate(without_device(batches)).interior_mean_ns()
         return StepLimit.LOADER if without_loader_ns < 0.5 * step_ns else StepLimit.CPU
     device = graph.device
-    alone = replace(device, duration_ns=np.where(device.kind == Kind.COLLECTIVE, 0, device.duration_ns))
-    if simulate(replace(graph, device=alone)).interior_mean_ns() < (1 - 4 * SAME_SHARE) * step_ns:
+    sends = device.kind == Kind.COLLECTIVE
+    alone, sending = (replace(device, duration_ns=np.where(one, 0, device.duration_ns)) for one in (sends, ~sends))
+    without_sending_ns = simulate(replace(graph, device=alone)).interior_mean_ns()
+    only_sending_ns = simulate(replace(graph, device=sending)).interior_mean_ns()
+    if without_sending_ns < (1 - 4 * SAME_SHARE) * step_ns or (sends.any() and only_sending_ns >= least_ns):
         return StepLimit.COMMUNICATION
     idle = replace(batches, host=slowed(graph.host, 0.0))
     if simulate(idle).interior_mean_ns() >= least_ns:

@@ -42,8 +42,8 @@ from traceadvisor.rendering.formats import WHATIF_FORMATS
 @click.option(
     "--cpu-speed",
     metavar="TIMES",
-    help="How many times as fast as recorded the CPU is, such as 0.8 or 0.8-1.2. By default, it takes as long as "
-    "recorded.",
+    help="How many times as fast as recorded the CPU is, such as 0.8 or 0.8-1.2. By default, it is as fast; beside "
+    "another GPU, half to twice as fast.",
 )
 @click.option(
     "--ranks", multiple=True, metavar="COUNTS", help="Comma-separated numbers of GPUs that train together: 2,8."

@@ -124,6 +124,9 @@ class Basis(Enum):
     CPU_KEPT = "cpu_kept"
     """The CPU takes as long as in the recording."""
 
+    CPU_UNKNOWN = "cpu_unknown"
+    """The CPU of another machine: at the ends, faster or slower than the recorded one."""
+
     CPU_STATED = "cpu_stated"
     """The CPU is as much faster or slower as the user says."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceadvisor.model.whatif import SCHEMA, Answer, Change, Fit, Program, Range, Rates, Row, StepLimit
+from traceadvisor.model.whatif import SCHEMA, Answer, Basis, Change, Fit, Program, Range, Rates, Row, StepLimit
 from traceadvisor.rendering.content.whatif.words import (
     BRIEF,
     LIMIT,
@@ -117,7 +117,9 @@ def _if_it_fits(row: Row) -> str:
 
 def _fastest(rows: Sequence[Row]) -> Row | None:
     def rate(row: Row) -> float:
-        return row.samples_per_s.expected if row.samples_per_s else 1 / row.step_ns.expected if row.step_ns else 0.0
+        if row.samples_per_s or not row.step_ns:
+            return row.samples_per_s.expected if row.samples_per_s else 0.0
+        return (row.change.ranks or 1) / row.step_ns.expected
 
     known = all(row.samples_per_s for row in rows) or not any(row.samples_per_s for row in rows)
     return max(rows, key=rate) if rows and known else None
@@ -143,11 +145,13 @@ def _pace_sentence(program: Program, faster_gpu: str = "A faster GPU") -> str | 
     pace = f"the {LIMIT[limit]} sets the pace" if limit is not StepLimit.SEVERAL else "CPU and GPU take turns"
     if not _faster_helps(program):
         return f"{faster_gpu} would not help: {pace}"
-    return f"A GPU twice as fast would make this training {times(faster)} times as fast: {pace}"
+    return f"A GPU twice as fast would make a step {times(faster)} times as fast: {pace}"
 
 
 def _top(program: Program) -> Iterator[Block]:
-    faster = f"A GPU faster than the recorded {program.device}" if program.device else "A faster GPU"
+    faster = f"GPU faster than the recorded {program.device}" if program.device else "faster GPU"
+    is_batch = any(row.change.batch not in {None, program.batch} for row in program.rows)
+    faster = f"With the recorded batch, a {faster}" if is_batch else f"A {faster}"
     if program.rows and not _says_of_gpus_alone(program) and (sentence := _pace_sentence(program, faster)):
         yield Prose(f"{sentence}.", Tone.ACTION, SUMMARY)
     rows = program.rows
@@ -256,14 +260,17 @@ def _grounds(program: Program) -> Fold:
 
 def _about(answer: Answer) -> Section:
     blocks: list[Block] = [Facts(tuple(map(_rates, answer.gpus)))]
-    changes = [row.change for program in answer.programs for row in program.rows]
+    rows = [row for program in answer.programs for row in program.rows]
     if answer.cpu_speed:
         low, high = answer.cpu_speed
-        speed = between(f"{low:g}", f"{high:g}")
-        blocks.append(Prose(f"CPU: {speed} times as fast as recorded, as stated.", detail=SUMMARY))
-    elif any(one.gpu for one in changes) and not any(one.cpu_cores for one in changes):
-        words = "The CPU's time is as recorded. If other GPUs are in machines with other cores, state it: --cpu-speed."
-        blocks.append(Prose(words, Tone.QUIET, SUMMARY))
+        speed = "" if low == high == 1 else f"{between(f'{low:g}', f'{high:g}')} times "
+        blocks.append(Prose(f"CPU: {speed}as fast as recorded, as stated.", detail=SUMMARY))
+    elif any(ground.basis is Basis.CPU_UNKNOWN for row in rows for ground in row.grounds):
+        words = (
+            "The CPU beside another GPU is unknown: likely as recorded, at the ends half and twice as fast. State it: "
+            "--cpu-speed 1 for the same cores."
+        )
+        blocks.append(Prose(words, Tone.NOTICE, SUMMARY))
     words = "The first figure is the likely one, the range is what the recording and published rates leave open."
     blocks.append(Prose(words, Tone.QUIET, SUMMARY))
     if answer.notes:

@@ -27,6 +27,7 @@ BASIS = {
     Basis.BANDWIDTH: "other kernels, by published memory bandwidth",
     Basis.UNKNOWN_KERNELS: "kernels of unknown work, by any ratio of published rates",
     Basis.CPU_KEPT: "CPU time as recorded: your machine, with other cores it differs",
+    Basis.CPU_UNKNOWN: "the CPU of another machine: as recorded, or half to twice as fast",
     Basis.CPU_STATED: "CPU speed as you state it",
     Basis.CPU_CORES: "CPU time with other cores: between as recorded and in proportion to their number",
     Basis.HOST_LINK: "copies by published links to the CPU",
