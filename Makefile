@@ -44,7 +44,7 @@ nightly: ## run what takes too long for every change: nightly tests, more exampl
 	$(MAKE) site
 	pytest -m nightly --deselect tests/recording/test_kill.py
 	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
-	nice -n 19 python -m tests.fuzz --minutes 60 --count
+	nice -n 19 python -m tests.fuzz --minutes 60 --processes $$(nproc) --count
 	$(MAKE) kills MOMENTS=24
 	python -m benchmarks.growth
 	python -m benchmarks.versions build/versions
@@ -55,7 +55,7 @@ kills: ## kill captures at random moments, and read what they leave (MOMENTS=...
 
 fuzz: ## try new random examples: property tests once, then damaged recordings for 5 minutes (MINUTES=... SEED=...)
 	nice -n 19 pytest -m hypothesis --hypothesis-profile=explore $(if $(SEED),--hypothesis-seed=$(SEED))
-	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) --processes $$(nproc) $(if $(SEED),--seed $(SEED))
 
 PAIRS ?= 2000
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count, tee
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -57,6 +58,9 @@ KINDS_ON_PAGE = {
 }
 """Names of kinds by the last word of their mutators."""
 
+NUMBERS_OF_A_PROCESS = 10**9
+"""Of several processes, each has inputs of its own."""
+
 TOLD_EVERY_S = 600
 """How often a long run tells how far it is."""
 
@@ -81,6 +85,17 @@ class Tally:
         self.largest = max(self.largest, (result.memory_mb, number))
         if result.verdict is None:
             self.causes[result.cause] += 1
+
+    def __add__(self, other: Tally) -> Tally:
+        """What came of both."""
+        return Tally(
+            self.verdicts + other.verdicts,
+            self.mutators + other.mutators,
+            self.depths + other.depths,
+            self.causes + other.causes,
+            max(self.slowest, other.slowest),
+            max(self.largest, other.largest),
+        )
 
     def add_to(self, path: Path) -> None:
         """Add these counts to a file's."""
@@ -146,6 +161,21 @@ class Fuzzer:
                     break
         return tally
 
+    def run_in(self, processes: int, minutes: float) -> Tally:
+        """The same in several processes side by side, which share what the inputs are made from."""
+        context, answers = get_context("fork"), []
+
+        def begin(part: int) -> None:
+            answer, told = context.Pipe(duplex=False)
+            numbers = ((number, depth_of(number)) for number in count(part * NUMBERS_OF_A_PROCESS))
+            context.Process(target=lambda: told.send(self.run(numbers, minutes))).start()
+            told.close()
+            answers.append(answer)
+
+        for part in range(processes):
+            begin(part)
+        return sum((answer.recv() for answer in answers), Tally())
+
     def keep(self, number: int, result: Examined) -> None:
         """Write a failing case down, as small as it gets."""
         folder = self.failures / f"{self.seed}-{number}"
@@ -184,8 +214,10 @@ def main() -> int:
         print("the public recordings are not at hand: only what is built and this project's samples are damaged")
     fuzzer = Fuzzer(seed, groups, given.failures, tuple(given.only))
     one = given.number
-    numbers = ((number, depth_of(number)) for number in count()) if one is None else [(one, Depth.APART)]
-    tally = fuzzer.run(numbers, given.minutes)
+    if one is None:
+        tally = fuzzer.run_in(given.processes, given.minutes)
+    else:
+        tally = fuzzer.run([(one, Depth.APART)], given.minutes)
     print(tally)
     if given.count:
         tally.add_to(COUNTS)
@@ -199,6 +231,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=5, help="how long")
     parser.add_argument("--seed", type=int, help="what the inputs are made from; drawn where not given")
+    parser.add_argument("--processes", type=int, default=1, help="how many inputs are examined at a time")
     parser.add_argument("--number", type=int, help="examine this one input only, as thoroughly as any")
     parser.add_argument("--only", action="append", default=[], choices=KINDS, help="inputs of this kind")
     parser.add_argument("--count", action="store_true", help=f"add what was examined to {COUNTS.name} and its page")

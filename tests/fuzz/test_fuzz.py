@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import NUMBERS_OF_A_PROCESS, Fuzzer
 from tests.fuzz.case import Case, Group, make_case
 from tests.fuzz.examination import Depth, Examination, Verdict, depth_of
 from tests.fuzz.examiner import Examiner
@@ -80,6 +81,12 @@ def test_a_process_is_replaced_after_many_inputs(monkeypatch: pytest.MonkeyPatch
     with Examiner(lambda number: named(str(number)), pid) as examiner:
         first, second, third = (examiner.examined(number, Depth.READ).failure for number in range(3))
     assert first == second != third
+
+
+def test_several_processes_examine_inputs_of_their_own_and_each_is_counted(tmp_path: Path) -> None:
+    fuzzer = Fuzzer(3, (Group(1, tuple(built())),), tmp_path, ())
+    assert fuzzer.run_in(2, minutes=0).verdicts.total() == 2
+    assert fuzzer.case(0) != fuzzer.case(NUMBERS_OF_A_PROCESS)
 
 
 def test_each_depth_takes_its_share_of_the_inputs() -> None:

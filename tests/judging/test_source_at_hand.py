@@ -12,7 +12,7 @@ from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging import source_at_hand
-from traceadvisor.judging.source_at_hand import constructed_in, with_code
+from traceadvisor.judging.source_at_hand import LARGEST_FILE_BYTES, constructed_in, with_code
 from traceadvisor.model.location import Location, PlaceKind, Role
 
 SCRIPT = """\
@@ -94,6 +94,19 @@ def test_a_file_outside_of_the_folder_is_not_read(folder: Path, tmp_path: Path) 
 def test_a_file_that_is_no_python_is_left_out(content: str, folder: Path, tmp_path: Path) -> None:
     (folder / "train.py").write_bytes(content.encode("latin-1"))
     assert constructed_in(facts(tmp_path)) == ()
+
+
+def test_a_file_of_more_than_a_megabyte_is_not_read(folder: Path, tmp_path: Path) -> None:
+    (folder / "train.py").write_text(f"{SCRIPT}#".ljust(LARGEST_FILE_BYTES))
+    assert constructed_in(facts(tmp_path)) != ()
+    (folder / "train.py").write_text(f"{SCRIPT}#".ljust(LARGEST_FILE_BYTES + 1))
+    assert constructed_in(facts(tmp_path)) == ()
+
+
+def test_a_file_is_parsed_and_never_run(folder: Path, tmp_path: Path) -> None:
+    (folder / "train.py").write_text(f"{SCRIPT}\nopen('ran', 'w').close()\n")
+    assert constructed_in(facts(tmp_path)) != ()
+    assert not (folder / "ran").exists()
 
 
 def test_a_call_with_a_secret_is_found_without_its_source(folder: Path, tmp_path: Path) -> None:

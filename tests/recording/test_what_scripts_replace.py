@@ -9,6 +9,7 @@ import pytest
 from tests.children import run
 from tests.recording.running import CAPTURE, PYTHON, manifest, noticed, steps
 from tests.recording.test_output_folder import TRAIN
+from traceadvisor.recording.notices import PREFIX
 from traceadvisor.recording.script.launch import Launch
 
 BAD = "import builtins, os, pathlib, sys, threading\ndef bad(*_):\n    raise ValueError('bad')\n"
@@ -23,6 +24,7 @@ BAD = "import builtins, os, pathlib, sys, threading\ndef bad(*_):\n    raise Val
         "del sys.excepthook\n1 / 0",
         "sys.excepthook = lambda *_: sys.exit(9)\n1 / 0",
         "builtins.open = builtins.sorted = os.replace = os.stat = pathlib.Path.mkdir = bad\nsys.exit(5)",
+        "os.write = os.open = sys.setprofile = threading.setprofile = bad\nsys.exit(5)",
         "threading.Thread.join = threading.current_thread = os.getpid = bad\nsys.exit(5)",
         "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\nsys.exit(5)",
     ],
@@ -32,6 +34,7 @@ def test_the_end_of_a_script_is_its_own(end: str, tmp_path: Path) -> None:
     alone = run(*PYTHON, "script.py", cwd=tmp_path)
     done = run(*CAPTURE, "-o", "bundle", "script.py", cwd=tmp_path)
     assert (done.returncode, done.stdout, noticed(done.stderr)) == (alone.returncode, "ran\n", alone.stderr)
+    assert done.stderr.splitlines()[-1].startswith(PREFIX)
 
 
 @pytest.mark.nightly("traceadvisor/recording")

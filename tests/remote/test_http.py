@@ -218,13 +218,13 @@ def test_usual_urls_are_taken(url: str) -> None:
     assert remote.is_remote(remote.location(url))
 
 
-def endless(status: int, *, sized: bool, pause_s: float, piece: bytes) -> Server:
-    """A server that sends the first bytes of a trace again and again; it counts the bytes."""
+def endless(status: int, *, sized: bool, pause_s: float, piece: bytes, at_once: int = 0) -> Server:
+    """A server that sends the first bytes of a trace, more of them at once, and pieces for ever, which it counts."""
     server = files({})
     sent = server.asked
 
     def pieces() -> Iterator[bytes]:
-        yield b'{"traceEvents":['
+        yield b'{"traceEvents":['.ljust(at_once)
         for number in count():
             time.sleep(pause_s)
             sent.append(("sent", str(number)))
@@ -269,13 +269,21 @@ def test_a_server_that_sends_more_than_a_range_is_not_read_beyond_it() -> None:
 
 @pytest.mark.slow
 def test_a_limit_of_the_settings_holds_in_the_processes_that_read(tmp_path: Path) -> None:
-    with serving(endless(200, sized=False, pause_s=0.1, piece=b" ")) as server:
+    with serving(endless(200, sized=False, pause_s=0.1, piece=b" ", at_once=1 << 20)) as server:  # enough to be told
         (tmp_path / "pyproject.toml").write_text("[tool.traceadvisor.limits]\nremote_seconds = 1\n")
-        done = run(
-            sys.executable, "-m", "traceadvisor", "report", f"{server.url}{PATH}", f"{server.url}/other", cwd=tmp_path
-        )
+        urls = (f"{server.url}{PATH}", f"{server.url}/other")
+        done = run(sys.executable, "-m", "traceadvisor", "report", "--processes=2", *urls, cwd=tmp_path)
     assert "longer than 1 s to arrive" in done.stderr
     assert done.returncode == 3
+
+
+@pytest.mark.parametrize("verb", [("report",), ("report", "--index"), ("whatif", "--ranks=2")])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_url_that_is_not_answered_costs_itself_only(verb: tuple[str, ...], tmp_path: Path, *, is_first: bool) -> None:
+    paths = [str(TRACE), "http://127.0.0.1:9/x.pt.trace.json"]
+    done = CliRunner().invoke(main, [*verb, *paths[:: -1 if is_first else 1], "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert list((tmp_path / "out").iterdir())
 
 
 def redirecting(target: str) -> Server:

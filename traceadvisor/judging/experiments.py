@@ -115,13 +115,20 @@ def _experiments_at(paths: Iterable[Path], within: Sequence[Path]) -> tuple[Path
     """The results at some paths, in the folders there, and in the folders beside them; the newest last."""
     files: dict[Path, int] = {}
     for path in paths:
-        folders = (path, *_folders(path), *_folders(path.absolute().parent)) if path.is_dir() else (path.parent,)
+        folders = (path, *_folders(path), *_folders(path.absolute().parent)) if _is_folder(path) else (path.parent,)
         for file in [path] if path.name == FILE else [folder / FILE for folder in folders]:
             with suppress(OSError):
                 real = file.resolve()
                 if not within or any(real.is_relative_to(one.resolve()) for one in within):
                     files[real] = file.stat().st_mtime_ns
     return tuple(sorted(files, key=lambda file: (files[file], file)))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder; False if that cannot be told, as of a URL that nobody answers."""
+    with suppress(OSError):
+        return path.is_dir()
+    return False
 
 
 def _folders(folder: Path) -> Sequence[Path]:

@@ -122,14 +122,17 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
     snapshots: list[Path] = []
     refused: list[InputError] = []
     notes: list[HealthNote] = []
+    has_folder = False
     for path in paths:
         try:
-            if not path.is_dir() and _may_be_a_snapshot(path):
+            is_folder = path.is_dir()
+            has_folder |= is_folder
+            if not is_folder and _may_be_a_snapshot(path):
                 snapshots.append(path)
                 continue
-            inside = _snapshots_in(path) if path.is_dir() else []
+            inside = _snapshots_in(path) if is_folder else []
             snapshots += inside
-            here, damaged, beside = _in_folder(path, limits, inside) if path.is_dir() else ([_file(path)], [], [])
+            here, damaged, beside = _in_folder(path, limits, inside) if is_folder else ([_file(path)], [], [])
         except InputError as error:
             refused.append(error)
         except OSError as error:
@@ -152,7 +155,7 @@ def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundReco
     elif any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE
     else:
-        kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
+        kind = SourceKind.TENSORBOARD if has_folder else SourceKind.TRACE
     numbered = tuple(_numbered(_ranks_apart(origins)))
     known = tuple({path.resolve(): path for path in snapshots}.values())
     return FoundRecordings(Source(tuple(paths), kind), numbered, tuple(refused), known, tuple(notes))

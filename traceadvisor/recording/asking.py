@@ -119,8 +119,8 @@ class Running:
 
 def _asked(place: Path, number: int) -> list[int]:
     """The processes that were asked."""
-    with suppress(OSError, ValueError):
-        return [int(line) for line in (place / f"asked.{number}").read_bytes()[:_LARGEST].split()]
+    with suppress(OSError, ValueError), (place / f"asked.{number}").open("rb") as file:
+        return [int(line) for line in file.read(_LARGEST).split()]
     return []
 
 

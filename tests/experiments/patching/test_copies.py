@@ -167,6 +167,15 @@ def test_a_patch_that_is_none_or_leaves_the_folder_is_refused(project: Path, tmp
         touched(patch_of(tmp_path, "my.patch", text), project)
 
 
+def test_a_patch_has_at_most_100_files_and_1_mib(project: Path, tmp_path: Path) -> None:
+    files = [NEW.format(f"part{number}.py", "100644", "x = 1") for number in range(101)]
+    assert len(touched(patch_of(tmp_path, "most.patch", "".join(files[:100])), project)) == 100
+    with pytest.raises(RefusedPatchError, match="changes 101 files"):
+        touched(patch_of(tmp_path, "many.patch", "".join(files)), project)
+    with pytest.raises(RefusedPatchError, match="is no file of at most 1048576 bytes"):
+        touched(patch_of(tmp_path, "large.patch", NEW.format("part.py", "100644", "#" * (1 << 20))), project)
+
+
 def test_a_patch_that_makes_a_link_is_refused(project: Path, tmp_path: Path) -> None:
     text = NEW.format("package/link.py", "120000", "/etc/hostname") + "\\ No newline at end of file\n"
     patch = patch_of(tmp_path, "my.patch", text)

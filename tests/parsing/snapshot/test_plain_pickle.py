@@ -95,6 +95,11 @@ def test_anything_else_is_refused_and_nothing_is_called(
     assert not any(tmp_path.iterdir())
 
 
+def test_the_memory_for_a_memo_entry_far_beyond_the_file_is_never_asked_for() -> None:
+    with pytest.raises(NotPlainError, match="LONG_BINPUT at byte 3 is cut off or out of range"):
+        read_plain(b"\x80\x02]r" + (70_000).to_bytes(4, "little") + b".")
+
+
 def test_the_error_names_the_instruction() -> None:
     with pytest.raises(NotPlainError, match=r"STACK_GLOBAL at byte \d+ makes more than plain containers"):
         read_plain(REFUSED["a call"])
