@@ -16,6 +16,8 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing import beginning
 from traceadvisor.parsing.discovery import find_recordings
 
+FOREIGN = Path(__file__).parent / "foreign"
+
 
 def _record(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,6 +237,24 @@ def test_the_note_names_at_most_five_kinds(tmp_path: Path) -> None:
 def test_the_files_of_a_capture_are_not_called_unread(tmp_path: Path) -> None:
     shutil.copytree(CHECKOUT / "sample_traces" / "loader-bound", tmp_path / "capture")
     assert find_recordings([tmp_path]).notes == ()
+
+
+def test_traces_in_the_folder_of_a_capture_that_it_does_not_list_are_named_as_not_read(tmp_path: Path) -> None:
+    shutil.copytree(CHECKOUT / "sample_traces" / "loader-bound", tmp_path / "capture")
+    shutil.copy(FOREIGN / "paddle.json", tmp_path / "capture" / "v.1.pt.trace.json")
+    (tmp_path / "capture" / "logs").mkdir()
+    TraceBuilder().step(0, 0, 10).write(tmp_path / "capture" / "logs" / "w0.1.pt.trace.json")
+    TraceBuilder().step(0, 0, 10).write(tmp_path / "capture" / "unfinished.host.1.pt.trace.json")
+    (tmp_path / "capture" / "report.html").write_text("<!doctype html>")
+    found = find_recordings([tmp_path])
+    assert len(found.origins) == 1
+    (note,) = found.notes
+    assert not note.degrades
+    assert note.message == (
+        "Not read, because they lie in the folder of a capture that does not list them: "
+        "a trace by PaddlePaddle's profiler: 1 (for example capture/v.1.pt.trace.json); "
+        "files that look like recordings: 1 (for example capture/logs/w0.1.pt.trace.json)."
+    )
 
 
 @pytest.mark.parametrize("name", ["deepfolder", "d"])

@@ -41,6 +41,7 @@ KINDS = {
     "node_trace.json": "a trace by Chrome or Node.js",
     "onnxruntime.json": "a profile by ONNX Runtime",
     "opentelemetry.json": "a list of spans by OpenTelemetry",
+    "panopticon.json": "a Chrome trace from another tool, in which the begin and the end of a call are two events",
     "paddle.json": "a trace by PaddlePaddle's profiler",
     "perf.data": "a profile by Linux perf",
     "proton.chrome_trace": "a trace by Triton's Proton",

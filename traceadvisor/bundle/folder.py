@@ -113,6 +113,15 @@ def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[O
     return [one for one in origins if one.rank in taken], notes
 
 
+def files_of(folder: Path) -> set[Path]:
+    """The manifest of a capture and the files that it lists.
+
+    Raises:
+        InputError: the manifest cannot be read, or has a later format.
+    """
+    return {folder / MANIFEST, *(folder / file.path for file in read_manifest(folder).files)}
+
+
 def _without_repeated(folder: Path, files: Sequence[BundleFile]) -> tuple[list[BundleFile], list[BundleFile]]:
     """Split the listed traces: those whose file is listed for the first time, and the others."""
     known: set[Path] = set()

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, joined, repository_in, started_ns
+from traceadvisor.bundle.folder import (
+    command_of,
+    files_of,
+    find_in_bundle,
+    is_bundle,
+    joined,
+    repository_in,
+    started_ns,
+)
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
@@ -209,6 +217,7 @@ def _in_folder(
     everything = sorted(entries_below(root))
     found = [path for path in everything if _is_file_inside(path, root)]
     captures: set[Path] = set()
+    owned: set[Path] = set()
     notes: list[HealthNote] = []
     captured: list[Origin] = []
     damaged: list[InputError] = []
@@ -219,6 +228,7 @@ def _in_folder(
             captured += listed
             notes += left_out
             captures.add(folder)
+            owned |= files_of(folder)
         except InputError as error:  # its recordings are read without it
             damaged.append(error)
             broken.add(folder)
@@ -242,6 +252,7 @@ def _in_folder(
     }  # each broken capture has a note of its own
     unread = [path for path in files if path not in known]
     notes += [_files_not_read(root, unread, len(origins))] if unread else []
+    notes += _strange_to_captures(root, [path for path in found if path not in owned], captures)
     return origins, damaged, notes
 
 
@@ -316,6 +327,18 @@ def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> Heal
     return HealthNote("files-not-read", f"{message}{_counted_kinds(root, unread)}.", degrades=False)
 
 
+def _strange_to_captures(root: Path, files: Iterable[Path], captures: set[Path]) -> Iterator[HealthNote]:
+    """Yield a note on the traces in folders of captures that these captures did not write."""
+    below = (path for path in files if not captures.isdisjoint(path.parents) and not _is_unfinished(path, root))
+    if traces := [path for path in below if begins_like_a_trace(path)]:
+        message = "Not read, because they lie in the folder of a capture that does not list them: "
+        yield HealthNote("files-beside-capture", f"{message}{_counted_kinds(root, traces)}.", degrades=False)
+
+
+def _is_unfinished(path: Path, root: Path) -> bool:
+    return any(part.startswith(UNFINISHED) for part in path.relative_to(root).parts)
+
+
 def _counted_kinds(root: Path, files: Iterable[Path]) -> str:
     """Count the files of a folder by what they are."""
     kinds: dict[str, list[Path]] = {}
@@ -342,7 +365,8 @@ def _kind(path: Path) -> str:
     if kind := kind_of_beginning(begin):
         return kind.what.partition(",")[0]
     if begins_like_json(begin.decode("latin-1")):
-        return "JSON files without profiler events"
+        looks_like_one = begins_like_a_trace(path)
+        return "files that look like recordings" if looks_like_one else "JSON files without profiler events"
     found = describe_bytes(begin).found.removeprefix("it is ")
     return "files that are neither JSON nor gzipped JSON" if found.startswith("neither") else found
 
@@ -374,7 +398,7 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
             "Record one with torch.profiler.profile(..., "
             "on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))."
         )
-    elif any(part.startswith(UNFINISHED) for path in files for part in path.relative_to(root).parts):
+    elif any(_is_unfinished(path, root) for path in files):
         found = "holds the beginning of a capture that was killed before its first training step"
         remedy = "Capture the run again, until it has trained for some steps."
     elif not files and passed_over:
