@@ -14,8 +14,10 @@ from tests.rules.judging import facts_of
 from tests.rules.needed_parts import named
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.judging.run_rule import run_rule
+from traceadvisor.judging.ranking import ranked
+from traceadvisor.judging.run_rule import Judged, run_rule
 from traceadvisor.model.findings import Effort, Finding, Fix, Found, Outcome, RuleMeta
+from traceadvisor.model.report import RecordedFinding
 from traceadvisor.model.workload import Part
 from traceadvisor.rules.base import Rule
 from traceadvisor.savings.outcomes import finding_of
@@ -121,3 +123,19 @@ def test_a_program_without_a_loop_of_its_own_has_no_line_to_change(tmp_path: Pat
     assert _found(IN_OTHER_WORDS, _computing(), tmp_path).effort is Effort.LINE
     served = _computing().python("vllm/engine.py(1): step", 0, 90)
     assert _found(IN_OTHER_WORDS, served, tmp_path).effort is Effort.REFACTOR
+
+
+# -- the words of its savings -----------------------------------------------------------------------------------------
+
+
+def test_a_finding_knows_that_its_program_does_not_train(tmp_path: Path) -> None:
+    served = TraceBuilder().annotation("execute_context_0(0)_generation_4(4)", 0, 100).op("aten::mm", 0, 10)
+    told = [_ranked(builder, tmp_path).of_inference for builder in (served, _computing().op("AddmmBackward0", 20, 30))]
+    assert told == [True, False]
+
+
+def _ranked(builder: TraceBuilder, folder: Path) -> RecordedFinding:
+    facts, rule = facts_of(builder, folder), Scaling(IN_OTHER_WORDS)
+    judged = Judged(rule.meta, (facts.recording_id,), Found(_found(IN_OTHER_WORDS, builder, folder)))
+    (row,) = ranked(facts, [rule], [judged]).rows
+    return row

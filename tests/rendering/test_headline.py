@@ -494,3 +494,27 @@ def test_the_busy_share_of_much_longer_steps_is_set_against_the_undisturbed_step
     assert busy_words(recording)[1] is None
     assert busy_words(distorted(recording, 1.6)) == (percent(min(1.6 * share, 1)), "estimated for undisturbed steps")
     assert busy_words(distorted(recording, 50))[0] == "100.0%"
+
+
+def _inference_that_saves_of_the_run() -> Report:
+    report = one_recording()
+    first = report.findings[0]
+    limit = Estimate.bound(50.0 * MS, of_the_fix("x"))
+    of_run = replace(
+        first, saving_share=0.25, of_inference=True, finding=replace(first.finding, of_run=True, saving=limit)
+    )
+    recording = replace(report.recordings[0], workload=Workload.INFERENCE)
+    return replace(report, findings=(of_run,), recordings=(recording,))
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("json", "pdf")])
+def test_no_format_calls_the_time_of_an_inference_a_training_time(name: str) -> None:
+    page = FORMATS[name].render(_inference_that_saves_of_the_run()).decode()
+    assert "time of the run" in page
+    assert "training time" not in page
+
+
+def test_the_headline_of_an_inference_speaks_of_its_run() -> None:
+    report = _inference_that_saves_of_the_run()
+    assert "the fix may save up to 50.0% of the time of the run." in verdict(report)
+    assert "Saves up to 50.0% of the time of the run" in " ".join(line.text for line in summary(report))

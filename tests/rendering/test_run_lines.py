@@ -12,6 +12,7 @@ from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.content.report.run_lines import NO_USER_CODE, first_line, lines_fold
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
@@ -116,3 +117,13 @@ def test_hostile_names_are_escaped() -> None:
     report = _report(replace(LINES, rows=rows))
     assert b"<script>alert" not in FORMATS["html"].render(report)
     assert b"\x1b" not in FORMATS["md"].render(report)
+
+
+def test_the_lines_of_an_inference_are_not_of_training_steps() -> None:
+    report = _report()
+    recording = replace(report.recordings[0], workload=Workload.INFERENCE)
+    served = replace(report, recordings=(recording, *report.recordings[1:]))
+    page = Page(FORMATS["html"].render(served).decode()).text
+    assert "In steps" in page
+    assert "training steps" not in page.lower()
+    assert any(line.text.startswith("Line with the most time in steps: train.py:34") for line in summary(served))

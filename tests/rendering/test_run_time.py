@@ -15,7 +15,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
-from traceadvisor.model.workload import Framework
+from traceadvisor.model.workload import Framework, Workload
 from traceadvisor.rendering.content.report.run import unknown_blocks
 from traceadvisor.rendering.content.report.run_time import (
     distortion_remark,
@@ -218,3 +218,25 @@ def test_a_report_says_what_its_recordings_cannot_show(run: Run | None, words: s
 def test_a_recording_of_another_framework_is_not_sent_to_a_capture_of_pytorch() -> None:
     recording = replace(one_recording().recordings[0], captured=None, framework=Framework.JAX)
     assert not list(unknown_blocks([recording]))
+
+
+def test_the_run_of_an_inference_has_steps_and_no_training() -> None:
+    report = _report()
+    served = replace(report.recordings[0], workload=Workload.INFERENCE)
+    lines = " ".join(line.text for line in summary(replace(report, recordings=(served,))))
+    assert "71% of the loop is outside of steps." in lines
+    rows = run_time_table(RUN, of_inference=True).rows
+    assert [cell.text for cell in rows[1]] == [
+        "Steps",
+        "2.00 s",
+        "20.0%",
+        "Steps of the inference, without the parts below.",
+    ]
+    chart = run_chart(RUN, "run", of_inference=True)
+    assert chart is not None
+    assert "Training" not in f"{chart.description} {chart.legend} {chart.data}"
+
+
+def test_time_that_recording_adds_to_an_inference_is_in_no_backward_pass() -> None:
+    added = distortion_remark(_distortion(1.3), of_inference=True)
+    assert "outside the data loader is in operators and Python code." in added

@@ -20,6 +20,7 @@ from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.savings import (
     NO_PREDICTION,
+    Whole,
     joint_sentences,
     saving_sentence,
     saving_words,
@@ -81,7 +82,7 @@ def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, .
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:
     assert saving_words(REPLAYED, of_window=True) == "about 30.0 ms of the recording"
     assert share_words(REPLAYED, 0.3, of_window=True) == "30.0% of the recording"
-    assert saving_sentence(REPLAYED, 0.3, of_window=True) == "Saves about 30.0 ms of the recording (30.0%)"
+    assert saving_sentence(REPLAYED, 0.3, whole=Whole(of_window=True)) == "Saves about 30.0 ms of the recording (30.0%)"
 
 
 def test_the_card_of_a_finding_in_a_recording_without_steps_names_no_step() -> None:

@@ -279,7 +279,14 @@ def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[
     finding = recorded.finding
     places = tuple(place_of(location, checkout) for location in finding.locations)
     own = FindingState(
-        recorded.severity, finding.saving, recorded.saving_share, finding.locations, None, 1, finding.of_run
+        recorded.severity,
+        finding.saving,
+        recorded.saving_share,
+        finding.locations,
+        None,
+        1,
+        finding.of_run,
+        recorded.of_inference,
     )
     yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, finding.origins)
     for folded in recorded.folded:

@@ -18,6 +18,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import RecordedFinding
 from traceadvisor.model.steps import StepSource
+from traceadvisor.model.workload import Workload
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
@@ -76,6 +77,7 @@ def ranked(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[Judged]) -> R
             further_saving=row.further_saving,
             folded=row.folded,
             of_window=facts.steps.source is StepSource.WINDOW,
+            of_inference=facts.workload is Workload.INFERENCE,
         )
         for row in placement.rows
     )

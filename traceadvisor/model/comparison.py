@@ -276,6 +276,9 @@ class FindingState:
     of_run: bool = False
     """Whether the saving is a share of the training time of the whole run."""
 
+    of_inference: bool = False
+    """Whether that run is an inference."""
+
 
 @frozen
 class FindingChange:

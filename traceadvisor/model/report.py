@@ -489,6 +489,9 @@ class RecordedFinding:
     of_window: bool = False
     """Whether the saving is one of the whole recording, because no steps were found in it."""
 
+    of_inference: bool = False
+    """Whether the recording shows inference: a share of the run is no training time."""
+
     def __post_init__(self) -> None:
         if not self.recording_ids:
             raise ValueError("a finding of no recording")

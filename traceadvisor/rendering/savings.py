@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.units import duration, money, number_of, percent
@@ -78,45 +79,57 @@ def share_words(saving: Estimate, expected_share: float, *, of_window: bool = Fa
     return f"{'up to ' if is_bound(saving) else ''}{saved_share(saving, expected_share)} of the {whole}"
 
 
-def run_words(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
-    """A share of the training time of the whole run, which is no share of the step."""
-    return f"up to {saved_share(saving, expected_share)}{' more' if adds else ''} of the training time"
+def run_words(saving: Estimate, expected_share: float, *, adds: bool = False, of_inference: bool = False) -> str:
+    """A share of the time of the whole run, no share of the step; ``of_inference``: of one without training."""
+    whole = "time of the run" if of_inference else "training time"
+    return f"up to {saved_share(saving, expected_share)}{' more' if adds else ''} of the {whole}"
 
 
 def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> str:
     """The saving of a row per step, or as a share of the run; ``adds`` as for :func:`saving_words`."""
     if row.finding.of_run and not saves_nothing(saving):
-        return run_words(saving, share_of_step(saving, row), adds=adds)
+        return run_words(saving, share_of_step(saving, row), adds=adds, of_inference=row.of_inference)
     return saving_words(saving, adds=adds, of_window=row.of_window)
 
 
-def saving_sentence(
-    saving: Estimate,
-    expected_share: float,
-    *,
-    after: Sequence[int] = (),
-    of_run: bool = False,
-    of_window: bool = False,
-) -> str:
+@frozen
+class Whole:
+    """The whole that a saving is of: the step by default."""
+
+    of_run: bool = False
+    """Whether it is the time of the whole run."""
+
+    of_window: bool = False
+    """Whether it is a recording without steps."""
+
+    of_inference: bool = False
+
+
+STEP = Whole()
+
+
+def whole_of(row: RecordedFinding) -> Whole:
+    """The whole that the saving of a row is of."""
+    return Whole(row.finding.of_run, row.of_window, row.of_inference)
+
+
+def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), whole: Whole = STEP) -> str:
     """The saving as a sentence without a full stop.
 
-    ``after``: the numbers of the fixes above it to which it adds, ascending. ``of_run``: whether it is a share of the
-    training time of the whole run. ``of_window``: as :func:`saving_words` takes it.
+    ``after``: the numbers of the fixes above it to which it adds, ascending.
     """
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     lead = f"{_after(after)}:" if after else "Saves"
-    return f"{lead} {with_share(saving, expected_share, adds=bool(after), of_run=of_run, of_window=of_window)}"
+    return f"{lead} {with_share(saving, expected_share, adds=bool(after), whole=whole)}"
 
 
-def with_share(
-    saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False, of_window: bool = False
-) -> str:
-    """The saving per step with its share of the step, or as a share of the training time of the whole run."""
-    if of_run and not saves_nothing(saving):
-        return run_words(saving, expected_share, adds=adds)
+def with_share(saving: Estimate, expected_share: float, *, adds: bool = False, whole: Whole = STEP) -> str:
+    """The saving per step with its share of the step, or as a share of the time of the whole run."""
+    if whole.of_run and not saves_nothing(saving):
+        return run_words(saving, expected_share, adds=adds, of_inference=whole.of_inference)
     share = "" if saves_nothing(saving) else f" ({_share_with_range(saving, expected_share, wide_only=True)})"
-    return f"{saving_words(saving, adds=adds, of_window=of_window)}{share}"
+    return f"{saving_words(saving, adds=adds, of_window=whole.of_window)}{share}"
 
 
 def _after(numbers: Sequence[int]) -> str:
@@ -137,7 +150,7 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
     if saves_nothing(saving):
         return "frees memory or prevents errors; no speed-up"
     if row.finding.of_run:
-        return f"may save {run_words(saving, row.saving_share)}"
+        return f"may save {run_words(saving, row.saving_share, of_inference=row.of_inference)}"
     verb = "may save" if saving.is_limit else "saves"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
     share = _share_with_range(saving, row.saving_share, wide_only=False)
@@ -193,7 +206,8 @@ def worth_words(row: RecordedFinding) -> str | None:
     if worth is None or saves_nothing(row.finding.saving):
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
-    of_what = "hour of training" if worth.per_million_samples is None else "million samples"
+    hour = "hour" if row.of_inference else "hour of training"
+    of_what = hour if worth.per_million_samples is None else "million samples"
     lead, amount = ("up to", amounts.high) if is_bound(row.finding.saving) else ("about", amounts.expected)
     return f"{lead} {money(amount, worth.currency)} per {of_what}"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.allocator import Device
+from tests.memory.allocator import Device, DeviceFullError, frame
 from tests.memory.programs import Layer, Training, convolutions, transformer
 from traceadvisor.analysis.memory.allocations import memory_history
-from traceadvisor.analysis.memory.call_stacks import call_stacks
+from traceadvisor.analysis.memory.call_stacks import Phase, call_stacks
 from traceadvisor.analysis.memory.classes import KINDS, classes
 from traceadvisor.analysis.memory.snapshot_facts import SnapshotFacts
 from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
@@ -78,6 +78,37 @@ def test_saved_activations_are_what_the_forward_pass_keeps(tmp_path: Path) -> No
     found = _bytes(_figures(training.dump(tmp_path / "a.pickle")))
     saved = sum(sum(layer.saved.values()) + 2 * layer.scores for layer in training.layers)
     assert found[MemoryClass.ACTIVATIONS] >= saved - max(max(one.saved.values()) for one in training.layers)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("cpp", [True, False])
+def test_what_a_forward_pass_held_when_memory_ran_out_is_no_temporary_memory(
+    before: int, tmp_path: Path, *, cpp: bool
+) -> None:
+    training = transformer(states=0, cpp=cpp).build().steps(before)
+    device, unwinding = training.device, (frame("main", "project/train.py", 30),)
+    kept = [address for _, saved in training.forward() for address in saved]
+    device.capacity = device.reserved
+    with pytest.raises(DeviceFullError):
+        device.alloc(1 << 40, (frame("forward", "project/model.py", 77),))
+    held = sum(device.where[address][1].requested for address in kept)
+    for address in kept:
+        device.free(address, unwinding)
+    assert _bytes(_figures(training.dump(tmp_path / "a.pickle")))[MemoryClass.ACTIVATIONS] >= 0.9 * held
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_memory_without_a_call_stack_is_of_the_backward_pass_only_if_there_is_one(
+    tmp_path: Path, *, trains: bool
+) -> None:
+    training = transformer(states=1, cpp=False).build()
+    if trains:
+        training.steps(1)
+    training.device.free(training.device.alloc(MIB))
+    training.device.alloc(MIB)
+    snapshot = read_snapshot(training.dump(tmp_path / "a.pickle"))
+    phase = call_stacks(snapshot).phase[memory_history(snapshot, 0).allocations.stack[-1]]
+    assert phase == (Phase.BACKWARD if trains else Phase.UNKNOWN)
 
 
 def test_memory_kept_by_accident_stays_unknown(tmp_path: Path) -> None:

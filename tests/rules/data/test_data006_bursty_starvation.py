@@ -30,7 +30,7 @@ def test_rare_long_waits_are_found_with_the_queue_that_bridges_them(tmp_path: Pa
     assert evidence(found, "share of worker turns with long waits") == 0.1
     assert evidence(found, "longest wait") == 400_000
     # A pause of 400 us in every 20 steps of 100 us is a sixth of the time.
-    assert evidence(found, "share of training time in long waits") == pytest.approx(1 / 6)
+    assert evidence(found, "share of the run in long waits") == pytest.approx(1 / 6)
     assert found.saving.high_ns == pytest.approx(100_000 / 6)
     # The pause is as long as four steps: two workers prefetch two more batches each.
     assert found.fix.change is not None

@@ -24,6 +24,33 @@ def test_an_exposed_copy_from_pageable_memory_is_found(tmp_path: Path) -> None:
     assert evidence(found, "copies from pageable memory") == 1
 
 
+def _waiting(waits: int, *, pinned: bool = False) -> TraceBuilder:
+    """A step of 400 us whose small copies each take 1 us behind the kernels, and whose CPU waits for each.
+
+    The GPU is idle for 9 us after each copy: 8 in waits and launches, and 1 in other code.
+    """
+    builder = TraceBuilder().step(0, 0, 400).op("aten::mm", 0, 4).launch(1, 3, kernel=(5, 100))
+    for number in range(waits):
+        at = 100 + 30 * number
+        builder.op("aten::copy_", at - 90 if not number else at - 18, at + 3)
+        builder.copy(at - 2, at - 1, on_device=(at, at + 1), byte_count=64, pinned=pinned).sync(at - 1, at + 2)
+        builder.op("aten::mm", at + 4, at + 9).launch(at + 5, at + 8, kernel=(at + 10, at + 30))
+    return builder
+
+
+@pytest.mark.parametrize("waits", [1, 5])
+def test_the_idle_time_after_waiting_for_small_copies_is_claimed(waits: int, tmp_path: Path) -> None:
+    found = finding(PageableCopy(), _waiting(waits), tmp_path)
+    assert found.claims.total_ns == waits * (1_000 + 8_000)
+    assert evidence(found, "GPU idle time after the waits") == waits * 8_000
+
+
+def test_the_idle_time_after_other_waits_is_not_that_of_copies(tmp_path: Path) -> None:
+    builder = _waiting(1).op("aten::item", 131, 150).sync(132, 149).launch(151, 153, kernel=(170, 200))
+    assert finding(PageableCopy(), builder, tmp_path).claims.total_ns == 9_000
+    assert clear(PageableCopy(), _waiting(5, pinned=True), tmp_path).value == 0
+
+
 def test_the_copy_rate_is_bytes_divided_by_copy_time(tmp_path: Path) -> None:
     # 60,000 bytes in 10 us
     assert evidence(finding(PageableCopy(), _step((5, 15)), tmp_path), "copy rate") == pytest.approx(6e9)

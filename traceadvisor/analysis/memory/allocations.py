@@ -77,6 +77,9 @@ class MemoryHistory:
     unmatched: int
     """Blocks in use at the end, and allocations that were not freed, that do not fit together; 0 in a sound file."""
 
+    failed: Int64
+    """The instants at which memory ran out, ascending."""
+
     @property
     def instants(self) -> int:
         """Number of instants; allocations that end here are in use at the end."""
@@ -132,6 +135,7 @@ def memory_history(snapshot: MemorySnapshot, device: int) -> MemoryHistory:
         reserved + int(segments.size_bytes[segments.device == device].sum()) - reserved[-1],
         int(sizes[live].sum()),
         unmatched,
+        np.flatnonzero(action == Action.OOM),
     )
 
 

@@ -99,7 +99,8 @@ def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
     """Read all call stacks."""
     frames = [_frame_facts(frame, snapshot) for frame in snapshot.frames]
     is_python = [one.python is not None for one in frames]
-    only_python = all(is_python) and bool(is_python) and not snapshot.of_trace
+    trains = any(_trains(frame) for frame in snapshot.frames)
+    only_python = all(is_python) and trains and not snapshot.of_trace
     read = [_read([frames[one] for one in stack], only_python=only_python) for stack in snapshot.stacks]
     phases, *signs, places = zip(*read, (Phase.UNKNOWN, False, False, False, None), strict=True)
     is_backward, in_module, multiplies = (np.array(one, np.bool_) for one in signs)
@@ -107,6 +108,16 @@ def call_stacks(snapshot: MemorySnapshot) -> CallStacks:
     first: dict[tuple[int, ...], int] = {}
     same = np.array([*(first.setdefault(stack, row) for row, stack in enumerate(snapshot.stacks)), NONE], np.int64)
     return CallStacks(np.array(phases, np.int64), is_backward, in_module, multiplies, same, places, tell_lines)
+
+
+def _trains(frame: Frame) -> bool:
+    """Whether a Python frame shows that there is a backward pass, whose own thread has no Python frames."""
+    file = frame.file or ""
+    return (
+        "torch/autograd/" in file
+        or Phase.OPTIMIZER in _signs_of_python(frame.function, file)
+        or (frame.function in {"backward", "zero_grad"})
+    )
 
 
 def _frame_facts(frame: Frame, snapshot: MemorySnapshot) -> _FrameFacts:

@@ -55,6 +55,8 @@ class _Classifier:
         self._freed_backward = stacks.is_backward[self._rows.free_stack]
         self._is_old = self._rows.start == 0
         self._at_end = self._rows.end == history.instants
+        failures = np.append(history.failed, history.instants)
+        self._next_failure = failures[np.searchsorted(failures, self._rows.start)]
         self._kind = np.full(len(self._rows), NONE)
         self._evidence = np.full(len(self._rows), EVIDENCE.index(Evidence.NONE))
         known = ~self._is_old & (self._phase != Phase.UNKNOWN)
@@ -137,12 +139,17 @@ class _Classifier:
         mine = self._in_phase(Phase.OTHER) | self._in_phase(Phase.INPUT)
         self._is(self._in_phase(Phase.INPUT), Kind.INPUTS, Evidence.FRAMES)
         reaches = self._rows.end > self._next_backward
-        self._is(mine & ~reaches & ~self._at_end, Kind.TEMPORARIES, _FREED)
+        self._is(mine & ~reaches & ~self._at_end & ~self._is_cut(), Kind.TEMPORARIES, _FREED)
         self._is(mine & reaches & self._freed_backward, Kind.ACTIVATIONS, Evidence.FREED_IN_BACKWARD)
         passes = np.append(self._passes(), self._instants)
         later = passes[np.searchsorted(passes, self._next_backward, side="right").clip(max=passes.size - 1)]
         kept = mine & reaches & ~self._at_end & (self._rows.end <= later)
         self._is(kept, Kind.ACTIVATIONS, Evidence.KEPT_UNTIL_BACKWARD)
+
+    def _is_cut(self) -> Mask:
+        """Whether memory ran out while an allocation was held, before any backward pass: nothing tells its end."""
+        cut: Mask = (self._rows.end > self._next_failure) & (self._next_backward >= self._next_failure)
+        return cut
 
     def _passes(self) -> Int64:
         """The first instant of each backward pass."""
@@ -158,7 +165,7 @@ class _Classifier:
 
     def _like_others(self) -> None:
         """Classify memory that the recording ends too early for like most others of its call stack, if any."""
-        stack = self._rows.stack
+        stack = self._same_stack
         settled = (self._kind != NONE) & (stack != NONE)
         if not settled.any():
             return
@@ -217,15 +224,18 @@ class _Classifier:
         return Counter(size[(start <= most) & (end > most)].tolist())
 
     def _by_layers(self) -> None:
-        """Classify memory that modules hold at the end of the last forward pass, and layers without a backward pass."""
-        mine = self._known & self._at_end & self._in_phase(Phase.OTHER)
+        """Classify memory that modules hold at the end of the last forward pass, and layers without a backward pass.
+
+        A forward pass that runs out of memory ends there.
+        """
+        mine = self._known & (self._at_end | self._is_cut()) & self._in_phase(Phase.OTHER)
         passes = np.append(0, self._passes())
         if passes.size > 1:
             last = mine & self._in_module & (self._rows.start > passes[-2]) & (self._rows.start < passes[-1])
             self._is(last, Kind.ACTIVATIONS, Evidence.KEPT_UNTIL_BACKWARD)
         layers = self._in_module | ~self._in_module.any()
         after = mine & layers & (self._next_backward == self._instants) & self._tell_lines
-        stack = self._rows.stack
+        stack = self._same_stack
         counts = np.bincount(stack[after], minlength=int(stack.max(initial=0)) + 1)
         self._is(after & (counts[stack.clip(min=0)] > 1), Kind.ACTIVATIONS, Evidence.KEPT_BY_LAYERS)
 

@@ -99,7 +99,7 @@ class Whole(Enum):
 
     STEP = "step"
     RUN = "run"
-    """All of the training time, per step."""
+    """All of the time of the run, per step."""
 
     RECORDING = "recording"
     """No steps were found in it."""

@@ -84,7 +84,7 @@ class BurstyStarvation(Rule):
             return Skipped(f"Fewer than {self.least_turns} undisturbed worker turns were timed: train for more steps.")
         found = long_waits(turns, loader.worker_count, limits)
         if found.share < self.min_share:
-            return Clear("share of training time in long waits", found.share, self.min_share, Unit.SHARE)
+            return Clear("share of the run in long waits", found.share, self.min_share, Unit.SHARE)
         if remark := why_not(found, limits, is_fast=usually_fast(facts)):
             label = "share of worker turns with long waits"
             return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
@@ -103,7 +103,7 @@ class BurstyStarvation(Rule):
             fix=fix,
             effort=Effort.SETTING,
             evidence=(
-                Evidence("share of training time in long waits", found.share, Unit.SHARE),
+                Evidence("share of the run in long waits", found.share, Unit.SHARE),
                 Evidence("time in long waits, mean over all steps", found.mean_ns, Unit.NS_PER_STEP),
                 Evidence("share of worker turns with long waits", found.turns_share, Unit.SHARE),
                 Evidence("longest wait", found.longest_ns, Unit.NS),

@@ -68,7 +68,7 @@ class WorkerRestart(Rule):
         share = starts.per_step_ns / training_ns
         if loader.persistent_workers or share < self.min_share:
             remark = "workers are kept between epochs" if loader.persistent_workers else None
-            return Clear("share of training time in epoch starts", share, self.min_share, Unit.SHARE, remark)
+            return Clear("share of the run in epoch starts", share, self.min_share, Unit.SHARE, remark)
         return finding_of(
             facts,
             fix=loader_fix(
@@ -79,9 +79,9 @@ class WorkerRestart(Rule):
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("share of training time in epoch starts", share, Unit.SHARE),
+                Evidence("share of the run in epoch starts", share, Unit.SHARE),
                 Evidence("time to start an epoch, spread over its steps", starts.per_step_ns, Unit.NS_PER_STEP),
-                Evidence("training time per step, epoch starts included", training_ns, Unit.NS_PER_STEP),
+                Evidence("time per step, epoch starts included", training_ns, Unit.NS_PER_STEP),
                 Evidence("time to start the workers", starts.start_ns, Unit.NS),
                 Evidence("extra time of the first batch", starts.first_batch_ns, Unit.NS),
                 facts.known("time to stop the workers", starts.end_ns or None, Unit.NS),

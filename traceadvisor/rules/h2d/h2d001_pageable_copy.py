@@ -5,7 +5,13 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
-from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, CopyRate, are_told_apart, pageable_copies
+from traceadvisor.rules.h2d.pinned_copies import (
+    MEMORY_UNKNOWN,
+    CopyRate,
+    are_told_apart,
+    blocking_uploads,
+    pageable_copies,
+)
 
 
 @frozen
@@ -13,23 +19,24 @@ class PageableCopy(Rule):
     """Copies to the GPU start from pageable memory, so they are slow and block the CPU.
 
     What it finds: Copies that the driver records as ``Memcpy HtoD (Pageable -> Device)`` and that do not overlap a
-        kernel.
+        kernel, and the idle time of the GPU after the CPU waited for them.
     Why it costs time: The GPU cannot read pageable memory directly. The driver copies through a staging buffer, at a
-        fraction of the link rate. The call blocks the CPU until the copy is done.
+        fraction of the link rate. The call blocks the CPU until the copy is done. Then the queue of the GPU is empty,
+        and it is idle until the CPU launches the next kernel.
     How to fix it: Use ``DataLoader(..., pin_memory=True)`` and then ``batch.to(device, non_blocking=True)``. The copy
         runs at the link rate while the CPU continues.
     How the saving is estimated: The step is simulated with no call waiting for these copies. Copies that are slower
         than four fifths of the link rate run at that rate. The low estimate keeps the recorded rate, the high estimate
         uses the full link rate. Copies from pinned memory stay the same. The link is the sampled one, otherwise the one
         that the GPU supports. If neither is known, copies take as long as recorded. The saving is usually small.
-    When it may be wrong: Pinning a batch takes CPU time. For batches of a few kilobytes, it saves nothing. ROCm does
-        not record which copies are pageable, so the rule is skipped there.
+    When it may be wrong: Pinning a batch takes CPU time. For a few kilobytes, it takes longer than the copy, and saves
+        only the wait. ROCm does not record which copies are pageable, so the rule is skipped there.
     """
 
     meta = RuleMeta("H2D001", "pageable-copy", "Batches are copied from pageable memory")
     needs = frozenset({Input.STEPS, Input.DEVICE})
     popular_fix = "Pinned memory and non-blocking copies"
-    claims = frozenset({Category.H2D_COPY})
+    claims = frozenset({Category.H2D_COPY, Category.IDLE_SYNC})
 
     min_share: float = 0.005
     """Share of the step. Below it, the effect of pinning is as small as noise."""
@@ -40,8 +47,12 @@ class PageableCopy(Rule):
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
         every = pageable_copies(facts.trace, facts.launches)
         pageable = every[facts.steps.typical_windows.contains(events.start_ns[every])]
+        windows, idle = facts.steps.typical_windows, facts.claim(Category.IDLE_SYNC)
+        found = blocking_uploads(facts.observation, facts.tree, windows, idle, memory="Pageable")
+        drained = found.drained - found.starting
         exposed = facts.exposed(pageable, Category.H2D_COPY)
-        share = facts.share(exposed)
+        claims = exposed | drained
+        share = facts.share(claims)
         fix = Fix(
             "Pin the batches in the data loader, and copy them without blocking",
             change="loader = DataLoader(dataset, pin_memory=True)  # keep your other arguments\n"
@@ -57,17 +68,18 @@ class PageableCopy(Rule):
         )
         if share < self.min_share:
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
-            label = "exposed copies from pageable memory"
+            label = "exposed copies from pageable memory, and idle time after them"
             return clear_of(facts, label, share, self.min_share, Unit.SHARE, remark=remark, fix=fix)
         rate = CopyRate.of(events, pageable)
         return finding_of(
             facts,
-            claims=exposed,
+            claims=claims,
             fix=fix,
             effort=Effort.LINE,
             evidence=(
                 facts.count_per_step("copies from pageable memory", pageable.size),
                 facts.time_per_step("exposed time of these copies", exposed),
+                facts.time_per_step("GPU idle time after the waits", drained),
                 Evidence("bytes copied", rate.moved_bytes / facts.step_count, Unit.BYTES_PER_STEP),
                 Evidence("copy rate", rate.bytes_per_s, Unit.BYTES_PER_S),
             ),

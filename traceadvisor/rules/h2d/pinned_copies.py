@@ -1,4 +1,4 @@
-"""Copies to the GPU from pinned memory: whether a recording identifies them, and how fast they are."""
+"""Copies to the GPU by the memory they start from: whether a recording identifies them, and how fast they are."""
 
 from __future__ import annotations
 
@@ -68,29 +68,33 @@ class _BlockingUploads:
     drained: SpanSet
     """Idle time of the GPU while the CPU launches kernels again after these waits."""
 
+    starting: SpanSet
+    """From each copy's call to the copy: it takes that time without a wait, too."""
+
 
 def blocking_uploads(
-    observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet
+    observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet, *, memory: str = "Pinned"
 ) -> _BlockingUploads:
-    """Find copies from pinned memory whose operator waits for the GPU.
+    """Find copies from pinned memory, or from ``"Pageable"`` memory, that wait for the GPU or whose operator does.
 
     ``windows``: only copies that start in these windows count. ``drained``: idle time after waits (the category
     ``idle_sync``).
     """
     trace, launches = observation.trace, observation.launches
     events = trace.events
-    pinned = name_mask(trace.names, lambda name: "Pinned" in name)[events.name_id[launches.work_rows]]
-    pinned &= (events.kind[launches.work_rows] == Kind.COPY_H2D) & (launches.call_rows != NONE)
-    pinned &= windows.contains(events.start_ns[launches.work_rows])
-    copies, calls = launches.work_rows[pinned], launches.call_rows[pinned]
+    mine = name_mask(trace.names, lambda name: memory in name)[events.name_id[launches.work_rows]]
+    mine &= (events.kind[launches.work_rows] == Kind.COPY_H2D) & (launches.call_rows != NONE)
+    mine &= windows.contains(events.start_ns[launches.work_rows])
+    copies, calls = launches.work_rows[mine], launches.call_rows[mine]
     blocking = blocking_rows(trace, launches)
     copying = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     waiting = tree.enclosing(events.thread[blocking].astype(np.int64), events.start_ns[blocking])
-    waits = np.isin(waiting, copying[copying != NONE])
+    waits = np.isin(waiting, copying[copying != NONE]) | np.isin(blocking, calls)
     after = np.searchsorted(events.start_ns[blocking], drained.starts_ns, side="right") - 1
     follows = np.append(waits, False)[after]  # a value, not a flag
     return _BlockingUploads(
-        copies[np.isin(copying, waiting[waits])],
+        copies[np.isin(copying, waiting[waits & (waiting != NONE)]) | np.isin(calls, blocking[waits])],
         blocking[waits],
         SpanSet(drained.starts_ns[follows], drained.ends_ns[follows]),
+        SpanSet.union_of(events.start_ns[calls], events.start_ns[copies]),
     )

@@ -35,7 +35,7 @@ from traceadvisor.rendering.content.memory.words import CLASS
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.origins import OTHER, location_words
-from traceadvisor.rendering.savings import with_share
+from traceadvisor.rendering.savings import Whole, with_share
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, size
 from traceadvisor.rendering.words import CATEGORY, SEVERITY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped
@@ -227,7 +227,8 @@ def _state(change: FindingChange, side: str) -> str:
     if state is None:
         return "unknown" if change.status is FindingStatus.UNKNOWN else "none"
     severity = f"{SEVERITY[state.severity]}: " if state.severity else f"Part of {state.part_of}: "
-    return f"{severity}{with_share(state.saving, state.saving_share, of_run=state.of_run)}"
+    whole = Whole(state.of_run, of_inference=state.of_inference)
+    return f"{severity}{with_share(state.saving, state.saving_share, whole=whole)}"
 
 
 def _where(change: FindingChange) -> str:

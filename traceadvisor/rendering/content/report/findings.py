@@ -46,6 +46,7 @@ from traceadvisor.rendering.savings import (
     saving_sentence,
     share_of_step,
     share_words,
+    whole_of,
     worth_words,
 )
 from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
@@ -171,8 +172,7 @@ class _Saving:
         """``Saves about 51.0 ms per step (28.7%)`` or ``After fix 1: up to 13.8 ms more per step (7.4%)``."""
         share = share_of_step(self.saving, self.ranked)
         after = self.shown.above if self.adds else ()
-        of_run, of_window = self.ranked.finding.of_run, self.ranked.of_window
-        return saving_sentence(self.saving, share, after=after, of_run=of_run, of_window=of_window)
+        return saving_sentence(self.saving, share, after=after, whole=whole_of(self.ranked))
 
     @property
     def certainty(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import Run, RunSettings, StateSteps, steps_by_state
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.content.report.loader_time import loader_time_blocks
@@ -109,9 +110,10 @@ def run_blocks(shared: CapturedRecordings, number: int, *, several: bool) -> Ite
 def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     """The time of the run by part, its recorded steps beside undisturbed ones, all steps, and the lines."""
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
+    of_inference = first.workload is Workload.INFERENCE
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
-    if first.run_time and (chart := run_chart(first.run_time, f"{anchor}-time")):
+    if first.run_time and (chart := run_chart(first.run_time, f"{anchor}-time", of_inference=of_inference)):
         yield replace(chart, detail=Detail.COMMENT)
     if first.run_growth:
         yield Prose(growth_sentence(first.run_growth), Tone.STRONG)
@@ -119,7 +121,7 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     if clock and (chart := run_steps_chart(run.steps, undisturbed, clock, f"{anchor}-steps")):
         yield chart
     if first.distortion:
-        about = Prose(distortion_remark(first.distortion), Tone.QUIET)
+        about = Prose(distortion_remark(first.distortion, of_inference=of_inference), Tone.QUIET)
         table = distortion_table(first.distortion)
         yield Group(table.caption, (about, table), detail=Detail.COMMENT)
     yield from loader_time_blocks(next((one.loader_time for one in shared.recordings if one.loader_time), None))
@@ -128,7 +130,8 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
         yield Table(title, *by_column(_STATE, states), layout=Layout.NARROW, is_named=True)
     else:
         yield Prose("Steps of the run: not measured.", Tone.QUIET)
-    if lines := lines_fold(next((one.run_lines for one in shared.recordings if one.run_lines), None)):
+    sampled = next((one.run_lines for one in shared.recordings if one.run_lines), None)
+    if lines := lines_fold(sampled, of_inference=of_inference):
         yield lines
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.run_time import LineRow, LineTime, RunLines
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table, titled
@@ -22,12 +23,17 @@ OPEN_ROWS = 12
 NO_USER_CODE = "no user code"
 
 
-def lines_fold(lines: RunLines | None) -> Fold | None:
-    """The lines of a run; None if the stack was not sampled."""
+def lines_fold(lines: RunLines | None, *, of_inference: bool = False) -> Fold | None:
+    """The lines of a run; None if the stack was not sampled. ``of_inference``: whether it does not train."""
     if lines is None:
         return None
-    explanation = Prose(_explanation(lines), Tone.QUIET)
-    return Fold(_title(lines), (explanation, _table(lines)), detail=Detail.COMMENT)
+    steps = _steps(of_inference=of_inference)
+    explanation = Prose(_explanation(lines, steps), Tone.QUIET)
+    return Fold(_title(lines, steps), (explanation, _table(lines, steps)), detail=Detail.COMMENT)
+
+
+def _steps(*, of_inference: bool) -> str:
+    return "steps" if of_inference else "training steps"
 
 
 def first_line(lines: RunLines | None) -> str | None:
@@ -60,26 +66,26 @@ def line_sentence(report: Report) -> str | None:
     late = {(job.run, job.cycle, job.late_rank) for job in report.jobs if job.late_rank is not None}
     ranks = [one.distributed.rank if one.distributed else None for one in report.recordings]
     found = [
-        ((one.run, one.cycle, rank) not in late, rank, line)
+        ((one.run, one.cycle, rank) not in late, rank, _steps(of_inference=one.workload is Workload.INFERENCE), line)
         for one, rank in zip(report.recordings, ranks, strict=True)
         if (line := first_line(one.run_lines))
     ]
-    is_other, rank, line = min(found, key=lambda one: one[0], default=(True, None, None))
+    is_other, rank, steps, line = min(found, key=lambda one: one[0], default=(True, None, "", None))
     of = "" if is_other else f" of rank {rank}, which is late"
-    return line and f"Line with the most time in training steps{of}: {line}"
+    return line and f"Line with the most time in {steps}{of}: {line}"
 
 
-def _title(lines: RunLines) -> str:
+def _title(lines: RunLines, steps: str) -> str:
     first = first_line(lines)
-    return CAPTION + (f", in training steps mostly {first}" if first else "")
+    return CAPTION + (f", in {steps} mostly {first}" if first else "")
 
 
-def _explanation(lines: RunLines) -> str:
+def _explanation(lines: RunLines, steps: str) -> str:
     whole = lines.whole
     return (
         f"The Python stack of the training thread was sampled over the whole run, start-up included: "
         f"{count(whole.sample_count)} samples in {duration(whole.total_ns)}, one per {duration(lines.interval_ns)}. "
-        f"Training steps are {percent(_share(whole.step_ns, whole))} of this time, "
+        f"{steps.capitalize()} are {percent(_share(whole.step_ns, whole))} of this time, "
         f"getting batches is {percent(_share(whole.fetch_ns, whole))}. "
         "Each line is that of the call. The range covers the chance of sampling, at 95%. "
         f"{_late(lines)}"
@@ -96,9 +102,9 @@ def _late(lines: RunLines) -> str:
     )
 
 
-def _table(lines: RunLines) -> Table:
+def _table(lines: RunLines, steps: str) -> Table:
     columns = (
-        *titled("Line", "Time", "Share of the run", "In training steps"),
+        *titled("Line", "Time", "Share of the run", f"In {steps}"),
         Column("Outside of steps", detail=Detail.PAGE),
         Column("Getting a batch", detail=Detail.PAGE),
     )

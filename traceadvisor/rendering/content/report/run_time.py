@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run_time import CauseTime, RunCause, RunGrowth, RunPart, RunStretch, RunTime
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.charts.drawing import WIDTH, Chart, LegendEntry, Shape, rectangle
 from traceadvisor.rendering.charts.palette import RUN_PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
@@ -28,6 +29,9 @@ RUN_PART = {
     RunPart.OTHER: "Between steps",
     RunPart.AFTER: "After the last step",
 }
+
+INFERENCE_PART = {RunPart.TRAINING: "Steps"}
+"""Parts whose words differ where the run is an inference."""
 
 MEANING = {
     RunPart.START_UP: "Before the first step, and the time of the first step beyond a usual one.",
@@ -58,6 +62,8 @@ RUN_CAUSE = {
     RunCause.OTHER: "other code, or other programs",
 }
 
+INFERENCE_MEANING = {RunPart.TRAINING: "Steps of the inference, without the parts below."}
+
 HEIGHT, AXIS_HEIGHT = 84, 20
 MOST_NAMED, MOST_CAUSES = 3, 2
 LEAST_NAMED_SHARE, LEAST_CAUSE_SHARE = 0.01, 0.1
@@ -76,14 +82,19 @@ def exact_percents(parts_ns: Mapping[RunPart, int], total_ns: int) -> dict[RunPa
     return {part: f"{each // 10}.{each % 10}%" for part, each in tenths.items()}
 
 
-def run_time_table(found: RunTime) -> Table:
+def _names(*, of_inference: bool) -> Mapping[RunPart, str]:
+    return RUN_PART | INFERENCE_PART if of_inference else RUN_PART
+
+
+def run_time_table(found: RunTime, *, of_inference: bool = False) -> Table:
     """The parts of a run, in their order; a part without time has no row."""
+    names, meaning = _names(of_inference=of_inference), MEANING | (INFERENCE_MEANING if of_inference else {})
     shares = exact_percents(found.parts_ns, found.total_ns)
     whole = "Whole run" if found.is_whole else "First step to last"
     rows: list[tuple[Cell, ...]] = []
     for part, ns in found.parts_ns.items():
         if ns:
-            rows.append(cells(RUN_PART[part], duration(ns), shares[part], MEANING[part]))
+            rows.append(cells(names[part], duration(ns), shares[part], meaning[part]))
             rows += (_cause_cells(one, found) for one in found.causes if one.part is part and one.total_ns)
     rows.append(cells(whole, duration(found.total_ns), "100.0%", ""))
     columns = titled("Part", "Time", "Share", "What it is", words=("What it is",))
@@ -100,7 +111,7 @@ def _cause_cells(one: CauseTime, found: RunTime) -> tuple[Cell, ...]:
     return cells(f"… {_cause(one)}", duration(one.total_ns), share, about)
 
 
-def run_time_sentence(found: RunTime) -> str | None:
+def run_time_sentence(found: RunTime, *, of_inference: bool = False) -> str | None:
     """The share of training steps, and the largest other parts; None for an empty run."""
     share = found.training_share_of_loop
     if share is None:
@@ -115,7 +126,8 @@ def run_time_sentence(found: RunTime) -> str | None:
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     other = whole_percent(1 - share)
     sentence = f"{whole} takes {duration(found.total_ns)}{f', of which {listed}' if named else ''}."
-    return sentence if other == "0%" else f"{other} of the loop is not training. {sentence}"
+    what = "outside of steps" if of_inference else "not training"
+    return sentence if other == "0%" else f"{other} of the loop is {what}. {sentence}"
 
 
 def _causes(found: RunTime, part: RunPart) -> str:
@@ -148,13 +160,14 @@ def growth_sentence(found: RunGrowth) -> str:
     return f"{what} grows from {times}.{soon}{level}{line}"
 
 
-def run_chart(found: RunTime, chart_id: str) -> Chart | None:
+def run_chart(found: RunTime, chart_id: str, *, of_inference: bool = False) -> Chart | None:
     """The run from left to right, each stretch by part; None for an empty run."""
     if found.total_ns <= 0:
         return None
     shares = exact_percents(found.parts_ns, found.total_ns)
+    names = _names(of_inference=of_inference)
     taken = [part for part, ns in found.parts_ns.items() if ns]
-    listed = ", ".join(f"{RUN_PART[part]} {shares[part]}" for part in taken)
+    listed = ", ".join(f"{names[part]} {shares[part]}" for part in taken)
     paths = _paths(found, taken)
     return Chart(
         id=chart_id,
@@ -162,12 +175,10 @@ def run_chart(found: RunTime, chart_id: str) -> Chart | None:
         caption="Time runs from left to right. The colours of a column are what its time went to.",
         description=f"The run takes {duration(found.total_ns)}: {listed}.",
         height=HEIGHT + AXIS_HEIGHT,
-        shapes=tuple(
-            Shape("".join(paths[part]), RUN_PAINTS[part], f"{RUN_PART[part]}: {shares[part]}") for part in taken
-        ),
+        shapes=tuple(Shape("".join(paths[part]), RUN_PAINTS[part], f"{names[part]}: {shares[part]}") for part in taken),
         labels=tuple(time_axis(found.total_ns, HEIGHT + 15)),
-        legend=tuple(LegendEntry(RUN_PAINTS[part], RUN_PART[part], shares[part]) for part in taken),
-        data=run_time_table(found),
+        legend=tuple(LegendEntry(RUN_PAINTS[part], names[part], shares[part]) for part in taken),
+        data=run_time_table(found, of_inference=of_inference),
     )
 
 
@@ -202,7 +213,7 @@ def distortion_table(found: Distortion) -> Table:
     return Table(title, columns, tuple(rows), layout=Layout.NARROW, detail=Detail.SUMMARY)
 
 
-def distortion_remark(found: Distortion) -> str:
+def distortion_remark(found: Distortion, *, of_inference: bool = False) -> str:
     """The parts that carry the added time, and those that cannot be told apart."""
     interval = ""
     if found.ratio_low is not None and found.ratio_high is not None:
@@ -211,10 +222,11 @@ def distortion_remark(found: Distortion) -> str:
         return f"Recording hardly changed the step.{interval}"
     if found.is_random or found.ratio < 1:
         return f"Undisturbed steps differ from one another by as much.{interval}"
+    rest = "operators" if of_inference else "forward pass, backward pass, optimizer"
     where = (
         "GPU operations take about as long as without recording, so the added time is in CPU work and idle time."
         if found.gpu_work_ns is not None
-        else "The added time outside the data loader is in forward pass, backward pass, optimizer and Python code."
+        else f"The added time outside the data loader is in {rest} and Python code."
     )
     return f"{where} How much each of them grew is unknown.{interval}"
 
@@ -227,7 +239,8 @@ def _compared(name: str, undisturbed_ns: float, recorded_ns: float) -> tuple[Cel
 def first_run_sentences(recordings: Iterable[Recording]) -> Iterator[str]:
     """The time of the first run that was timed, and the growth of its steps, in a sentence each."""
     found = next((one for one in recordings if one.run_time and one.run_time.total_ns > 0), None)
-    if found and found.run_time and (sentence := run_time_sentence(found.run_time)):
+    of_inference = found is not None and found.workload is Workload.INFERENCE
+    if found and found.run_time and (sentence := run_time_sentence(found.run_time, of_inference=of_inference)):
         yield sentence
     if found and found.run_growth:
         yield growth_sentence(found.run_growth)

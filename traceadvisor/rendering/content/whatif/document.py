@@ -145,7 +145,7 @@ def _pace_sentence(program: Program, faster_gpu: str = "A faster GPU") -> str | 
     pace = f"the {LIMIT[limit]} sets the pace" if limit is not StepLimit.SEVERAL else "CPU and GPU take turns"
     if not _faster_helps(program):
         return f"{faster_gpu} would not help: {pace}"
-    return f"A GPU twice as fast would make a step {times(faster)} times as fast: {pace}"
+    return f"A GPU twice as fast would make this program {times(faster)} times as fast: {pace}"
 
 
 def _top(program: Program) -> Iterator[Block]:
