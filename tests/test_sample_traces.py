@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests import shared
+from tests.sample_reports import sample
 from tests.shared import CHECKOUT
 from traceadvisor import __version__
 from traceadvisor.api import load
-from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 
 SAMPLES = CHECKOUT / "sample_traces"
@@ -38,10 +38,6 @@ ELSEWHERE = re.compile(rb'"(?:/[^"]*|[^"]*/(?:home|root|work|tmp|venv|site-packa
 """A path from the root of some machine, or one that names a folder of its user."""
 
 
-def _report(name: str) -> Report:
-    return load(SAMPLES / name)
-
-
 def test_the_page_lists_exactly_the_samples() -> None:
     assert sorted(path.name for path in shared.SAMPLES) == sorted(NAMES)
     listed = re.findall(r"^\| `([a-z-]+)` \|", (SAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -58,31 +54,31 @@ def test_the_report_of_a_sample_is_unchanged(
 
 
 def test_a_slow_loader_is_the_first_finding() -> None:
-    report = _report("loader-bound")
+    report = sample("loader-bound")
     first = report.findings[0].finding
     assert first.rule.id == "DATA002"
     assert [(location.file, location.function) for location in first.locations] == [("train.py", "train")]
 
 
 def test_a_fast_enough_loader_has_no_finding() -> None:
-    assert not [row for row in _report("well-fed").findings if row.finding.rule.id.startswith("DATA")]
+    assert not [row for row in sample("well-fed").findings if row.finding.rule.id.startswith("DATA")]
 
 
 def test_a_loader_with_pauses_is_the_first_finding() -> None:
-    assert _report("stumbling-loader").findings[0].finding.rule.id == "DATA006"
+    assert sample("stumbling-loader").findings[0].finding.rule.id == "DATA006"
 
 
 def test_too_many_and_restarting_workers_are_findings() -> None:
-    assert {"DATA007", "DATA009"} <= {row.finding.rule.id for row in _report("one-core").findings}
+    assert {"DATA007", "DATA009"} <= {row.finding.rule.id for row in sample("one-core").findings}
 
 
 def test_ranks_with_different_batch_counts_are_found_once() -> None:
-    found = [row for row in _report("two-ranks").findings if row.finding.rule.id == "DIST007"]
+    found = [row for row in sample("two-ranks").findings if row.finding.rule.id == "DIST007"]
     assert [row.recording_ids for row in found] == [("two-ranks/rank0/cycle0", "two-ranks/rank1/cycle0")]
 
 
 def test_debugging_options_are_the_first_finding() -> None:
-    assert _report("left-on").findings[0].finding.rule.id == "IDLE007"
+    assert sample("left-on").findings[0].finding.rule.id == "IDLE007"
 
 
 def _line(file: str, number: int) -> str:
@@ -100,12 +96,12 @@ def _line(file: str, number: int) -> str:
     ],
 )
 def test_a_finding_names_the_line_of_the_loop(name: str, rule: str, line: str) -> None:
-    (finding,) = (row.finding for row in _report(name).findings if row.finding.rule.id == rule)
+    (finding,) = (row.finding for row in sample(name).findings if row.finding.rule.id == rule)
     assert [_line(location.file, location.line).startswith(line) for location in finding.locations] == [True]
 
 
 def test_the_line_to_edit_is_where_the_script_constructs_its_loader_and_the_change_fits() -> None:
-    fix = _report("loader-bound").findings[0].finding.fix
+    fix = sample("loader-bound").findings[0].finding.fix
     edit, script = fix.edit, SCRIPTS["train.py"].read_text(encoding="utf-8")
     assert edit
     assert edit.before
@@ -120,7 +116,7 @@ def test_the_line_to_edit_is_where_the_script_constructs_its_loader_and_the_chan
 
 def test_loading_functions_are_listed_by_cost() -> None:
     """Their lines are those of the functions: current recordings do not hold those of the calls."""
-    evidence = _report("loader-bound").findings[0].finding.evidence
+    evidence = sample("loader-bound").findings[0].finding.evidence
     sites = [(found, row.value) for row in evidence if (found := re.search(r"\((train\.py):(\d+)\)$", row.label))]
     assert [_line(found[1], int(found[2])).partition("(")[0] for found, _ in sites] == [
         "def decode",

@@ -61,11 +61,11 @@ def test_rates_are_per_second() -> None:
     assert row.bytes_per_s == 1555e9
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_each_row_cites_documents_with_addresses(row: DeviceRow) -> None:
-    read = [sources()[key] for key in row.sources]
-    assert read
-    assert all(source.title and source.said and source.url.startswith("https://") for source in read)
+def test_each_row_cites_documents_with_addresses() -> None:
+    for row in device_rows():
+        read = [sources()[key] for key in row.sources]
+        assert read
+        assert all(source.title and source.said and source.url.startswith("https://") for source in read)
 
 
 HEADLINE_ONLY = {"NVIDIA GeForce RTX 3060", "NVIDIA RTX A5000", "NVIDIA RTX A4000"}
@@ -89,43 +89,43 @@ def _multiplied(row: DeviceRow) -> set[Precision]:
     return types | ({Precision.FP8} if capability >= (8, 9) else set())
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_no_device_lacks_the_rate_of_a_type_that_it_multiplies(row: DeviceRow) -> None:
-    assert set(row.tflops) - {Precision.FP64} == _multiplied(row)
-    assert row.bandwidth_gb_per_s > 0
+def test_no_device_lacks_the_rate_of_a_type_that_it_multiplies() -> None:
+    for row in device_rows():
+        assert set(row.tflops) - {Precision.FP64} == _multiplied(row)
+        assert row.bandwidth_gb_per_s > 0
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_only_gh200_reaches_its_host_over_another_link_than_pcie(row: DeviceRow) -> None:
-    assert (row.pcie is None) is row.name.startswith("NVIDIA GH200")
-    assert row.pcie is None or row.pcie.lanes == 16
+def test_only_gh200_reaches_its_host_over_another_link_than_pcie() -> None:
+    for row in device_rows():
+        assert (row.pcie is None) is row.name.startswith("NVIDIA GH200")
+        assert row.pcie is None or row.pcie.lanes == 16
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_each_figure_stands_in_a_cited_document(row: DeviceRow) -> None:
+def test_each_figure_stands_in_a_cited_document() -> None:
     """As it is, or twice as high (with sparsity, or of two dies), or in the next larger unit.
 
     A headline of a GeForce card is four times as high: with sparsity, and accumulating in float16.
     """
-    text = " ".join(sources()[key].said for key in row.sources).replace(",", "")
-    said = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)}
-    figures = (*row.tflops.values(), row.bandwidth_gb_per_s, row.tdp_watts, row.multiprocessors, row.peer_gb_per_s)
-    for figure in filter(None, figures):
-        most = 4 if row.name in HEADLINE_ONLY and "GeForce" in row.name else 2
-        scaled = [figure * times / unit for times in (1, 2, most) for unit in (1, 1000)]
-        assert any(number == pytest.approx(each, rel=2e-3) for number in said for each in scaled), figure
-    if row.pcie is not None:
-        assert re.search(rf"PCIe (?:Gen ?)?{row.pcie.generation}\b", text)
+    for row in device_rows():
+        text = " ".join(sources()[key].said for key in row.sources).replace(",", "")
+        said = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)}
+        figures = (*row.tflops.values(), row.bandwidth_gb_per_s, row.tdp_watts, row.multiprocessors, row.peer_gb_per_s)
+        for figure in filter(None, figures):
+            most = 4 if row.name in HEADLINE_ONLY and "GeForce" in row.name else 2
+            scaled = [figure * times / unit for times in (1, 2, most) for unit in (1, 1000)]
+            assert any(number == pytest.approx(each, rel=2e-3) for number in said for each in scaled), figure
+        if row.pcie is not None:
+            assert re.search(rf"PCIe (?:Gen ?)?{row.pcie.generation}\b", text)
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_rates_are_dense(row: DeviceRow) -> None:
+def test_rates_are_dense() -> None:
     """Tensor cores multiply TF32 at half the rate of 16-bit types; a rate with sparsity is twice as high."""
-    if row.capability and row.capability >= (8, 0) and row.name not in HEADLINE_ONLY:
-        assert row.tflops[Precision.TF32] == pytest.approx(row.tflops[Precision.BF16] / 2, rel=0.03)
-        times = 4 if "GeForce" in row.name else 2
-        if row.name not in INT8_UNKNOWN:
-            assert row.tflops[Precision.INT8] == pytest.approx(times * row.tflops[Precision.FP16], rel=0.03)
+    for row in device_rows():
+        if row.capability and row.capability >= (8, 0) and row.name not in HEADLINE_ONLY:
+            assert row.tflops[Precision.TF32] == pytest.approx(row.tflops[Precision.BF16] / 2, rel=0.03)
+            times = 4 if "GeForce" in row.name else 2
+            if row.name not in INT8_UNKNOWN:
+                assert row.tflops[Precision.INT8] == pytest.approx(times * row.tflops[Precision.FP16], rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -146,16 +146,16 @@ def test_tf32_is_as_many_times_as_fast_as_published(name: str, ratio: float) -> 
     assert row.tflops[Precision.TF32] / row.tflops[Precision.FP32] == pytest.approx(ratio, rel=0.02)
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_only_boards_with_links_of_their_own_have_a_rate_to_peers(row: DeviceRow) -> None:
-    own = ("V100 SXM2", "SXM4", "SXM5", "B200", "B300", "MI300X")
-    assert (row.peer_gb_per_s is not None) is row.name.endswith(own)
+def test_only_boards_with_links_of_their_own_have_a_rate_to_peers() -> None:
+    for row in device_rows():
+        own = ("V100 SXM2", "SXM4", "SXM5", "B200", "B300", "MI300X")
+        assert (row.peer_gb_per_s is not None) is row.name.endswith(own)
 
 
-@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_a_narrower_type_is_no_slower(row: DeviceRow) -> None:
-    by_width = [row.tflops[each] for each in Precision if each in row.tflops and each is not Precision.BF16]
-    assert by_width == sorted(by_width)
+def test_a_narrower_type_is_no_slower() -> None:
+    for row in device_rows():
+        by_width = [row.tflops[each] for each in Precision if each in row.tflops and each is not Precision.BF16]
+        assert by_width == sorted(by_width)
 
 
 def test_every_document_is_used() -> None:

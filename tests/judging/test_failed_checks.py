@@ -11,9 +11,11 @@ from tests.build import TraceBuilder
 from tests.build_report import one_recording
 from tests.rendering.formatted import summary
 from tests.rules.judging import facts_of
+from tests.sample_reports import sample
 from tests.shared import CHECKOUT
 from traceadvisor.api import load
 from traceadvisor.cli.fail_on import State, first_met
+from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.ranking import FAILED, Simulation
 from traceadvisor.judging.run_rule import run_rank_rule, run_rule
@@ -28,18 +30,20 @@ def _raise(*_: object) -> NoReturn:
     raise ZeroDivisionError("float division by zero")
 
 
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """Of one step."""
+    return facts_of(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90), tmp_path_factory.mktemp("trace"))
+
+
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.meta.id)
 def test_every_check_that_fails_is_named_under_the_headline(
-    rule: Rule, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    rule: Rule, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(rule), "needs", frozenset())
     monkeypatch.setattr(type(rule), "of_pytorch", True)
     monkeypatch.setattr(type(rule), "compare" if isinstance(rule, RankRule) else "check", _raise)
-    if isinstance(rule, RankRule):
-        outcome = run_rank_rule(rule, ())
-    else:
-        trace = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90)
-        outcome = run_rule(rule, facts_of(trace, tmp_path_factory.mktemp("trace")))
+    outcome = run_rank_rule(rule, ()) if isinstance(rule, RankRule) else run_rule(rule, facts)
     assert outcome == Failed("ZeroDivisionError: float division by zero")
     report = replace(one_recording(), outcomes=(OutcomeRow(rule.meta.id, (), outcome),))
     assert (verdict_scope(report) or "").startswith(f"1 check failed ({rule.meta.id}): its finding may be missing.")
@@ -50,10 +54,9 @@ def test_every_check_that_fails_is_named_under_the_headline(
 def test_a_simulation_of_several_fixes_that_fails_is_a_note_and_a_failed_check(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording = CHECKOUT / "sample_traces" / "gpu-cuda-graphs"
-    assert first_met([State.FAILED_CHECK], load(recording)) is None
+    assert first_met([State.FAILED_CHECK], sample("gpu-cuda-graphs")) is None
     monkeypatch.setattr(Simulation, part, _raise)
-    report = load(recording)
+    report = load(CHECKOUT / "sample_traces" / "gpu-cuda-graphs")
     assert FAILED in report.health.notes
     assert report.findings
     assert first_met([State.FAILED_CHECK], report) == "the simulation of several fixes failed"

@@ -13,6 +13,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.children import run
 from tests.few import few
+from tests.sample_reports import sample
 from tests.shared import CHECKOUT, FORMATS, LATER_RECORDINGS, LOGS, SAMPLES
 from traceadvisor import api
 from traceadvisor.errors import UsageError
@@ -66,7 +67,7 @@ def test_each_difference_in_our_own_captures_has_a_known_cause(sample: Path) -> 
 
 
 def test_a_mean_without_the_first_recorded_step_is_the_cause_of_another_mean_step() -> None:
-    report = api.load(CHECKOUT / "sample_traces" / "left-on")
+    report = sample("left-on")
     (steps, step, *_) = beside_plugin(report).recordings[0].figures
     assert (steps.quantity, steps.plugin, steps.ours, steps.cause) == (Quantity.STEPS, 9, 9, None)
     assert (step.quantity, step.cause) == (Quantity.STEP, Cause.STEPS_NOT_COUNTED)
@@ -74,7 +75,7 @@ def test_a_mean_without_the_first_recorded_step_is_the_cause_of_another_mean_ste
 
 
 def test_a_mean_that_also_differs_over_the_same_steps_has_no_such_cause() -> None:
-    report = api.load(CHECKOUT / "sample_traces" / "left-on")
+    report = sample("left-on")
     (recording,) = report.recordings
     longer = replace(recording, mean_step_ns=2 * (recording.mean_step_ns or 0))
     (_, step, *_) = beside_plugin(replace(report, recordings=(longer,))).recordings[0].figures
@@ -82,7 +83,7 @@ def test_a_mean_that_also_differs_over_the_same_steps_has_no_such_cause() -> Non
 
 
 def test_collectives_beside_work_of_the_training_thread_are_the_cause_of_more_communication() -> None:
-    for one in beside_plugin(api.load(CHECKOUT / "sample_traces" / "two-ranks")).recordings:
+    for one in beside_plugin(sample("two-ranks")).recordings:
         causes = {figure.quantity: figure.cause for figure in one.figures}
         assert causes[Quantity.COMMUNICATION] is Cause.HOST_COLLECTIVES
 
@@ -110,7 +111,7 @@ def test_without_the_plugin_the_error_names_the_extra_that_installs_it(monkeypat
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("traceadvisor.integrations.beside_plugin.version", missing)
-    report = api.load(CHECKOUT / "sample_traces" / "left-on")
+    report = sample("left-on")
     with pytest.raises(UsageError, match=re.escape("pip install 'traceadvisor[old-plugin]'")):
         beside_plugin(report)
 

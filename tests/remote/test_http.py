@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain, count, repeat
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def _json(report: Report, root: object) -> object:
     return json.loads(report_json.render(report).decode().replace(str(root), "there"))
 
 
+@cache
 def _local() -> object:
     return _json(api.load(TRACE), TRACE.parent)
 

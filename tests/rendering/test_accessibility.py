@@ -14,6 +14,7 @@ from tests.needed import CHECKERS
 from tests.rendering.browsing import DARK, asked
 from tests.rendering.captures import captured, captured_ranks
 from tests.rendering.formatted import page
+from tests.sample_reports import sample
 from tests.shared import CHECKOUT, SHARED_TRACES
 from traceadvisor import load
 from traceadvisor.model.report import Report
@@ -51,7 +52,7 @@ def report_of(name: str, folder: Path) -> Report:
         whole = gzip.decompress(next((SHARED_TRACES / PUBLIC[0]).glob("*_0/*.gz")).read_bytes())
         (folder / "cut.pt.trace.json").write_bytes(whole[: len(whole) // 2])
         return load(folder / "cut.pt.trace.json")
-    return load(CHECKOUT / "sample_traces" / name if name in SAMPLES else SHARED_TRACES / name)
+    return sample(name) if name in SAMPLES else load(SHARED_TRACES / name)
 
 
 @pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=NIGHTLY) for name in ALL if name not in OFTEN)])

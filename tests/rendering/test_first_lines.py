@@ -7,8 +7,7 @@ from html import escape
 
 from tests.build_report import one_recording
 from tests.rendering.reading import Page
-from tests.shared import CHECKOUT
-from traceadvisor import load
+from tests.sample_reports import sample
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import FoldedBecause, FoldedFinding
 from traceadvisor.model.saving import Estimate, of_the_fix
@@ -18,11 +17,9 @@ from traceadvisor.rendering.document.blocks import Fold, RangeBar
 from traceadvisor.rendering.writers.html import page
 from traceadvisor.rendering.writers.terminal import lines
 
-SAMPLES = CHECKOUT / "sample_traces"
-
 
 def test_the_identity_names_script_machine_torch_batch_size_and_date() -> None:
-    line = identity(load(SAMPLES / "loader-bound"))
+    line = identity(sample("loader-bound"))
     assert line == "train.py · 2 CPU cores · torch 2.13.0+cpu · batch size 32 · 2026-11-21"
 
 
@@ -35,7 +32,7 @@ def test_several_recordings_have_what_they_share() -> None:
 
 
 def test_the_contents_link_to_every_part_and_are_not_printed() -> None:
-    document = report_document(load(SAMPLES / "loader-bound"))
+    document = report_document(sample("loader-bound"))
     shown, printed = Page(page(document)), Page(page(document, for_paper=True))
     targets = [link[1:] for link in shown.links if link.startswith("#")]
     assert {"findings", "recording-1-trace", "environment"} <= set(targets)
@@ -44,28 +41,28 @@ def test_the_contents_link_to_every_part_and_are_not_printed() -> None:
 
 
 def test_the_trace_of_the_first_recording_is_unfolded() -> None:
-    document = report_document(load(SAMPLES / "loader-bound"))
+    document = report_document(sample("loader-bound"))
     folds = [block for section in document.sections for block in section.blocks if isinstance(block, Fold)]
     assert [fold.anchor for fold in folds if fold.is_open] == ["recording-1-trace"]
 
 
 def test_the_bar_of_a_finding_is_the_step_after_its_fix() -> None:
-    document = report_document(load(SAMPLES / "loader-bound"))
+    document = report_document(sample("loader-bound"))
     assert "Step with this fix alone: 186 -&gt; 116 ms" in page(document)
     assert "Impact: high</span>" in page(document)
-    limited = page(report_document(load(SAMPLES / "one-core")))
+    limited = page(report_document(sample("one-core")))
     assert "with this fix alone: 117 -&gt; at least 104" in limited
 
 
 def test_cautions_are_one_line_that_unfolds() -> None:
-    document = report_document(load(SAMPLES / "one-core"))
+    document = report_document(sample("one-core"))
     cautions = [block for block in document.top if isinstance(block, Fold)]
     assert [str(fold.title) for fold in cautions] == ["Caution: the machine was busy."]
     assert not any(isinstance(block, RangeBar) for block in document.top)
 
 
 def test_the_title_of_the_chart_alone_says_that_recording_changed_the_steps() -> None:
-    document = report_document(load(SAMPLES / "one-core"))
+    document = report_document(sample("one-core"))
     first = "".join(line.text for line in lines(document))
     assert "an undisturbed one takes 117.0 ms" in first
     assert "of the time of the rest" not in first
@@ -74,7 +71,7 @@ def test_the_title_of_the_chart_alone_says_that_recording_changed_the_steps() ->
 
 
 def test_the_line_to_change_and_the_best_evidence_are_in_the_open_without_a_button_to_copy() -> None:
-    shown = page(report_document(load(SAMPLES / "loader-bound")))
+    shown = page(report_document(sample("loader-bound")))
     top, _, rest = shown.partition('<section id="findings"')
     assert '<pre class="quote"><code>num_workers=options.workers,</code></pre>' in top
     evidence = "data wait 76.0 ms per step; share of the step spent waiting 41.1%"

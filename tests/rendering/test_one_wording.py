@@ -14,8 +14,8 @@ from tests.build_report import one_recording, three_recordings
 from tests.rendering.captures import captured, captured_ranks
 from tests.rendering.formatted import comment, in_report, page, paper, summary
 from tests.rendering.reading import Page, markdown_page
+from tests.sample_reports import sample
 from tests.shared import CHECKOUT
-from traceadvisor import load
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.document.blocks import Card, Cards, Prose, Tone, plain
 
@@ -28,7 +28,7 @@ MOST_SHOWN = 3
 
 
 def _report(name: str) -> Report:
-    return BUILT[name]() if name in BUILT else load(CHECKOUT / "sample_traces" / name)
+    return BUILT[name]() if name in BUILT else sample(name)
 
 
 def _one_line(text: str) -> str:

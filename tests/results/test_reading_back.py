@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,8 @@ from tests.build_report import (
 from tests.few import few
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.formatted import summary
+from tests.sample_reports import sample
 from tests.shared import SAMPLES
-from traceadvisor import api
 from traceadvisor.errors import InputError
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
@@ -71,15 +70,10 @@ from traceadvisor.results.report_json import read, render
 BUILT = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
 
-@cache
-def _sample(folder: Path) -> Report:
-    return api.load(folder, processes=1)
-
-
 REPORTS = [
     *(pytest.param(build, id=build.__name__) for build in BUILT),
     *(pytest.param(lambda build=build: hostile(build()), id=f"hostile {build.__name__}") for build in BUILT),
-    *(pytest.param(lambda folder=folder: _sample(folder), id=folder.name) for folder in SAMPLES),
+    *(pytest.param(lambda folder=folder: sample(folder.name), id=folder.name) for folder in SAMPLES),
 ]
 
 

@@ -19,22 +19,17 @@ from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import all_rules, read_catalogue
 from traceadvisor.judging.thresholds import threshold_types
 from traceadvisor.results.json_schemas import field_docs
-from traceadvisor.rules.base import SECTIONS, Rule
+from traceadvisor.rules.base import SECTIONS
 
 OUTCOMES = {"finding": "Found", "clear": "Clear", "skipped": "Skipped"}
 """What a rule's test calls, for it asserts as much, or asserts itself."""
 
 
-@pytest.fixture(params=all_rules(), ids=lambda rule: rule.meta.id)
-def rule(request: pytest.FixtureRequest) -> Rule:
-    found: Rule = request.param
-    return found
-
-
-def test_each_rule_has_a_file_named_for_it_in_the_folder_of_its_group(rule: Rule) -> None:
-    group = rule.meta.id[:-3].lower()
-    file = f"{rule.meta.id.lower()}_{rule.meta.name.replace('-', '_')}"
-    assert type(rule).__module__ == f"{rules.__name__}.{group}.{file}"
+def test_each_rule_has_a_file_named_for_it_in_the_folder_of_its_group() -> None:
+    for rule in all_rules():
+        group = rule.meta.id[:-3].lower()
+        file = f"{rule.meta.id.lower()}_{rule.meta.name.replace('-', '_')}"
+        assert type(rule).__module__ == f"{rules.__name__}.{group}.{file}"
 
 
 def test_each_file_named_for_a_rule_holds_it() -> None:
@@ -51,11 +46,12 @@ def test_pytest_collects_the_tests_of_every_group(pytestconfig: pytest.Config) -
     ]
 
 
-def test_no_rule_imports_another(rule: Rule) -> None:
-    others = {type(other).__module__ for other in all_rules()} - {type(rule).__module__}
-    tree = ast.parse(inspect.getsource(sys.modules[type(rule).__module__]))
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert not imported & others
+def test_no_rule_imports_another() -> None:
+    modules = {type(rule).__module__ for rule in all_rules()}
+    for module in modules:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not imported & (modules - {module}), module
 
 
 def test_ids_and_names_are_unique() -> None:
@@ -63,40 +59,46 @@ def test_ids_and_names_are_unique() -> None:
     assert len({rule.meta.name for rule in all_rules()}) == len(all_rules())
 
 
-def test_ids_are_a_group_and_three_digits(rule: Rule) -> None:
-    assert re.fullmatch(r"(DATA|H2D|IDLE|GPU|MEM|DIST|HW)\d{3}", rule.meta.id)
+def test_ids_are_a_group_and_three_digits() -> None:
+    ids = [rule.meta.id for rule in all_rules()]
+    assert [id_ for id_ in ids if not re.fullmatch(r"(DATA|H2D|IDLE|GPU|MEM|DIST|HW)\d{3}", id_)] == []
 
 
-def test_the_docstring_is_a_page_with_all_sections_in_order(rule: Rule) -> None:
-    page = inspect.getdoc(type(rule)) or ""
-    positions = [page.find(f"\n{section}: ") for section in SECTIONS]
-    assert -1 not in positions
-    assert positions == sorted(positions)
+def test_the_docstring_is_a_page_with_all_sections_in_order() -> None:
+    for rule in all_rules():
+        page = inspect.getdoc(type(rule)) or ""
+        positions = [page.find(f"\n{section}: ") for section in SECTIONS]
+        assert -1 not in positions, rule.meta.id
+        assert positions == sorted(positions), rule.meta.id
 
 
-def test_every_threshold_has_its_reason(rule: Rule) -> None:
-    reasons = field_docs(type(rule))
-    assert [field.name for field in fields(rule) if not reasons.get(field.name)] == []  # type: ignore[arg-type]
+def test_every_threshold_has_its_reason() -> None:
+    for rule in all_rules():
+        reasons = field_docs(type(rule))
+        names = [field.name for field in fields(rule)]  # type: ignore[arg-type]
+        assert [name for name in names if not reasons.get(name)] == [], rule.meta.id
 
 
-def test_the_summary_ends_with_a_full_stop_and_the_title_does_not(rule: Rule) -> None:
-    page = rule_page(rule)
-    assert page.summary.endswith(".")
-    assert not page.title.endswith(".")
-    assert [section.title for section in page.sections] == list(SECTIONS)
+def test_the_summary_ends_with_a_full_stop_and_the_title_does_not() -> None:
+    for page in map(rule_page, all_rules()):
+        assert page.summary.endswith("."), page.id
+        assert not page.title.endswith("."), page.id
+        assert [section.title for section in page.sections] == list(SECTIONS), page.id
 
 
-def test_every_default_is_a_value_that_may_be_set(rule: Rule) -> None:
-    defaults = {name: getattr(rule, name) for name in threshold_types(rule)}
-    settings = Settings(rules={rule.meta.id: defaults}, plugins=False)
-    assert rule in read_catalogue(settings).known
+def test_every_default_is_a_value_that_may_be_set() -> None:
+    defaults = {rule.meta.id: {name: getattr(rule, name) for name in threshold_types(rule)} for rule in all_rules()}
+    known = read_catalogue(Settings(rules=defaults, plugins=False)).known
+    assert [rule for rule in all_rules() if rule not in known] == []
 
 
-def test_every_rule_has_tests_that_find_pass_and_skip(rule: Rule) -> None:
-    group, module = type(rule).__module__.split(".")[-2:]
-    path = Path(__file__).parent / group / f"test_{module}.py"
-    asserted = _asserted(path.read_text(encoding="utf-8"))
-    assert [outcome for outcome, kind in OUTCOMES.items() if not asserted & {outcome, kind, f"{kind}Figures"}] == []
+def test_every_rule_has_tests_that_find_pass_and_skip() -> None:
+    for rule in all_rules():
+        group, module = type(rule).__module__.split(".")[-2:]
+        path = Path(__file__).parent / group / f"test_{module}.py"
+        asserted = _asserted(path.read_text(encoding="utf-8"))
+        said = [outcome for outcome, kind in OUTCOMES.items() if asserted & {outcome, kind, f"{kind}Figures"}]
+        assert said == list(OUTCOMES), rule.meta.id
 
 
 @pytest.mark.parametrize(
@@ -127,5 +129,6 @@ def _asserted(source: str) -> set[str]:
     return names
 
 
-def test_a_rule_refines_only_rules_that_exist(rule: Rule) -> None:
-    assert rule.refines <= {other.meta.id for other in all_rules()}
+def test_a_rule_refines_only_rules_that_exist() -> None:
+    ids = {rule.meta.id for rule in all_rules()}
+    assert [rule.meta.id for rule in all_rules() if not rule.refines <= ids] == []

@@ -51,10 +51,9 @@ SURROUNDINGS = (
 )
 
 
-@pytest.mark.parametrize("surrounding", SURROUNDINGS)
 @pytest.mark.parametrize("token", TOKENS.values(), ids=list(TOKENS))
-def test_a_token_is_redacted_in_every_surrounding(token: str, surrounding: str) -> None:
-    assert token[6:] not in clean(surrounding.format(token))
+def test_a_token_is_redacted_in_every_surrounding(token: str) -> None:
+    assert [text for text in SURROUNDINGS if token[6:] in clean(text.format(token))] == []
 
 
 @pytest.mark.parametrize(
@@ -150,9 +149,9 @@ def test_a_token_is_redacted_in_every_surrounding(token: str, surrounding: str) 
         "--secretKey {}xyqzq",
     ],
 )
-@pytest.mark.parametrize("secret", ["xyq", "xyqzzqyx", "xyq0XYQ!zz$"])
-def test_a_secret_is_redacted_by_what_stands_around_it(text: str, secret: str) -> None:
-    assert "xyq" not in clean(text.format(secret))
+def test_a_secret_is_redacted_by_what_stands_around_it(text: str) -> None:
+    secrets = ("xyq", "xyqzzqyx", "xyq0XYQ!zz$")
+    assert [secret for secret in secrets if "xyq" in clean(text.format(secret))] == []
 
 
 @pytest.mark.parametrize(

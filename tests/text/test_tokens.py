@@ -29,14 +29,14 @@ def _token(kind: dict[str, Any], prefix: str, shorter_by: int = 0) -> str:
     return f"{prefix}{''.join(rest)}"
 
 
-@pytest.mark.parametrize("surrounding", ["{}", "failed for {}: 401", '{{"x": "{}"}}', "run_{}", "call('{}')", "a\\n{}"])
 @pytest.mark.parametrize(("kind", "prefix"), KINDS, ids=[prefix for _, prefix in KINDS])
-def test_a_token_of_each_vendor_is_redacted(kind: dict[str, Any], prefix: str, surrounding: str) -> None:
+def test_a_token_of_each_vendor_is_redacted(kind: dict[str, Any], prefix: str) -> None:
     token = _token(kind, prefix)
-    text = clean(surrounding.format(token))
-    assert token not in text
-    assert REDACTED in text
-    assert clean(text) == text
+    for surrounding in ("{}", "failed for {}: 401", '{{"x": "{}"}}', "run_{}", "call('{}')", "a\\n{}"):
+        text = clean(surrounding.format(token))
+        assert token not in text
+        assert REDACTED in text
+        assert clean(text) == text
 
 
 @pytest.mark.parametrize(("kind", "prefix"), KINDS, ids=[prefix for _, prefix in KINDS])

@@ -19,11 +19,11 @@ def reader() -> ValueReader:
     return ValueReader(LIMITS, Counter())
 
 
-@pytest.mark.parametrize("size", range(1, len(EVENT)))
-def test_an_event_cut_anywhere_goes_on(size: int) -> None:
-    with pytest.raises(Unfinished) as raised:
-        reader().end_of(EVENT[:size], 0)
-    assert not isinstance(raised.value, Malformed)
+def test_an_event_cut_anywhere_goes_on() -> None:
+    for size in range(1, len(EVENT)):
+        with pytest.raises(Unfinished) as raised:
+            reader().end_of(EVENT[:size], 0)
+        assert not isinstance(raised.value, Malformed), EVENT[:size]
 
 
 FAULTS = {
