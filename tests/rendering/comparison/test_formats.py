@@ -379,7 +379,7 @@ def test_a_share_of_an_inference_is_no_training_time() -> None:
     row = finding()
     rare = replace(row, finding=replace(row.finding, of_run=True), of_inference=True)
     (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
-    ((_, _, before, after, _),) = findings_table(run.findings, Detail.PAGE).rows
+    ((_, _, before, after, _),) = findings_table(run, run.findings, Detail.PAGE).rows
     assert before == after == Cell("High: up to 20.0% of the time of the run")
 
 
