@@ -34,14 +34,13 @@ from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.model.step_contents import MOST_NAMES, CountRow
-from traceadvisor.rendering.content.comparison.sentences import signed_percent
+from traceadvisor.rendering.content.comparison.sentences import OPERATORS, signed_percent
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
 FRAMEWORK = "Framework"
-OPERATORS = "Different operators"
 
 
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:
