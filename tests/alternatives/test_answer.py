@@ -340,6 +340,12 @@ def test_a_product_of_float32_reaches_less_of_the_rate_of_cores_that_count_integ
     assert step.low < step.expected < step.high
 
 
+def test_two_gpus_whose_cores_both_count_integers_are_as_alike_as_two_with_other_cores(tmp_path: Path) -> None:
+    builder = training(name="volta_sgemm_128x64_nn", op="aten::mm", gpu="NVIDIA L40S")
+    step = _step(row(subject(builder, tmp_path), "RTX 6000 Ada", cpu_speed=(1.0, 1.0)))
+    assert step.high / step.low < 2.5  # of rates that are alike; one of other cores may take 1.65 times as long
+
+
 def test_a_convolution_of_tf32_reaches_more_of_the_rate_of_float32_cores(tmp_path: Path) -> None:
     name = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1"
     builder = training(name=name, op="aten::cudnn_convolution", gpu="NVIDIA A100-SXM4-40GB")

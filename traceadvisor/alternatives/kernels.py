@@ -209,6 +209,7 @@ class _Units:
         to_matrix = (self.before == _FLOAT32) & (self.after == _TF32)
         to_plain = (self.before == _TF32) & (self.after == _FLOAT32)
         stays_plain = (self.before == _FLOAT32) & (self.after == _FLOAT32)
+        stays_plain &= _is_shared(self.ratios.recorded) != _is_shared(self.ratios.other)
         likely = np.asarray(kept[1])
         less, more = _spread(kind)
         found = []
@@ -224,10 +225,12 @@ class _Units:
         return low, expected, high
 
 
+def _is_shared(row: DeviceRow) -> bool:
+    return row.tflops.get(Precision.TF32, np.inf) <= SHARED_RATIO * row.tflops.get(Precision.FP32, 0.0)
+
+
 def _shared(row: DeviceRow, case: Case) -> float:
-    rates = row.tflops
-    is_shared = rates.get(Precision.TF32, np.inf) <= SHARED_RATIO * rates.get(Precision.FP32, 0.0)
-    return SHARED_CORES[case] if is_shared else 1.0
+    return SHARED_CORES[case] if _is_shared(row) else 1.0
 
 
 def _least_ns(calls: MatrixWork, row: DeviceRow) -> Float64:
