@@ -17,6 +17,7 @@ from traceadvisor.bundle.layout import MANIFEST, private_fields
 from traceadvisor.bundle.stacks import StackRecord
 from traceadvisor.model.run import TimedBatch, TimedStep
 from traceadvisor.parsing.json.events import EventArgs
+from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.scrubbing.trace import SCRUBBED_ARGUMENTS
 
 
@@ -178,3 +179,6 @@ def test_the_same_folder_has_the_same_number_at_each_place(tmp_path: Path) -> No
     frames = re.findall(r"[^\";]*/train.py\(41\): step", text)
     assert len(frames) == 4  # two stacks, two Python calls
     assert len(set(frames)) == 1
+    texts = Texts()
+    one, other = (texts.file(f"/data/mine/{name}.py").rpartition("/")[0] for name in "ab")
+    assert one == other != texts.file("/data/yours/a.py").rpartition("/")[0]
