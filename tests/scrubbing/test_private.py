@@ -26,6 +26,7 @@ from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.model.run import TimedBatch, TimedStep
 from traceadvisor.parsing.json.events import EventArgs
 from traceadvisor.rendering.content.comparison.sentences import UNKNOWN_CODE, changed_sentence
+from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.scrubbing.trace import SCRUBBED_ARGUMENTS
 
 
@@ -201,3 +202,6 @@ def test_the_same_folder_has_the_same_number_at_each_place(tmp_path: Path) -> No
     frames = re.findall(r"[^\";]*/train.py\(41\): step", text)
     assert len(frames) == 4  # two stacks, two Python calls
     assert len(set(frames)) == 1
+    texts = Texts()
+    one, other = (texts.file(f"/data/mine/{name}.py").rpartition("/")[0] for name in "ab")
+    assert one == other != texts.file("/data/yours/a.py").rpartition("/")[0]
