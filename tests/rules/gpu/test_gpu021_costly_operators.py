@@ -288,6 +288,22 @@ def test_a_large_operator_without_gradients_is_named_with_its_shapes(tmp_path: P
     assert found.fix.summary.startswith("Check whether multinomial is needed on so many elements")
 
 
+@pytest.mark.parametrize(("called", "line"), [("train.py:23", 23), ("lib/site-packages/x/y.py:23", 20), (None, 20)])
+def test_a_large_operator_is_named_by_the_line_of_its_call_where_that_was_recorded(
+    called: str | None, line: int, tmp_path: Path
+) -> None:
+    def add(builder: TraceBuilder, number: int, at: int) -> None:
+        builder.python("train.py(20): draw", at + 401, at + 898)
+        builder.python("<built-in function sort>", at + 410, at + 800, called=called)
+        builder.op("aten::sort", at + 411, at + 799, dims=[[1000, 1000]])
+        builder.op("aten::mul", at + 899, at + 900, sequence=number)
+        node = "autograd::engine::evaluate_function: MulBackward0"
+        builder.op(node, at + 900, at + 910, sequence=number, forward_thread=1)
+
+    found = finding(CostlyOperators(), _steps(add), tmp_path)
+    assert [(at.line, at.function, at.is_line) for at in found.locations] == [(line, "draw", line == 23)]
+
+
 def test_only_what_comes_out_the_same_may_be_computed_once(tmp_path: Path) -> None:
     words = [
         finding(CostlyOperators(), _drawing(name), tmp_path).fix.summary for name in ("aten::topk", "aten::randn_like")

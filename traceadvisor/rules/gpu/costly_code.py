@@ -165,7 +165,7 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
         mine = rows[one.spans.contains(events.start_ns[rows])]
         if not one.backward and 2 * mine.size > rows.size and mine.size >= facts.step_count:
             evidence = (facts.count_per_step("sparse tensors whose indices are sorted", mine.size),)
-            yield Cost(OF_SPARSE, one.spans, evidence, (one.location,))
+            yield Cost(OF_SPARSE, one.spans, evidence, (line_in(facts, one.location, mine),))
             return
 
 
@@ -244,6 +244,13 @@ def outermost_in(facts: Facts, spans: SpanSet) -> Int64:
     rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
     chosen: Int64 = rows[spans.contains(facts.trace.events.start_ns[rows])]
     return chosen
+
+
+def line_in(facts: Facts, function: Location, rows: Int64) -> Location:
+    """Return the line of a function that makes the longest of some calls; the function where no line was recorded."""
+    longest = rows[[int(facts.trace.events.duration_ns[rows].argmax())]]
+    lines = (at for at in facts.locations(longest) if at.is_line and at.file == function.file)
+    return next((at for at in lines if at.function == function.function), function)
 
 
 def _innermost(spans: SpanSet, functions: list[UserFunction]) -> tuple[Location, ...]:

@@ -12,7 +12,7 @@ from traceadvisor.analysis.sampled.shares import share_in_function
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Fix, Unit
 from traceadvisor.rules.base import Facts
-from traceadvisor.rules.gpu.costly_code import UNKNOWN, Cost
+from traceadvisor.rules.gpu.costly_code import UNKNOWN, Cost, line_in
 
 OF_WHOLE = "Check whether {} is needed on so many elements here, or a cheaper operator gives the same result"
 ONCE = ". If its inputs stay the same, call it once, before the training"
@@ -42,7 +42,7 @@ def _cost(facts: Facts, one: OwnOperators) -> Cost:
         Fix(words.format(name), not_replayed=UNKNOWN),
         events.spans(one.rows),
         tuple(row for row in evidence if row),
-        (one.location,),
+        (line_in(facts, one.location, one.main),),
         sampled.high * facts.timing.rest_share if sampled else None,
     )
 
