@@ -7,8 +7,17 @@ from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import Point, WorkerCurve
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import SLOWER_TRAINING, cost_evidence, loader_fix, usual_time
+from traceadvisor.rules.data.loading_limit import (
+    SLOWER_TRAINING,
+    Limit,
+    cost_evidence,
+    loader_fix,
+    loading_limit,
+    usual_time,
+)
 from traceadvisor.rules.torch_api import has_api
+
+_QUEUED = "the loader is late at times only, which a longer queue bridges in the same order"
 
 
 @frozen
@@ -52,7 +61,8 @@ class SlowBatchBlocks(Rule):
         gained_ns = max(now.step_ns - then.step_ns, 0.0)
         most_share = _wait_share(facts, loading, curve.loop.rest_ns)
         share, part = min(gained_ns / now.step_ns, most_share), gained_ns / max(now.wait_ns, 1.0)
-        usual = usual_time(facts)
+        is_bridged = loading_limit(facts).kind is Limit.BURSTS and curve.shortest_prefetch(loading.workers) is not None
+        usual = usual_time(facts) or (_QUEUED if is_bridged else None)
         if share < self.min_share or part < self.least_part or usual:
             remark = usual or ("batches are too slow in any order" if share >= self.min_share else None)
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
