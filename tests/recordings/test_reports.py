@@ -138,7 +138,7 @@ def _judge(report: Report, right: Right, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("right", TRACES, ids=lambda right: right.name)
-def test_a_trace_of_a_public_report_is_told_its_cause(right: Right, shared_reports: Path, tmp_path: Path) -> None:
+def test_the_page_of_a_trace_names_its_cause(right: Right, shared_reports: Path, tmp_path: Path) -> None:
     _judge(load(shared_reports / right.folder / "a.pt.trace.json.gz", processes=1), right, tmp_path)
 
 
@@ -162,13 +162,13 @@ def _captured(right: Right, folder: Path) -> None:
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis", "traceadvisor/recording")
 @pytest.mark.usefixtures("shared_reports")
 @pytest.mark.parametrize("right", SCRIPTS, ids=lambda right: right.name)
-def test_a_script_of_a_public_report_is_told_its_cause(right: Right, tmp_path: Path) -> None:
+def test_the_page_of_a_script_names_its_cause(right: Right, tmp_path: Path) -> None:
     _captured(right, tmp_path)
 
 
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis", "traceadvisor/recording")
 @pytest.mark.usefixtures("shared_reports", "transformers")
-def test_a_tokenizer_in_collate_is_told_to_run_once(tmp_path: Path) -> None:
+def test_a_tokenizer_in_collate_may_run_once_before(tmp_path: Path) -> None:
     _captured(TOKENISES, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Where the time to start a loop over the loader lies: in the first step of the loop, or in the one before."""
+"""The step that holds the start of a loop over the loader: the first one of the loop, or the one before."""
 
 from __future__ import annotations
 
