@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests import needed, torch_flags
 from tests.children import run
 from tests.once import Once, once_per_run
-from tests.shared import CHECKOUT, SHARED_TRACES
+from tests.shared import CHECKOUT, SHARED_REPORTS, SHARED_TRACES
 from traceadvisor.system.cores import usable_cores
 
 # A run of the tests tries the same examples every time, and `make nightly` more of them. `make fuzz` draws new ones.
@@ -105,6 +105,12 @@ def _fixture_names(item: pytest.Item) -> list[str]:
 def shared_traces() -> Path:
     """The folder of public recordings."""
     return SHARED_TRACES
+
+
+@pytest.fixture(scope="session")
+def shared_reports() -> Path:
+    """The folder of public reports that were rebuilt in small."""
+    return SHARED_REPORTS
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.children import run
-from tests.shared import SHARED_TRACES
+from tests.shared import SHARED_REPORTS, SHARED_TRACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,7 @@ NEEDS = {
     "shared_traces": Need(
         "needs public recordings, too large for this repository, in ../shared/traces", SHARED_TRACES.is_dir
     ),
+    "shared_reports": Need("needs public reports, rebuilt in small, in ../shared/reports", SHARED_REPORTS.is_dir),
 }
 """Each need by the name of its fixture."""
 

@@ -14,6 +14,9 @@ SAMPLES = tuple(sorted(path.parent for path in (CHECKOUT / "sample_traces").glob
 
 SHARED_TRACES = CHECKOUT.parent / "shared" / "traces"
 
+SHARED_REPORTS = SHARED_TRACES.with_name("reports")
+"""Public reports of slow trainings, rebuilt in small, for tests that take the fixture ``shared_reports``."""
+
 NO_WORKERS = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"
 NO_WORKERS_LATER = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143566756.pt.trace.json.gz"
 FOUR_WORKERS = "tensorboard-logs/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"

@@ -55,6 +55,15 @@ class RunFacts:
         return sum(step.state is StepState.OTHER and step.fetches > 0 for step in self.steps)
 
     @property
+    def validation_workers_ns(self) -> int:
+        """Time in loops without an optimizer step that their loaders' kept workers would save.
+
+        Processes start before the first batch is asked for, so that time is not in the loops.
+        """
+        anew = (one for one in self.settings.loops if not one.trains and not one.keeps_workers)
+        return sum(one.workers_ns - one.worker_start_ns for one in anew)
+
+    @property
     def checkpoints_between_epochs_ns(self) -> int:
         """Time in checkpoints, but for that which makes steps within an epoch slow."""
         within = (step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns for step in self.steps)

@@ -202,6 +202,14 @@ class Captured:
         batches = (replace(one, process_cpu_ns=threads * one.process_cpu_ns) for one in self._run.batches)
         return self.with_run(batches=tuple(batches))
 
+    def sending(self, sends_us: int) -> Captured:
+        """Timed batches that a thread of the worker sends, and nothing computes beside the loading thread."""
+        batches = (
+            replace(one, process_cpu_ns=one.process_cpu_ns + sends_us * 1_000, threads_cpu_ns=0)
+            for one in self._run.batches
+        )
+        return self.with_run(batches=tuple(batches))
+
     def with_node(self, **changes: Any) -> Captured:
         """Changes of the host's figures."""
         self._node = replace(self._node, **changes)

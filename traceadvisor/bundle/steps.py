@@ -18,6 +18,7 @@ import msgspec
 
 from traceadvisor.bundle.packed_columns import Packed, packed, unpacked
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.loop_starts import ends_with_start
 from traceadvisor.model.run import StepState, TimedStep
 
 T = TypeVar("T")
@@ -155,12 +156,15 @@ class StepLog:
         return sum(columns[_STATE].count(state) for columns in self._parts(0, len(self)))
 
     def undisturbed_ns(self) -> dict[int, int]:
-        """Undisturbed steps without their time in the loader, by their number among the training steps."""
-        trained = (step for step in self if step.state is not StepState.OTHER)
+        """Undisturbed steps without their time in the loader, by their number among the training steps.
+
+        Without those at whose end the next loop over the loader starts.
+        """
+        trained, broken = (step for step in self if step.state is not StepState.OTHER), ends_with_start(self)
         return {
             number: step.duration_ns - step.loader_ns - (step.loader_start_ns or 0)
             for number, step in enumerate(trained)
-            if step.state is StepState.PLAIN
+            if step.state is StepState.PLAIN and step.index not in broken
         }
 
     def reject(self, first: int) -> None:

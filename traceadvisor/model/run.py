@@ -81,7 +81,8 @@ class TimedBatch:
     """CPU time of all threads of a worker since its previous batch; of the training process, since this fetch began."""
 
     threads_cpu_ns: int | None = None
-    """CPU time of the other threads of the process while the batch was made; None if not recorded."""
+    """CPU time of the other threads of the process while the batch was made, in a worker without the one that sends its
+    batches; None if not recorded."""
 
     @property
     def duration_ns(self) -> int:

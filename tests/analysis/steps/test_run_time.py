@@ -124,6 +124,11 @@ def test_an_iterator_made_after_validation_is_taken_from_the_validation() -> Non
     assert _parts(log.run()) == {"training_steps": 110, "validation": 50, "epoch_starts": 30}
 
 
+def test_an_iterator_made_after_a_break_is_taken_from_the_last_step_of_its_loop() -> None:
+    log = Log().add(10, count=9).add(60).add(10, loader_start_ms=50).add(10, count=9)
+    assert _parts(log.run()) == {"training_steps": 200, "epoch_starts": 50}
+
+
 def test_gaps_between_steps_and_the_longer_profiled_steps_are_the_recording() -> None:
     log = Log().add(10, count=20).add(15, StepState.RECORDED, count=8, gap_ms=0)
     log.add(10, StepState.STALLED, gap_ms=700).add(10, count=10)

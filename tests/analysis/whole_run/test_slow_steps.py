@@ -136,6 +136,17 @@ def test_the_line_that_saves_checkpoints_is_named_and_makes_no_step_slow() -> No
     assert cause.line.line == 18
 
 
+def test_a_step_in_which_the_next_loop_starts_after_a_break_is_not_slow() -> None:
+    runs, sampler = Runs(), line(10, SampledFrame("__iter__", "torch/utils/data/sampler.py", 182))
+    for step in range(120):
+        runs.step([*USUAL, (sampler, 300.0)] if step % 30 == 29 else USUAL)
+    run = runs.run()
+    steps = [replace(one, loader_start_ns=280 * MS if one.index % 30 == 0 else 0) for one in run.steps]
+    broken = replace(run, steps=tuple(steps))
+    assert slow_of(broken).steps_with(RunCause.OTHER) == [119]  # no loop starts in it
+    assert slow_of(run).steps_with(RunCause.OTHER) == [29, 59, 89, 119]
+
+
 def test_a_growing_step_is_compared_with_its_neighbours() -> None:
     runs = Runs()
     for step in range(400):

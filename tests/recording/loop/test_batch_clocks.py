@@ -532,6 +532,43 @@ def test_cpu_time_of_other_threads_is_counted_while_a_batch_is_made(tmp_path: Pa
     assert mean_ms(alone, "threads_cpu_ns") < 10
 
 
+@pytest.mark.parametrize(("sends", "counts"), [(True, False), (False, True)])
+def test_the_thread_that_sends_batches_is_no_other_thread(*, sends: bool, counts: bool) -> None:
+    """In the training process, a thread of that name is the script's."""
+    computed, left = threading.Event(), threading.Event()
+
+    def send() -> None:
+        hash_for(40)
+        computed.set()
+        left.wait(60)
+
+    sender, clock = threading.Thread(target=send, name="QueueFeederThread"), BatchClock(0, sends=sends)
+    sender.start()
+    clock.begin()
+    computed.wait(60)
+    reading = clock.end()
+    left.set()
+    sender.join()
+    assert reading is not None
+    assert (reading.threads_cpu_ns > 20 * MS) is counts
+    assert reading.process_cpu_ns > 20 * MS
+
+
+@pytest.mark.slow
+def test_cpu_time_to_send_batches_of_many_objects_is_not_that_of_other_threads(tmp_path: Path) -> None:
+    batches = timed(tmp_path, Words(24, burn_ms=10), num_workers=1, collate_fn=list)
+    sent_ms = mean_ms(batches, "process_cpu_ns") - mean_ms(batches, "fetch_cpu_ns")
+    assert sent_ms > 10
+    assert mean_ms(batches, "threads_cpu_ns") < 0.25 * sent_ms
+
+
+class Words(Slow):
+    """Samples of many small objects, which take long to pickle."""
+
+    def __getitem__(self, index: int) -> Any:
+        return [super().__getitem__(index), *({"word": str(word)} for word in range(20_000))]
+
+
 class BesideThread(Slow):
     """Its samples are computed in a thread, for which the loading thread waits."""
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
-from tests.analysis.data.loader_stacks import RECEIVING
+from tests.analysis.data.loader_stacks import RECEIVING, WAITING
 from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
@@ -16,7 +16,12 @@ from traceadvisor.model.findings import Clear, Effort, Found, Method, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.recording.loop.loaders import _settings
-from traceadvisor.rules.data.data001_dataloader_wait import FEW_WORKERS, TAKES_ROWS, DataLoaderWait
+from traceadvisor.rules.data.data001_dataloader_wait import (
+    FEW_WORKERS,
+    TAKES_ROWS,
+    DataLoaderWait,
+    _saved_without_workers,
+)
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
 
@@ -228,3 +233,33 @@ def test_many_tiny_samples_get_one_index_for_all_rows_instead_of_workers(tmp_pat
     assert captured.finding(DataLoaderWait()).fix.summary.startswith("Load a batch with less work: take its rows")
     fewer = captured.with_loader(batch_size=256)  # 12 us for each
     assert fewer.is_found(SynchronousLoader())
+
+
+@pytest.mark.parametrize(("sends_us", "is_sent_for_nothing"), [(3_000, True), (300, False)])
+def test_cheap_rows_that_take_longer_to_send_than_to_make_are_loaded_without_workers(
+    tmp_path: Path, *, sends_us: int, is_sent_for_nothing: bool
+) -> None:
+    builder = TraceBuilder().step(0, 0, 4_000).loader(0, 3_000).op("aten::mm", 3_000, 4_000)
+    samples = Samples().add(50, *WAITING, is_fetching=True).build()
+    loader = {"worker_count": 2, "batch_size": 1024, "sampler": "SequentialSampler", "collates": True}
+    captured = Captured(builder, tmp_path).with_loader(**loader).with_steps([3_000.0] * 40, step_us=1_000)
+    captured.with_run(stacks=samples).made(cpu_us=2_000, workers=(0, 1)).sending(sends_us)
+    found = captured.finding(DataLoaderWait())
+    starts = found.fix.summary.startswith("Load these batches without workers, all rows with one index")
+    assert starts is is_sent_for_nothing
+
+
+def test_on_full_cores_workers_of_cheap_rows_take_those_of_the_training_too(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 4_000).loader(0, 3_000).op("aten::mm", 3_000, 4_000)
+    loader = {"worker_count": 2, "batch_size": 1024, "sampler": "SequentialSampler", "collates": True}
+    captured = Captured(builder, tmp_path).with_loader(**loader).with_steps([3_000.0] * 40, step_us=5_000)
+    captured.with_run(stacks=Samples().add(50, *WAITING, is_fetching=True).build()).made(cpu_us=500, workers=(0, 1))
+    loading = captured.sending(2_000).with_node(mean_cpu_share=0.99).facts().loading
+    assert loading is not None
+    found = _saved_without_workers(captured.facts(), loading)
+    # of the step of 8 ms, 3 in the loader, and 2.5 in which workers compute
+    assert found is not None
+    assert found.high_ns == 5_500_000
+    free = captured.with_node(mean_cpu_share=0.5).facts()
+    assert free.loading is not None
+    assert _saved_without_workers(free, free.loading) is None

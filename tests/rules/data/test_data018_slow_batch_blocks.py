@@ -36,6 +36,20 @@ def test_equal_batches_block_nothing(tmp_path: Path) -> None:
     assert _captured(tmp_path, slow={}, wait_us=60_000).clear(SlowBatchBlocks()).value < 0.05
 
 
+def test_a_batch_that_each_worker_makes_slowly_once_is_no_finding(tmp_path: Path) -> None:
+    once = dict.fromkeys((90, 93, 95), 2_000_000.0)
+    assert _captured(tmp_path, slow=once, wait_us=10_000).clear(SlowBatchBlocks()).value < 0.05
+
+
+def test_the_wait_of_the_mean_step_counts_where_most_steps_wait_for_no_slow_batch(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, in_order=True)
+    captured.with_steps([1_000.0] * 35 + [113_000.0] * 5, step_us=5_000)
+    found = captured.finding(SlowBatchBlocks())
+    step_ns = 6_000_000  # the median; in order, the loop waits for 14 of 19 ms, and else for 4
+    assert found.saving.expected_ns / step_ns == pytest.approx(0.53, abs=0.1)
+    assert found.saving.high_ns / step_ns == pytest.approx(0.74, abs=0.02)
+
+
 def test_a_loader_without_order_is_clear(tmp_path: Path) -> None:
     assert _captured(tmp_path, in_order=False).clear(SlowBatchBlocks()).remark == "batches come in any order"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Certainty, Found, Skipped
-from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.run import LoaderLoops, StepState, TimedStep
 from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
@@ -63,6 +64,27 @@ def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -
     assert found.of_run
     assert found.of_parts == pytest.approx({RunPart.VALIDATION: 0.5, RunPart.CHECKPOINTS: 0}, abs=1e-3)
     assert found.fix.summary == "Validate less often, or on part of the data"  # the size of its batches is unknown
+
+
+def test_workers_that_start_and_stop_for_each_validation_are_no_validation(tmp_path: Path) -> None:
+    loops = LoaderLoops(
+        workers=2,
+        keeps_workers=False,
+        trains=False,
+        count=2,
+        start_ns=500 * US,
+        sampler_ns=0,
+        worker_start_ns=400 * US,
+        worker_stop_ns=1000 * US,
+        first_batch_ns=1400 * US,
+        batch_ns=100 * US,
+    )
+    captured = _captured(tmp_path, validation_us=1000).with_settings(loops=(loops,))
+    # Of 3,000 us, 1,000 stop workers, and the first batches of two loops come 1,200 us later than they take.
+    share = "share of the training loop in validation and checkpoints"
+    assert captured.clear(OutsideSteps()).value == pytest.approx(800 / 6000, abs=1e-3)
+    kept = captured.with_settings(loops=(replace(loops, keeps_workers=True),))
+    assert evidence(kept.finding(OutsideSteps()), share) == pytest.approx(0.5, abs=1e-3)
 
 
 def test_slow_steps_count_for_the_time_of_the_loop_per_training_step(tmp_path: Path) -> None:

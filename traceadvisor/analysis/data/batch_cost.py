@@ -108,6 +108,11 @@ class BatchCost:
         """The same cost with equal batches."""
         return replace(self, cpu_ns=np.array([self.mean_cpu_ns]), wait_ns=np.array([self.mean_wait_ns]))
 
+    def without_longest(self, count: int) -> BatchCost:
+        """The same cost without so many of the longest batches; as it is if no others are left."""
+        kept = np.sort(np.argsort(self.cpu_ns + self.wait_ns, kind="stable")[: max(self.cpu_ns.size - count, 0)])
+        return replace(self, cpu_ns=self.cpu_ns[kept], wait_ns=self.wait_ns[kept]) if kept.size else self
+
     def usual(self) -> BatchCost:
         """The cost with equal batches that take as long as the median batch."""
         typical = np.array([int(np.argsort(self.cpu_ns + self.wait_ns)[self.cpu_ns.size // 2])])
@@ -216,7 +221,8 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
     beside_ns = np.maximum(ready_ns - cpu_ns, 0.0)
     wait_ns = beside_ns * (1 - beside_share)
     cpu_ns = cpu_ns + beside_ns * beside_share
-    native_ns = np.maximum(native_ns, np.maximum(cpu_ns - thread_ns, 0.0) * beside_share)
+    others_ns = np.array([_others_ns(batch) for batch in used], dtype=np.float64)
+    native_ns = np.maximum(native_ns, np.minimum(np.maximum(cpu_ns - thread_ns, 0.0) * beside_share, others_ns))
     is_split = knows_cores or core_is_free or float(wait_ns.sum()) < WAITING_SHARE * float(spent_ns.sum())
     if not is_split:
         cpu_ns, wait_ns = cpu_ns + wait_ns, np.zeros_like(wait_ns)
@@ -231,6 +237,12 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
         beside_ns=float((all_cpu_ns - np.minimum(cpu_ns, all_cpu_ns)).mean()),
         native_ns=min(float(native_ns.mean()), float(cpu_ns.mean())),
     )
+
+
+def _others_ns(batch: TimedBatch) -> float:
+    """Return the CPU time that threads of native libraries take at most for a batch, without the one that sends it."""
+    is_known = batch.worker is not None and batch.threads_cpu_ns is not None
+    return float(batch.threads_cpu_ns or 0) if is_known else float("inf")
 
 
 def _are_usual(native_ns: Float64, cpu_ns: Float64) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.steps.clocks import pauses
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.loop_starts import ends_with_start
 from traceadvisor.model.run import Run, StepState, TimedStep
 from traceadvisor.model.run_time import RunCause, RunPart
 
@@ -99,12 +100,13 @@ def _starts_inside(steps: Sequence[TimedStep]) -> Int64:
     """The time within each step to start a loop over the training loader.
 
     The loop is started before its first fetch, where the step before ends: in that step if it is validation, which
-    lasts until that fetch. Otherwise the fetch that found no further batch has begun the new step.
+    lasts until that fetch, or if a ``break`` ended its loop. Otherwise the fetch that found no further batch has begun
+    the new step.
     """
-    inside = np.zeros(len(steps), dtype=np.int64)
+    inside, broken = np.zeros(len(steps), dtype=np.int64), ends_with_start(steps)
     for place, step in enumerate(steps):
         if not step.loader_start_ns or step.state is StepState.OTHER or not place:
             continue
-        before = steps[place - 1].state is StepState.OTHER
+        before = steps[place - 1].state is StepState.OTHER or steps[place - 1].index in broken
         inside[place - 1 if before else place] += step.loader_start_ns
     return inside

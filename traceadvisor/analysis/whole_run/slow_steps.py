@@ -15,6 +15,7 @@ from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.location import Location
+from traceadvisor.model.loop_starts import ends_with_start
 from traceadvisor.model.run import Pause, PauseKind, Run, StepState, TimedStep
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.model.samples import SampledFrame
@@ -95,7 +96,8 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
     lengths_ns = np.array([_length_ns(step) for step in steps], dtype=np.float64)
     rest_ns = np.maximum(lengths_ns - known - fetching_ns + loader_ns, 0.0)
     is_plain = np.array([step.state is StepState.PLAIN for step in steps], dtype=np.bool_)
-    is_usual_start = np.array([not step.loader_start_ns for step in steps], dtype=np.bool_)
+    starts = ends_with_start(run.steps)
+    is_usual_start = np.array([not step.loader_start_ns and step.index not in starts for step in steps], dtype=np.bool_)
     usual_ns, usual_loader_ns = (usual(one, is_plain & is_usual_start) for one in (rest_ns, loader_ns))
     is_slow = is_plain & is_usual_start & (rest_ns > SLOW_RATIO * usual_ns) & (usual_ns >= RAN_AHEAD_SHARE * work_ns)
     excess_ns = np.where(is_slow, rest_ns - usual_ns, 0.0)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_WAITING = 1 << 16
 """Figures that wait until the training thread takes its next batch; only a stalled reader has more."""
 
+_SENDER = "QueueFeederThread"
+"""Name that ``multiprocessing.queues`` gives this thread."""
+
 _NO_BATCH = ("ExceptionWrapper", "_IterableDatasetStopIteration")
 """Values that a worker puts in place of a batch."""
 
@@ -85,13 +88,34 @@ def _same_file(descriptor: int, file: os.stat_result | None) -> bool:
         return False
 
 
-class BatchClock:
-    """Reads the clocks of one loading thread."""
+class SenderClock:
+    """CPU time of the thread that sends the batches of a worker process; ``multiprocessing`` starts it for the first.
 
-    def __init__(self, worker: int) -> None:
+    It pickles batches while the next one is made: for batches that are cheap to make, as long as that takes.
+    """
+
+    def __init__(self) -> None:
+        self._clock: int | None = None
+        self._latest_ns = 0
+
+    def total_ns(self) -> int:
+        """Nanoseconds since the thread started, or until it ended; 0 without such a thread."""
+        if self._clock is None:
+            ids = (one.ident for one in threading.enumerate() if one.name == _SENDER and one.is_alive())
+            self._clock = next((clocks.pthread_getcpuclockid(one) for one in ids if one is not None), None)
+        with suppress(OSError):  # the thread has ended
+            self._latest_ns = self._latest_ns if self._clock is None else clocks.clock_gettime_ns(self._clock)
+        return self._latest_ns
+
+
+class BatchClock:
+    """Reads the clocks of one loading thread; ``sends``: in a process that sends its batches to another one."""
+
+    def __init__(self, worker: int, *, sends: bool = False) -> None:
         self._worker, self._pid = worker, os.getpid()
         self._core_wait = CoreWait()
-        self._begun: tuple[int, int, int | None, int] | None = None
+        self._sender = SenderClock() if sends else None
+        self._begun: tuple[int, int, int | None, int, int] | None = None
         self._split: tuple[int, int] | None = None
         self._process_ns: int | None = None
         self.stacks: WorkerStacks | None = None
@@ -108,7 +132,8 @@ class BatchClock:
         if self._process_ns is None:
             self._process_ns = process_ns
         self._split = None
-        self._begun = (clocks.perf_counter_ns(), clocks.thread_time_ns(), self._core_wait.total_ns(), process_ns)
+        times = (clocks.perf_counter_ns(), clocks.thread_time_ns(), self._core_wait.total_ns())
+        self._begun = (*times, process_ns, self._sent_ns())
 
     def collating(self) -> None:
         """Its samples are complete. Loaders inside a data set come here too, but before."""
@@ -120,8 +145,8 @@ class BatchClock:
         if self._begun is None or self._process_ns is None:
             return None
         now_ns, cpu_ns, process_ns = clocks.perf_counter_ns(), clocks.thread_time_ns(), clocks.process_time_ns()
-        begun_ns, begun_cpu_ns, begun_wait_ns, begun_process_ns = self._begun
-        wait_ns = self._core_wait.total_ns()
+        begun_ns, begun_cpu_ns, begun_wait_ns, begun_process_ns, begun_sent_ns = self._begun
+        wait_ns, own_ns = self._core_wait.total_ns(), cpu_ns - begun_cpu_ns + self._sent_ns() - begun_sent_ns
         split_ns, split_cpu_ns = self._split or (now_ns, cpu_ns)
         used_ns, self._process_ns, self._begun = process_ns - self._process_ns, process_ns, None
         return Reading(
@@ -134,9 +159,12 @@ class BatchClock:
             cpu_ns - split_cpu_ns if self._split else None,
             None if wait_ns is None or begun_wait_ns is None else wait_ns - begun_wait_ns,
             used_ns,
-            max(process_ns - begun_process_ns - (cpu_ns - begun_cpu_ns), 0),
+            max(process_ns - begun_process_ns - own_ns, 0),
             self.stacks.taken() if self.stacks else (),
         )
+
+    def _sent_ns(self) -> int:
+        return self._sender.total_ns() if self._sender else 0
 
     def forget(self) -> None:
         """The batch did not come about."""
@@ -249,7 +277,7 @@ def _read_clocks(arguments: dict[str, Any]) -> BatchClock | None:
         return None  # a worker thread shares the queues and the CPU time with the training thread
     from torch.utils.data._utils.fetch import _BaseDatasetFetcher  # noqa: PLC0415  # workers have imported torch
 
-    clock = BatchClock(int(arguments["worker_id"]))
+    clock = BatchClock(int(arguments["worker_id"]), sends=True)
     tasks, batches = arguments["index_queue"], arguments["data_queue"]
     take, put = tasks.get, batches.put
     collating = Moment("collate_fn", lambda _: clock.collating())

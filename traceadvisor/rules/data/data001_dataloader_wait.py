@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Method, Unit
-from traceadvisor.model.loader_time import LoaderPart, MakerPart
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
@@ -13,6 +14,7 @@ from traceadvisor.rules.data.loading_limit import (
     OF_LOADERS,
     Limit,
     cost_evidence,
+    costs_more_to_send,
     loading_limit,
     one_index_ns,
     usual_time,
@@ -36,9 +38,10 @@ class DataLoaderWait(Rule):
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
-        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is
-        unknown: at most the whole wait is saved. For a ``TensorDataset`` in memory, it takes 0.15 ms and 1 ns per byte
-        of the rows at most; of the rest, 0.5 to 1.0 is saved, and 0.9 expected.
+        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is unknown:
+        at most the whole wait is saved, and on full cores also the CPU time of the workers. For a ``TensorDataset`` in
+        memory, it takes 0.15 ms and 1 ns per byte of the rows at most; of the rest, 0.5 to 1.0 is saved, and 0.9
+        expected.
     When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
         queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
         training thread.
@@ -78,6 +81,8 @@ class DataLoaderWait(Rule):
 
 FEW_WORKERS = "Use the smallest number that hides the wait: workers and the training thread share the CPU cores."
 
+UNKNOWN_INDEX = "how long one index takes is unknown"
+
 TAKES_ROWS = (
     "The data set must take a list of indices, as TensorDataset does, in __getitem__ or in a __getitems__ of its own.",
     "Transforms and a collate_fn of your own must take whole batches.",
@@ -97,7 +102,7 @@ def _fix(facts: Facts) -> Fix:
             return Fix(
                 "Load a batch with less work: take its rows with one index, instead of one by one",
                 _rows_at_once(facts),
-                not_replayed="how long one index takes is unknown",
+                not_replayed=UNKNOWN_INDEX,
                 needs=frozenset({Part.LOADER}),
                 edits=Role.LOADER,
                 effort=Effort.LINE,
@@ -105,12 +110,12 @@ def _fix(facts: Facts) -> Fix:
             )
         case Limit.NOTHING:
             return Fix("Load batches with less work per sample", what_if=without_wait, effort=Effort.REFACTOR)
-        case Limit.HANDOVER if _costs_more_to_send(facts) and _takes_single_rows(loader):
+        case Limit.HANDOVER if costs_more_to_send(facts) and _takes_single_rows(loader):
             return Fix(
                 "Load these batches without workers, all rows with one index: handing a batch over takes longer than "
                 "making it",
                 _rows_at_once(facts),
-                not_replayed="how long one index takes is unknown",
+                not_replayed=UNKNOWN_INDEX,
                 needs=frozenset({Part.LOADER}),
                 edits=Role.LOADER,
                 effort=Effort.LINE,
@@ -132,9 +137,11 @@ def _fix(facts: Facts) -> Fix:
 
 
 def _saved_by_one_index(facts: Facts, wait: SpanSet) -> Estimate | None:
-    """Return the saving of one index for the rows of tensors in memory; None if it is unknown how long that takes."""
+    """Return the saving of one index for the rows of a batch; None if only the wait bounds it."""
     loading, index_ns = facts.loading, one_index_ns(facts.settings.loader)
-    if loading is None or loading.workers or index_ns is None:
+    if loading is not None and loading.workers:
+        return _saved_without_workers(facts, loading)
+    if loading is None or index_ns is None:
         return None
     saved_ns = max(loading.loader_ns - index_ns * loading.fetches, 0.0)
     most_ns = max(saved_ns, most_undisturbed_ns(facts, facts.per_step_ns(wait), wait))
@@ -142,14 +149,12 @@ def _saved_by_one_index(facts: Facts, wait: SpanSet) -> Estimate | None:
     return Estimate(low_ns, expected_ns, most_ns, Method.MODEL)
 
 
-def _costs_more_to_send(facts: Facts) -> bool:
-    """Return whether a worker makes a batch in less CPU time than the training thread takes to receive it."""
-    loading, time = facts.loading, facts.loader_time
-    if loading is None or time is None or not loading.fetches or not time.makers:
-        return False
-    made_ns = sum(map(time.per_batch_ns, (MakerPart.COMPUTING, MakerPart.THREADS, MakerPart.WAITING)))
-    received_ns = time.per_step_ns(LoaderPart.RECEIVING) if time.sample_count else 0.0
-    return made_ns < (received_ns if loading.handover_ns is None else loading.handover_ns) / loading.fetches
+def _saved_without_workers(facts: Facts, loading: Loading) -> Estimate | None:
+    """Return the limit on full cores, where workers also take those that the training needs; None with a free core."""
+    if not loading.cores_are_full or facts.worker_curve is None:
+        return None
+    beside_ns = min(facts.worker_curve.cost.mean_cpu_ns * loading.fetches, loading.rest_ns)
+    return Estimate.bound(min(loading.loader_ns + beside_ns, loading.step_ns), of_the_fix(UNKNOWN_INDEX))
 
 
 def _takes_single_rows(loader: LoaderSettings | None) -> bool:

@@ -1,10 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceadvisor.analysis.data.batch_cost import CostSource
+from traceadvisor.analysis.data.loading import Loading
+from traceadvisor.analysis.data.worker_curve import Point, WorkerCurve
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import SLOWER_TRAINING, cost_evidence, loader_fix, usual_time
+from traceadvisor.rules.data.loading_limit import (
+    SLOWER_TRAINING,
+    Limit,
+    cost_evidence,
+    loader_fix,
+    loading_limit,
+    usual_time,
+)
 from traceadvisor.rules.torch_api import has_api
+
+_QUEUED = "the loader is late at times only, which a longer queue bridges in the same order"
 
 
 @frozen
@@ -17,8 +30,9 @@ class SlowBatchBlocks(Rule):
         others fill their part of the queue and stop.
     How to fix it: ``DataLoader(..., in_order=False)`` (torch 2.6 and later) delivers the first batch that is ready.
         Otherwise make samples of equal size, or prefetch more batches.
-    How the saving is estimated: The difference between both simulations, at most the measured wait. The low estimate
-        lets the training slow down by a tenth.
+    How the saving is estimated: The difference between both simulations as a share of the simulated step, at most the
+        share of the measured wait in the mean step. The longest batch of each worker does not count: a collection of
+        garbage, for example, comes once. The low estimate lets the training slow down by a tenth.
     When it may be wrong: The order of batches then depends on timing, so runs differ with the same seed. Slow samples
         come later than fast ones. That matters if they differ in content.
     """
@@ -43,20 +57,23 @@ class SlowBatchBlocks(Rule):
             return Clear(label, 0.0, self.min_share, Unit.SHARE, "batches come in any order")
         if loader.in_order is None and not has_api(facts.settings.torch_version, "DataLoader(in_order=)"):
             return Skipped("This version of torch delivers batches in their order only.")
-        now, then = curve.at(loading.workers), curve.in_any_order().at(loading.workers)
-        gained_ns = min(max(now.step_ns - then.step_ns, 0.0), loading.wait_ns)
-        share, part = gained_ns / max(loading.step_ns, 1.0), gained_ns / max(now.wait_ns, 1.0)
-        usual = usual_time(facts)
+        now, then = _compared(curve, loading.workers)
+        gained_ns = max(now.step_ns - then.step_ns, 0.0)
+        most_share = _wait_share(facts, loading, curve.loop.rest_ns)
+        share, part = min(gained_ns / now.step_ns, most_share), gained_ns / max(now.wait_ns, 1.0)
+        is_bridged = loading_limit(facts).kind is Limit.BURSTS and curve.shortest_prefetch(loading.workers) is not None
+        usual = usual_time(facts) or (_QUEUED if is_bridged else None)
         if share < self.min_share or part < self.least_part or usual:
             remark = usual or ("batches are too slow in any order" if share >= self.min_share else None)
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
         arguments = {"num_workers": loading.workers, "in_order": False}
-        low_ns = max(gained_ns - SLOWER_TRAINING * loading.rest_ns, 0.0)
+        step_ns = loading.step_ns
+        low_share = min(max(gained_ns - SLOWER_TRAINING * loading.rest_ns, 0.0) / now.step_ns, share)
         return finding_of(
             facts,
             claims=facts.claim(Category.DATA_WAIT),
             fix=loader_fix(facts, "Take any batch that is ready, instead of the next in order", arguments),
-            saving=Estimate(low_ns, gained_ns, max(loading.wait_ns, gained_ns), Method.MODEL),
+            saving=Estimate(low_share * step_ns, share * step_ns, most_share * step_ns, Method.MODEL),
             effort=Effort.SETTING,
             evidence=(
                 Evidence("simulated wait, in order", now.wait_ns, Unit.NS_PER_STEP),
@@ -68,3 +85,15 @@ class SlowBatchBlocks(Rule):
             locations=facts.loader_locations,
             caveats=("The order of batches then depends on timing: runs with the same seed differ.",),
         )
+
+
+def _compared(curve: WorkerCurve, workers: int) -> tuple[Point, Point]:
+    """Return the simulations in order and in any order, without what each worker may do once."""
+    usual = replace(curve, cost=curve.cost.without_longest(workers))
+    return usual.at(workers), usual.in_any_order().at(workers)
+
+
+def _wait_share(facts: Facts, loading: Loading, rest_ns: float) -> float:
+    """Return the share of the wait in the step: in the mean one, since most steps wait for no slow batch."""
+    mean_ns = facts.timing.mean_undisturbed_ns or loading.step_ns
+    return min(max(loading.wait_ns / max(loading.step_ns, 1.0), 1 - rest_ns / max(mean_ns, 1.0)), 1.0)

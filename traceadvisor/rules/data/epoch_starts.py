@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean, median, quantiles
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.loop_starts import is_inside
 from traceadvisor.model.run import StepState, TimedStep
 
 SETTLING_STEPS = 20
@@ -91,7 +92,7 @@ def epoch_starts(steps: Sequence[TimedStep]) -> EpochStarts | None:
 
 def _settling_ns(steps: Sequence[TimedStep], trained: Sequence[TimedStep], starts: Sequence[int]) -> float:
     """Return the mean extra time of the first steps of an epoch, without the time to start it."""
-    inside = {step.index for before, step in pairwise(steps) if step.loader_start_ns and _is_inside(step, before)}
+    inside = {step.index for before, step in pairwise(steps) if step.loader_start_ns and is_inside(step, before)}
     by_place: list[list[int]] = []
     for begin, end in pairwise((*starts[1:], len(trained))):
         for place, step in enumerate(trained[begin:end]):
@@ -116,14 +117,8 @@ def _training_step_ns(steps: Sequence[TimedStep], per_epoch: float) -> float:
     within = [step for step in trained if step.state is StepState.PLAIN and not step.loader_start_ns and step.index]
     usual_ns = fmean(step.duration_ns for step in within or trained)
     extra_ns = [
-        max(step.duration_ns - usual_ns, 0.0) + (0 if _is_inside(step, before) else step.loader_start_ns or 0)
+        max(step.duration_ns - usual_ns, 0.0) + (0 if is_inside(step, before) else step.loader_start_ns or 0)
         for before, step in pairwise(steps)
         if step.loader_start_ns and step.state is not StepState.OTHER
     ]
     return usual_ns + fmean(extra_ns) / per_epoch if extra_ns else usual_ns
-
-
-def _is_inside(step: TimedStep, before: TimedStep) -> bool:
-    """Whether the loop was started in the step itself, and not at the end of a validation before it."""
-    room_ns = step.duration_ns - step.loader_ns
-    return before.state is not StepState.OTHER and room_ns >= (step.loader_start_ns or 0)

@@ -19,7 +19,7 @@ from traceadvisor.analysis.data.worker_curve import (
     WorkerCurve,
 )
 from traceadvisor.model.findings import Clear, Estimate, Evidence, Fix, Method, Unit
-from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.loader_time import LoaderPart, MakerPart
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
@@ -197,11 +197,13 @@ def loading_limit(facts: Facts) -> LoadingLimit:
     return _KNOWN[facts]
 
 
-def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911  # one answer per kind of limit
+def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911, PLR0912  # one answer per kind of limit
     loading, curve = facts.loading, facts.worker_curve
     workers = loading.workers if loading else None
     if kind := shown_cause(facts):
         return LoadingLimit(kind)
+    if workers and curve and _is_dear_to_send(facts, curve):
+        return LoadingLimit(Limit.HANDOVER)
     if workers and bursts(facts.run.steps, workers, is_fast=usually_fast(facts)):
         return LoadingLimit(Limit.BURSTS)
     if storage_share(facts) >= MIN_IO_SHARE and (workers or 1) >= FEWEST_READERS:
@@ -243,6 +245,32 @@ def _has_cheap_rows(facts: Facts, curve: WorkerCurve) -> bool:
     if (index_ns := one_index_ns(loader)) is not None:
         return index_ns <= MOST_LEFT * curve.cost.mean_cpu_ns
     return loader.collates is True and curve.cost.mean_cpu_ns <= CHEAP_ROW_NS * loader.batch_size
+
+
+def _is_dear_to_send(facts: Facts, curve: WorkerCurve) -> bool:
+    """Whether no worker should make these batches: they cost more to hand over than to make with one index."""
+    return _has_cheap_rows(facts, curve) and costs_more_to_send(facts)
+
+
+def costs_more_to_send(facts: Facts) -> bool:
+    """Return whether a worker makes a batch in less CPU time than both processes take to hand it over."""
+    loading, time = facts.loading, facts.loader_time
+    if loading is None or time is None or not loading.fetches or not time.makers:
+        return False
+    made_ns = sum(map(time.per_batch_ns, (MakerPart.COMPUTING, MakerPart.THREADS, MakerPart.WAITING)))
+    received_ns = time.per_step_ns(LoaderPart.RECEIVING) if time.sample_count else 0.0
+    received_ns = (received_ns if loading.handover_ns is None else loading.handover_ns) / loading.fetches
+    return made_ns < received_ns + _sending_ns(loading)
+
+
+def _sending_ns(loading: Loading) -> float:
+    """Mean CPU time per batch of workers beside what makes it: a thread that pickles batches takes it."""
+    sent = [
+        batch.process_cpu_ns - batch.thread_cpu_ns - batch.threads_cpu_ns
+        for batch in loading.batches
+        if batch.worker is not None and batch.threads_cpu_ns is not None
+    ]
+    return max(sum(sent) / len(sent), 0.0) if sent else 0.0
 
 
 def one_index_ns(loader: LoaderSettings | None) -> float | None:
@@ -316,6 +344,8 @@ def usual_time(facts: Facts) -> str | None:
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
         return None
     if curve and not _workers_suffice(loading, curve):
+        return None
+    if curve and loading.loader_ns > MOST_TAKING_SHARE * loading.step_ns and _is_dear_to_send(facts, curve):
         return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if loading.is_beside_others else 1.0) * max(loading.fetches, 1.0)
     taking_ns = least_ns = timing.undisturbed_loader_ns

@@ -15,8 +15,9 @@ class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation and in saving checkpoints. Validation is every loop over a data
-        loader without an optimizer step. Start-up, the profiler and the end of the script do not count. Epoch starts
-        have a check of their own. So do checkpoints within an epoch: they make some steps slow.
+        loader without an optimizer step. Start-up, the profiler and the end of the script do not count. Epoch starts,
+        and starting and stopping workers for validation, have a check of their own. So do checkpoints within an epoch:
+        they make some steps slow.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps.
     How to fix it: Validate less often, or on part of the data, and under ``torch.inference_mode``. Save
         checkpoints less often, save only what a restart needs, or write them in the background.
@@ -43,7 +44,7 @@ class OutsideSteps(Rule):
         if found.training_steps < self.least_steps:
             return Skipped(f"Fewer than {self.least_steps} training steps were timed: train for longer.")
         loop_ns = found.loop_ns
-        validation_ns = found.parts_ns.get(RunPart.VALIDATION, 0)
+        validation_ns = max(found.parts_ns.get(RunPart.VALIDATION, 0) - facts.run.validation_workers_ns, 0)
         checkpoints_ns = min(facts.run.checkpoints_between_epochs_ns, found.parts_ns.get(RunPart.CHECKPOINTS, 0))
         share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)
         label = "share of the training loop in validation and checkpoints"

@@ -11,7 +11,7 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.location import Location
 from traceadvisor.model.run_time import RunGrowth
-from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.base import Category, Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 NOT_TIMED = "The steps of the whole run were not timed"
 NOT_REPLAYED = "the recorded steps show one moment of the growth"
@@ -61,7 +61,8 @@ class GrowingSteps(Rule):
         subnormal numbers, call ``torch.set_flush_denormal(True)``.
     How the saving is estimated: Upper limit: the time of the undisturbed steps beyond steps as at the beginning, as a
         share. On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU,
-        which makes the thread's waits for a core longer alike. A longer run would save more.
+        which makes the thread's waits for a core longer alike. For subnormal numbers, the time of the operators in
+        the first steps counts, too: these may have such numbers already. A longer run would save more.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
     """
@@ -114,7 +115,11 @@ class GrowingSteps(Rule):
 def _share(facts: Facts, growth: RunGrowth) -> float:
     """The growth as a share of the steps; where other programs hold up the thread, as one of its CPU time."""
     cpu_share = growth.cpu_excess_share or 0.0
-    return max(growth.excess_share, cpu_share if is_busy(facts.run.telemetry, facts.run.host_cores) else 0.0)
+    share = max(growth.excess_share, cpu_share if is_busy(facts.run.telemetry, facts.run.host_cores) else 0.0)
+    if not growth.subnormal_share:
+        return share
+    operators = facts.claim(Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
+    return 1 - (1 - share) * (1 - facts.share(operators))  # the first steps may have such numbers already
 
 
 def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:

@@ -17,6 +17,7 @@ from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.detection import position_at
 from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.findings import Evidence, Location, Unit
+from traceadvisor.model.loop_starts import ends_with_start
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import RunCause
@@ -179,7 +180,8 @@ def _share_above(lengths_ns: Iterable[float], limit_ns: float) -> float:
 
 
 def undisturbed_lengths(facts: Facts) -> dict[int, float]:
-    """Lengths of undisturbed steps without time in the loader; without the first step of the run and of each epoch.
+    """Lengths of undisturbed steps without time in the loader; without the first step of the run, and those in which
+    epochs start.
 
     Compilations and garbage collections that were timed are left out: they have rules of their own.
     Empty where the CPU launched most of them ahead of the device, which works on one for longer.
@@ -187,7 +189,8 @@ def undisturbed_lengths(facts: Facts) -> dict[int, float]:
     if facts.timing.launch_ns is not None:
         return {}
     steps = (step for step in facts.run.steps if step.state is StepState.PLAIN and step.index > 0)
-    plain = (step for step in steps if not step.loader_start_ns)
+    starts = ends_with_start(facts.run.steps)
+    plain = (step for step in steps if not step.loader_start_ns and step.index not in starts)
     lengths = {step.index: float(max(step.duration_ns - step.loader_ns - _paused_ns(facts, step), 0)) for step in plain}
     return at_pace(lengths) if facts.observation.has_device else lengths
 
