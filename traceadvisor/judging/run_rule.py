@@ -181,7 +181,7 @@ def _outcome(
             return outcome, ()
         if not outcome.claims.is_valid:
             return Failed("The rule returned a finding with invalid claims."), ()
-        found = replace(outcome, rule=rule.meta)
+        found = replace(outcome, rule=replace(rule.meta, title=outcome.rule.title or rule.meta.title))
         allowed, silenced = lawful(found, rule, facts) if facts else (found, ())
         if isinstance(allowed, Finding) and facts:
             allowed = estimated(allowed, facts, Reach(bool(rule.also_saves), rule.claims == {Category.COMMUNICATION}))

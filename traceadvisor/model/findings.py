@@ -277,7 +277,7 @@ class RuleMeta:
 
 
 UNSTAMPED = RuleMeta("", "", "")
-"""Placeholder in a finding until the engine fills in its rule."""
+"""Placeholder in a finding until the engine fills in its rule. A title here replaces that of the rule."""
 
 
 @frozen(eq=False, kw_only=True)

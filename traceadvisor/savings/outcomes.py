@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import replace
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
+    UNSTAMPED,
     Clear,
     Confidence,
     Effort,
@@ -31,6 +33,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     facts: Facts,
     *,
     fix: Fix,
+    title: str | None = None,
     effort: Effort | None = None,
     evidence: Iterable[Evidence | None],
     claims: SpanSet | None = None,
@@ -50,6 +53,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     Args:
         facts: of the recording.
         fix: what to change.
+        title: what is slow, if the rule's title does not say it.
         effort: how much work the fix is; the fix tells it itself if the rule has several fixes.
         evidence: figures; None, for a figure that was not measured, is left out.
         claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
@@ -84,6 +88,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         effort=effort_of_fix,
         evidence=rows,
         fix=fix,
+        rule=replace(UNSTAMPED, title=title or ""),
         locations=_lines_first(tuple(dict.fromkeys(map(facts.run.exact_lines.exact, locations)))),
         caveats=(*fix.caveats, *caveats, *_few_steps(facts)),
         of_run=most_share is not None,

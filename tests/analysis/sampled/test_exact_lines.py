@@ -42,6 +42,15 @@ def test_without_an_owner_all_samples_of_the_function_count() -> None:
     assert lines((9, (user("train", 25), C_SLEEP)), (1, (user("train", 22),))).exact(TRAIN).line == 25
 
 
+def test_a_line_that_calls_a_pass_is_none_of_the_functions_own_time() -> None:
+    step = (user("train", 31), library("_single_tensor_adam", 544, "torch/optim/adam.py"))
+    in_c = (*step, SampledFrame("addcdiv_"))
+    schedule = (user("train", 32), library("step", 20, "torch/optim/lr_scheduler.py"))
+    assert lines((20, step), (20, in_c), (2, (user("train", 25),)), (2, (user("train", 27),))).exact(TRAIN) == TRAIN
+    assert lines((20, step), (20, in_c), (9, (user("train", 25),))).exact(TRAIN).line == 25
+    assert lines((20, schedule), (2, (user("train", 25),))).exact(TRAIN).line == 32
+
+
 def test_the_samples_that_show_a_line_are_counted() -> None:
     known = lines((6, (user("train", 25), C_ITEM)), (2, (user("train", 25), C_ITEM)), (1, (user("train", 22), C_ITEM)))
     assert known.exact(ITEM).samples == 8

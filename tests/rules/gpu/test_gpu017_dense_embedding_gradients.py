@@ -8,8 +8,9 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
-from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import DenseEmbeddingGradients
+from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import READ, DenseEmbeddingGradients
 from traceadvisor.savings.interval import USUAL_RATIO
 
 BAG, EMBEDDING = "aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"
@@ -99,6 +100,30 @@ def test_less_than_ten_percent_of_the_step_is_clear(tmp_path: Path) -> None:
 def test_without_embeddings_the_rule_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("autograd::engine::evaluate_function: MmBackward0", 0, 90)
     assert clear(DenseEmbeddingGradients(), builder, tmp_path).value == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "around", "is_read"),
+    [
+        ("train.py(40): hook", "torch/autograd/graph.py(966): _engine_run_backward", True),
+        ("wandb/hooks.py(40): hook", "torch/autograd/graph.py(966): _engine_run_backward", True),
+        ("torch/nn/utils/clip_grad.py(190): clip_grad_norm_", "train.py(50): train", True),
+        ("torch/optim/optimizer.py(40): hook", "torch/autograd/graph.py(966): _engine_run_backward", False),
+        ("train.py(40): hook", "train.py(50): train", False),
+        ("train.py(40): backward", "torch/autograd/function.py(300): apply", False),
+    ],
+)
+def test_sparse_gradients_are_not_advised_where_code_reads_gradients(
+    function: str, around: str, tmp_path: Path, *, is_read: bool
+) -> None:
+    builder = _step().python("torch/autograd/graph.py(966): _engine_run_backward", 30, 50)
+    builder.python(around, 25 if around.startswith("train") else 31, 60 if around.startswith("train") else 49)
+    if around.startswith("train"):  # after the backward pass
+        builder.python(function, 51, 55)
+    else:
+        builder.python(function, 32, 40)
+    outcome = _captured(tmp_path, builder).outcome(DenseEmbeddingGradients())
+    assert (isinstance(outcome, Skipped) and outcome.reason == READ) is is_read
 
 
 def test_without_shapes_the_rule_is_skipped(tmp_path: Path) -> None:

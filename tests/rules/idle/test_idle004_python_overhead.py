@@ -23,13 +23,8 @@ from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle.idle004_python_overhead import (
-    BESIDE_GPU,
-    FOR_PROCESSES,
-    PROFILED,
-    WAIT_LESS,
-    PythonOverhead,
-)
+from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
+from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, WAIT_LESS, WHOLE_TENSORS
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -78,7 +73,10 @@ def test_code_of_an_inference_is_not_to_run_less_often(tmp_path: Path) -> None:
             builder.op("aten::linear", at + place, at + place + 1, sequence=-1)
         builder.op("aten::mm", at + 10, at + 12, sequence=-1).launch(at + 10, at + 11, kernel=(at + 12, at + 500))
         builder.sync(at + 20, at + 510)
-    assert finding(PythonOverhead(), builder, tmp_path).fix.summary == BESIDE_GPU.format("Run this code")
+    assert (
+        finding(PythonOverhead(), builder, tmp_path).fix.summary
+        == "Run this code in another process, or while the GPU computes"
+    )
 
 
 def test_work_in_only_some_steps_has_an_upper_limit(tmp_path: Path) -> None:
@@ -478,6 +476,7 @@ def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> 
     samples = Samples().add(40, *train, user("forward", 71), SampledFrame("sleep")).add(60, *train).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert found.fix.summary == WAIT_LESS.format("Call sleep")
+    assert found.rule.title == "The script sleeps during the step"
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.4)
 
 
@@ -490,8 +489,42 @@ def test_a_wait_for_other_processes_is_not_called_python_that_could_run_less_oft
         builder.python("<built-in function read>", start + 320, start + 900)
     found = finding(PythonOverhead(), builder, tmp_path)
     assert found.fix.summary == FOR_PROCESSES.summary
+    assert found.rule.title == "The training waits for other processes"
     assert found.saving.certainty is Certainty.LIMIT
     assert [(each.line, each.function) for each in found.locations] == [(60, "unroll")]
+
+
+def test_a_wait_for_a_lock_is_not_called_python_code(tmp_path: Path) -> None:
+    found = finding(
+        PythonOverhead(), _in_update("<built-in method acquire of _thread.lock object at 0x7f00>"), tmp_path
+    )
+    assert (found.rule.title, found.fix.summary) == ("The training waits for a lock", FOR_LOCK)
+
+
+def _in_update(call: str) -> TraceBuilder:
+    """Steps of 1 ms; update runs for 690 us, of which 600 in a call."""
+    builder = TraceBuilder()
+    for number, start in enumerate(range(0, 4000, 1000)):
+        builder.step(number, start, start + 1000).op("aten::mm", start, start + 300)
+        builder.python("train.py(60): update", start + 300, start + 990)
+        builder.python(call, start + 320, start + 920)
+    return builder
+
+
+@pytest.mark.parametrize(("operators", "is_looped"), [(19, False), (20, True)])
+def test_whole_tensors_replace_loops_only_where_operators_run_in_one(
+    operators: int, tmp_path: Path, *, is_looped: bool
+) -> None:
+    builder = _in_update("<built-in function max>").op("aten::mm", 3999, 4000)
+    for start in range(0, 4000, 1000):
+        builder.python("nn.Module: Net_0", start, start + 300).optimizer(start + 991, start + 992)
+        builder.op("MmBackward0", start + 993, start + 994, sequence=start, forward_thread=1)
+        builder.op("aten::mm", start + 10, start + 290, sequence=start)
+        for at in range(operators):
+            builder.op("aten::select", start + 930 + 2 * at, start + 931 + 2 * at)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert (WHOLE_TENSORS in found.fix.summary) is is_looped
+    assert found.rule.title == PythonOverhead.meta.title
 
 
 def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(
@@ -677,29 +710,48 @@ def test_samples_of_a_line_that_also_trains_save_no_more_than_its_own_code_took(
 
 
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
-    # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
+    # The forward operators of one backward node of 190 us are in a module. Those of one of 1 us are in update.
+    builder = _with_average()
+    for at in range(800, 4000, 1000):
+        builder.python("train.py(60): update", at, at + 1)
     main, train = user("<module>", 80), user("train", 20)
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
-    found = Captured(_with_average(), tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 + 0.8 * 1 / 191)
 
 
 def test_the_backward_pass_of_these_lines_widens_no_range_up_to_the_step(tmp_path: Path) -> None:
-    # The forward operators of half of the backward pass are outside of modules, and samples show no other lines there.
-    builder = _with_average()
-    for at in range(0, 4000, 1000):
-        builder.op("aten::mul", at + 300, at + 301, sequence=1000 + at)
-        builder.op("MulBackward0", at + 311, at + 500, sequence=1000 + at, forward_thread=1, thread=AUTOGRAD)
+    # The forward operators of half of the backward pass are in update, and samples show no other lines outside modules.
+    builder = _with_loss("train.py(60): update")
     main, train = user("<module>", 80), user("train", 20)
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
     samples = Samples().add(30, main, train, user("update", 65)).add(60, *backward).add(10, *rest).build()
     saving = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead()).saving
-    share = 0.3 + 0.6 * 190 / 380
+    share = 0.3 + 0.6 * 189 / 380
     low, high = share_interval(share, 100)
     assert saving.low_ns == pytest.approx(0.5 * low * 1_000_000)
     assert saving.high_ns == pytest.approx(high * 1_000_000)
+
+
+def test_the_backward_pass_of_other_functions_is_not_that_of_these_lines(tmp_path: Path) -> None:
+    builder = _with_loss("train.py(40): loss")
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(5, main, train, user("update", 65)).add(300, *backward).add(195, *rest).build()
+    captured = Captured(builder, tmp_path).with_run(stacks=samples)
+    assert captured.clear(PythonOverhead()).value == pytest.approx(0.01)
+
+
+def _with_loss(function: str) -> TraceBuilder:
+    """The same steps; half of the backward pass goes back through operators of this function."""
+    builder = _with_average()
+    for at in range(0, 4000, 1000):
+        builder.python(function, at + 300, at + 301).op("aten::mul", at + 300, at + 301, sequence=1000 + at)
+        builder.op("MulBackward0", at + 311, at + 500, sequence=1000 + at, forward_thread=1, thread=AUTOGRAD)
+    return builder
 
 
 def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path: Path) -> None:

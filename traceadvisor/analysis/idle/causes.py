@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.model.arrays import among, without
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.location import Location
 from traceadvisor.model.spans import SpanSet
 
 
@@ -135,28 +138,56 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     needed |= in_backward[trace.events.name_id[tree.rows]]
     rows = np.append(tree.rows[needed], trace.events.rows(Kind.RUNTIME))
     busy = _on_training_threads(observation, ThreadSpans.of(trace.events, rows)) | updates.own
-    busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules]) - waiting_calls(observation)
+    busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules]) - _waiting(observation)
     return _outside(observation, busy, least_ns)
 
 
-def waiting_calls(observation: Observation) -> SpanSet:
-    """Return the spans in which the training thread is in a call that only waits; empty without Python calls."""
-    return _calls(observation, _waits)
+def _waiting(observation: Observation) -> SpanSet:
+    return SpanSet.union_all(waiting_calls(observation).values())
 
 
-def _waits(name: str) -> bool:
-    is_of_c = name.startswith("<built-in ") and frame_of(name).function.rpartition(".")[2] in WAITS
-    return is_of_c or _receives(name)
+class Wait(Enum):
+    """What a call waits for that does nothing else."""
+
+    PROCESSES = "processes"
+    LOCK = "lock"
+    TIME = "time"
+    CONNECTION = "connection"
 
 
-def receiving_calls(observation: Observation) -> SpanSet:
-    """Return the spans in which the training thread waits for another process to send; empty without Python calls."""
-    return _calls(observation, _receives)
+_WAITS_OF_C = {"sleep": Wait.TIME, "acquire": Wait.LOCK, "waitpid": Wait.PROCESSES}
+"""Functions written in C that only wait; the others of :data:`WAITS` wait for a connection."""
 
 
-def _receives(name: str) -> bool:
+def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
+    """Return the spans in which the training thread is in a call that only waits; empty without Python calls.
+
+    A call inside another one waits for what the outer one does.
+    """
+    found, taken = dict[Wait, SpanSet](), SpanSet.empty()
+    for kind in Wait:
+        found[kind] = _calls(observation, partial(_is_wait, kind)) - taken
+        taken |= found[kind]
+    return found
+
+
+def _is_wait(kind: Wait, name: str) -> bool:
+    return _waits_for(name) is kind
+
+
+def _waits_for(name: str) -> Wait | None:
     frame = frame_of(name)
-    return frame.function in RECEIVES and (frame.file or "").endswith(CONNECTIONS)
+    if frame.function in RECEIVES and (frame.file or "").endswith(CONNECTIONS):
+        return Wait.PROCESSES
+    function = frame.function.rpartition(".")[2]
+    is_wait = name.startswith("<built-in ") and function in WAITS
+    return _WAITS_OF_C.get(function, Wait.CONNECTION) if is_wait else None
+
+
+def calls_of(observation: Observation, functions: Iterable[Location]) -> SpanSet:
+    """Return the spans in which the training thread is in some functions, with all that these call."""
+    wanted = {(one.file, one.function) for one in functions}
+    return _calls(observation, lambda name: ((frame := frame_of(name)).file, frame.function) in wanted)
 
 
 def _calls(observation: Observation, is_named: Callable[[str], bool]) -> SpanSet:
@@ -166,8 +197,11 @@ def _calls(observation: Observation, is_named: Callable[[str], bool]) -> SpanSet
     return SpanSet.union_of(calls.start_ns[mine], calls.end_ns[mine])
 
 
-def backward_outside_modules(observation: Observation, tree: OperatorTree) -> float:
-    """Return the share of the backward pass whose forward operators ran outside of modules, 0..1; 0 without modules."""
+def backward_outside_modules(observation: Observation, tree: OperatorTree, within: SpanSet) -> float:
+    """Return the share of the backward pass whose forward operators ran in some time outside of modules, 0..1.
+
+    0 without modules.
+    """
     trace, calls = observation.trace, observation.trace.python_calls
     modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])
     nodes, forward = forward_operators(trace, tree)
@@ -177,8 +211,8 @@ def backward_outside_modules(observation: Observation, tree: OperatorTree) -> fl
     node, first = np.unique(nodes[made], return_index=True)
     starts_ns = trace.events.start_ns[tree.rows[forward[made][first]]]
     spent_ns = trace.events.duration_ns[tree.rows[node]]
-    inside = SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules]).contains(starts_ns)
-    return float(spent_ns[~inside].sum() / max(int(spent_ns.sum()), 1))
+    outside = within - SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules])
+    return float(spent_ns[outside.contains(starts_ns)].sum() / max(int(spent_ns.sum()), 1))
 
 
 def _on_training_threads(observation: Observation, spans: ThreadSpans) -> SpanSet:

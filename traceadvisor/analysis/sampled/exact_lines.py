@@ -37,6 +37,8 @@ class ExactLines:
         """Look through samples; ``loop``: the user's line that asks for the batches of training."""
         self._by_function: dict[str, dict[_Place, int]] = defaultdict(lambda: defaultdict(int))
         """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
+        self._passes: set[_Place] = set()
+        """Those of calls of the backward pass or an optimizer."""
         self._callers: dict[str, dict[SampledFrame | None, int]] = defaultdict(lambda: defaultdict(int))
         """The same by the frame of the user that calls the function."""
         self._only_calls = samples.only_calls if samples else ()
@@ -50,6 +52,8 @@ class ExactLines:
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
             if path and path.inner and count:
                 self._by_function[path.inner.function][path.inner, path.owner] += count
+                if path.calls_pass:
+                    self._passes.add((path.inner, path.owner))
                 self._callers[path.inner.function][path.users[-2] if len(path.users) > 1 else None] += count
                 if loop and not stack.is_fetching and _is_same_function(here := place_of(path.inner), loop):
                     beside[here] += count
@@ -104,6 +108,8 @@ class ExactLines:
         ]
         if location.owner is not None:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
+        else:  # a pass owns its time itself
+            places = [place for place in places if place[:2] not in self._passes]
         lines = [(frame.line or 0, count) for frame, _, count in places]
         line, samples = sure(lines), 0
         if line is None and location.owner and (only := self._only_call(location, location.owner)):

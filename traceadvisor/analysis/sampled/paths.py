@@ -14,6 +14,15 @@ IMPORT = Frame("import")
 
 _IMPORT_SYSTEM = "<frozen importlib"
 
+_PASSES = ("torch/autograd/", "torch/optim/")
+_NO_PASSES = (
+    "torch/autograd/grad_mode.py",
+    "torch/autograd/profiler.py",
+    "torch/optim/lr_scheduler.py",
+    "torch/optim/swa_utils.py",
+)
+"""Files of the backward pass and the optimizer, and those among them that belong to neither."""
+
 
 @frozen
 class Path:
@@ -24,6 +33,9 @@ class Path:
 
     owner: Frame | None
     """The innermost frame, if it is not the user's."""
+
+    calls_pass: bool
+    """Whether the user's innermost frame calls the backward pass or an optimizer."""
 
     @property
     def inner(self) -> SampledFrame | None:
@@ -36,12 +48,17 @@ def path_of(samples: StackSamples, stack: SampledStack) -> Path:
     frames = [samples.frames[place] for place in stack.frames]
     users = tuple(frame for frame in frames if frame.is_user)
     if not frames or frames[-1].is_user:
-        return Path(users, None)
+        return Path(users, None, calls_pass=False)
     after = frames[_last_user(frames) + 1 :]
     if any(frame.file and frame.file.startswith(_IMPORT_SYSTEM) for frame in after):
-        return Path(users, IMPORT)
+        return Path(users, IMPORT, calls_pass=False)
     inner = frames[-1]
-    return Path(users, Frame(inner.function, inner.file, inner.line))
+    return Path(users, Frame(inner.function, inner.file, inner.line), calls_pass=any(map(is_of_pass, after)))
+
+
+def is_of_pass(frame: SampledFrame) -> bool:
+    """Whether a frame is of the backward pass or an optimizer."""
+    return (frame.file or "").startswith(_PASSES) and not (frame.file or "").startswith(_NO_PASSES)
 
 
 def place_of(frame: SampledFrame) -> Location:

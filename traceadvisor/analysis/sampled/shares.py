@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from traceadvisor.analysis.operators.metric_modules import METRICS
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
 from traceadvisor.analysis.sampled.exact_lines import sure_place
-from traceadvisor.analysis.sampled.paths import in_training, place_of
+from traceadvisor.analysis.sampled.paths import in_training, is_of_pass, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
@@ -35,15 +35,6 @@ _MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl", "_slow_forward"})
 
 _MODULE_CALL = "_wrapped_call_impl"
 """The first of them."""
-
-_NO_PASSES = (
-    "torch/autograd/grad_mode.py",
-    "torch/autograd/profiler.py",
-    "torch/optim/lr_scheduler.py",
-    "torch/optim/swa_utils.py",
-)
-_PASSES = ("torch/autograd/", _OPTIMIZER)
-"""Files of the backward pass and the optimizer, and those among them that belong to neither."""
 
 _FUNCTIONS = "torch/autograd/function.py"
 _CONSTRAINTS = "torch/distributions/constraints.py"
@@ -156,8 +147,11 @@ def _lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> s
     return {line for line, ns in found.items() if ns and ns >= LEAST_MATCHING * whole[line]}
 
 
-def line_of_call(samples: StackSamples | None, function: Location, callee: str) -> Location:
-    """Return the line at which a function makes a call outside the training passes; the function if it is unknown."""
+def line_of_call(samples: StackSamples | None, function: Location, callee: str | None) -> Location:
+    """Return the line at which a function makes a call outside the training passes; the function if it is unknown.
+
+    ``callee``: its recorded name; None for what the function's own lines do.
+    """
     matches = beside_training([(function, callee)])
     found: list[tuple[Location, int]] = []
     for stack, frames in _stacks(samples):
@@ -292,10 +286,7 @@ def _is_metric(frame: SampledFrame) -> bool:
 
 def _is_pass(frame: SampledFrame) -> bool:
     """Return whether a frame calls a module, the backward pass or an optimizer."""
-    file = frame.file or ""
-    if file == _MODULE_FILE:
-        return frame.function in _MODULE_CALLS
-    return file.startswith(_PASSES) and not file.startswith(_NO_PASSES)
+    return frame.function in _MODULE_CALLS if frame.file == _MODULE_FILE else is_of_pass(frame)
 
 
 def _is_function(frame: SampledFrame, user: Location) -> bool:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.location import Role
-from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 NO_GRADIENTS = "model.requires_grad_(False)  # model: the {name}, which no optimizer updates"
 SWITCHED_OFF = (
@@ -25,8 +25,9 @@ class UnusedGradients(Rule):
         Where one loss goes through a model that it does not train, do so for its forward and backward pass: gradients
         still reach what comes before that model. Where nothing before it is trained either, ``detach()`` its output.
     How the saving is estimated: The measured time from the last used gradient to the last one of the same backward
-        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU. With one, it is the time of the CPU, and so an
-        upper limit.
+        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU. Those of another optimizer may come before the
+        last used one as well, and are then not in this time: their upper limit is the backward pass. With a GPU, it is
+        the time of the CPU, and so an upper limit.
     When it may be wrong: The script may read these gradients itself. Then the fix would take them away. Parameters
         that the script changes without an optimizer do not count.
     """
@@ -55,6 +56,7 @@ class UnusedGradients(Rule):
         if found.is_cleared:
             summary = f"Switch off the gradients of the {name} for the loss whose optimizer does not use them"
         step_ns, has_device = facts.step_ns or 0.0, facts.observation.has_device
+        most_ns = _most_ns(facts, share, is_cleared=found.is_cleared)
         return finding_of(
             facts,
             fix=Fix(
@@ -63,7 +65,7 @@ class UnusedGradients(Rule):
                 not_replayed="the time of the GPU for these gradients is unknown",
                 needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
             ),
-            saving=None if has_device else _measured(share * step_ns, step_ns),
+            saving=None if has_device else _measured(share * step_ns, most_ns, step_ns),
             most_share=share if has_device else None,
             effort=Effort.LINE,
             evidence=(
@@ -76,5 +78,14 @@ class UnusedGradients(Rule):
         )
 
 
-def _measured(share_ns: float, step_ns: float) -> Estimate:
-    return Estimate(0.9 * share_ns, share_ns, min(1.1 * share_ns, step_ns), Method.MODEL)
+def _most_ns(facts: Facts, share: float, *, is_cleared: bool) -> float:
+    """The time of all such gradients at most.
+
+    Those of another optimizer may come before the last used one, too, and the measured time leaves these out.
+    """
+    passes_share = facts.share(facts.claim(Category.BACKWARD)) if is_cleared else 0.0
+    return max(1.1 * share, passes_share) * (facts.step_ns or 0.0)
+
+
+def _measured(share_ns: float, most_ns: float, step_ns: float) -> Estimate:
+    return Estimate(0.9 * share_ns, share_ns, min(most_ns, step_ns), Method.MODEL)

@@ -5,6 +5,7 @@ from math import ceil, prod
 
 import numpy as np
 
+from traceadvisor.analysis.operators.gradient_readers import has_gradient_readers
 from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_named
@@ -21,6 +22,9 @@ _ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_bac
 SPARSE = """\
 table = torch.nn.{module}({rows}, {width}, sparse=True)  # with the other arguments of this table
 sparse = torch.optim.SparseAdam(table.parameters(), lr=lr)  # the other parameters keep their optimizer"""
+
+
+READ = "Hooks or clip_grad_norm_ read the gradients, and may not take sparse ones."
 
 
 @frozen
@@ -48,8 +52,9 @@ class DenseEmbeddingGradients(Rule):
     How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the gradients
         or parameters times the optimizer's time, without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
-        decay: check that training still converges. A table that shares its weight with another layer has dense
-        gradients anyway.
+        decay: check that training still converges. Hooks and ``clip_grad_norm_`` may end with an error for sparse
+        gradients. Where the recording shows them, nothing is found. A table that shares its weight with another layer
+        has dense gradients anyway.
     """
 
     meta = RuleMeta("GPU017", "dense-embedding-gradients", "Gradients of embedding tables hold rows that no batch uses")
@@ -83,6 +88,8 @@ class DenseEmbeddingGradients(Rule):
         share = most_ns / max(facts.per_step_ns(facts.steps.typical_windows), 1.0)
         if not tables or share < self.min_share:
             return Clear("time for rows that no batch uses", share if tables else 0.0, self.min_share, Unit.SHARE)
+        if has_gradient_readers(facts.observation):
+            return Skipped(READ)
         largest = max(tables, key=lambda table: table.rows * table.width)
         return finding_of(
             facts,
@@ -103,7 +110,10 @@ class DenseEmbeddingGradients(Rule):
                 facts.known("the tables' part of its parameters", part or None, Unit.SHARE),
             ),
             locations=facts.locations(rows),
-            caveats=("SparseAdam changes numerics and has no weight decay: check that training still converges.",),
+            caveats=(
+                "SparseAdam changes numerics and has no weight decay: check that training still converges.",
+                "Hooks that read gradients, and clip_grad_norm_, may not take sparse ones.",
+            ),
         )
 
 

@@ -7,11 +7,11 @@ from statistics import median
 import numpy as np
 
 from traceadvisor.analysis.idle.causes import (
+    Wait,
     backward_outside_modules,
     beside_training,
+    calls_of,
     plain_python,
-    receiving_calls,
-    waiting_calls,
 )
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
@@ -31,10 +31,10 @@ from traceadvisor.analysis.sampled.shares import beside_training as beside_passe
 from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
 from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, called, fix_words, waits_for
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -45,30 +45,10 @@ from traceadvisor.rules.idle.small_operators import (
 )
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
-LESS_OFTEN = "{} less often than every step, on whole tensors instead of in loops, or in another process"
-
-IN_EACH_STEP = "{} on whole tensors instead of in loops, or in another process"
-BESIDE_GPU = "{} on whole tensors instead of in loops, in another process, or while the GPU computes"
-"""Both for inference: what it does in each step, it mostly does for that step."""
-
-WAIT_LESS = (
-    "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
-    "A wait that nothing needs can go"
-)
-
-FOR_PROCESSES = Fix(
-    "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
-    "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
-    not_replayed="how long the other processes would take is unknown",
-)
-
 PROFILED = (
     "A profiler or tracer of Python code ran in recorded steps, and how long the script's code takes without it is "
     "unknown. Record without it."
 )
-
-WAITING_SHARE = 0.5
-"""Share of the Python time in calls that only wait, from which waiting is what to fix."""
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
@@ -101,8 +81,9 @@ class PythonOverhead(Rule):
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
-        by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
-        If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these faster.
+        over tensors by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and
+        larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
+        faster.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
         the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
         if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
@@ -176,25 +157,23 @@ class PythonOverhead(Rule):
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost, is_usual=is_usual)
-        is_waiting, is_receiving = (
-            (calls(facts.observation) & lost).total_ns >= WAITING_SHARE * lost.total_ns
-            for calls in (waiting_calls, receiving_calls)
-        )
-        if is_usual and sampled and sampled.high < self.min_share:
+        waits = waits_for(facts, lost)
+        if is_usual and sampled and sampled.share < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
         return finding_of(
             facts,
             claims=lost,
+            title=TITLES.get(waits) if waits else None,
             fix=FOR_PROCESSES
-            if is_receiving
+            if waits is Wait.PROCESSES
             else Fix(
-                _fix_words(facts, is_waiting=is_waiting).format(_call(sites)),
+                fix_words(facts, lost, waits).format(called(sites)),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
             effort=Effort.LINE,
-            saving=None if is_receiving else _by_samples(facts, sampled),
+            saving=None if waits is Wait.PROCESSES else _by_samples(facts, sampled),
             evidence=(
                 facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.time_per_step("idle time in long stretches of Python code", lost),
@@ -210,8 +189,9 @@ class PythonOverhead(Rule):
     def _sampled(self, facts: Facts, lost: SpanSet, *, is_usual: bool) -> SampledShare | None:
         """The share of undisturbed steps in the lines of this code; None with a GPU.
 
-        Operators outside of modules make work for the backward pass, too: at least these lines' part of it. Code of
-        usual steps takes no longer than in recorded ones: further samples of its lines show operators of the training.
+        Operators that these functions run outside of modules make work for the backward pass, too: at least these
+        lines' part of it. Code of usual steps takes no longer than in recorded ones: further samples of its lines show
+        operators of the training.
         """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
@@ -226,7 +206,9 @@ class PythonOverhead(Rule):
         if is_usual and 2 * in_lines_ns > lost.total_ns and found.low > most:
             found, around = (SampledShare.of(most, one.count) for one in (found, around))
         backward, beside = (share_of_steps(samples, one) for one in (in_backward, is_beside_training))
-        loose = backward_outside_modules(facts.observation, facts.tree) * backward.share if backward else 0.0
+        named = (one.locations[0] for one in found_sites if one.spans.total_ns >= LEAST_SITE_SHARE * lost.total_ns)
+        own = calls_of(facts.observation, named)
+        loose = backward_outside_modules(facts.observation, facts.tree, own) * backward.share if backward else 0.0
         part = found.share / beside.share if beside and beside.share else 0.0
         low, high = (
             SampledShare.of(share, found.count) for share in (found.share + part * loose, around.share + loose)
@@ -277,20 +259,6 @@ def _is_called(frame: Frame, site: CallSite) -> bool:
     place = site.locations[0]
     is_there = frame.file is not None and PurePath(frame.file).name == PurePath(place.file).name
     return is_there and frame.function == place.function
-
-
-def _fix_words(facts: Facts, *, is_waiting: bool) -> str:
-    if is_waiting:
-        return WAIT_LESS
-    if facts.workload is not Workload.INFERENCE:
-        return LESS_OFTEN
-    return BESIDE_GPU if facts.observation.has_device else IN_EACH_STEP
-
-
-def _call(sites: Sequence[CallSite]) -> str:
-    """The work to do less often; the function of a library that the first line calls, if it calls one."""
-    called = sites[0].callee if sites else None
-    return f"Call {frame_of(called).function}" if called else "Run this code"
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class SmallOperators:
             (one, spans)
             for one in _functions(facts)
             if facts.share(one.whole) >= self.min_between_share  # more when it is recorded than else
-            and _operators_in(facts, spans := passes & one.whole).size >= least
+            and operators_in(facts, spans := passes & one.whole).size >= least
             and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
             and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
         ]
@@ -147,7 +147,7 @@ def _functions(facts: Facts) -> list[UserFunction]:
 def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
     """The function of the script that takes least time among those with nearly all operators of the forward pass."""
     starts_ns = facts.trace.events.start_ns
-    rows = _operators_in(facts, passes)
+    rows = operators_in(facts, passes)
     rows = rows[~np.isin(rows, backward_rows(facts.trace))]
     if not rows.size:
         return None
@@ -191,10 +191,10 @@ def usual_ns(facts: Facts, passes: SpanSet) -> float:
 
 def _usual(facts: Facts, passes: SpanSet) -> UsualDurations:
     """The usual durations of the operators in the passes."""
-    return usual_durations(facts.trace.events, _operators_in(facts, passes))
+    return usual_durations(facts.trace.events, operators_in(facts, passes))
 
 
-def _operators_in(facts: Facts, passes: SpanSet) -> Int64:
+def operators_in(facts: Facts, passes: SpanSet) -> Int64:
     """Outermost operators that start in the passes."""
     rows = outermost_operators(facts)
     within: Int64 = rows[passes.contains(facts.trace.events.start_ns[rows])]
@@ -257,7 +257,7 @@ def _is_loop(facts: Facts, rows: Int64) -> bool:
 def _cells_need_the_step_before(facts: Facts, own: UserFunction | None) -> bool:
     """Whether the operators of a loop over cells compute each input from the cell before: no operator replaces it."""
     passes = facts.claim(Category.FORWARD, Category.OTHER_HOST)
-    rows = _operators_in(facts, passes & own.spans if own else passes)
+    rows = operators_in(facts, passes & own.spans if own else passes)
     rows = rows[np.argsort(facts.trace.events.start_ns[rows], kind="stable")]
     at = np.flatnonzero(_is_named(facts, rows, CELLS))
     if at.size < max(FEWEST_CELLS * facts.step_count, FEWEST_CELLS):
@@ -285,7 +285,7 @@ def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
     ``own``: the function whose operators count; all by default.
     """
     passes = facts.claim(Category.FORWARD, Category.OTHER_HOST)
-    events, rows = facts.trace.events, _operators_in(facts, passes & own.spans if own else passes)
+    events, rows = facts.trace.events, operators_in(facts, passes & own.spans if own else passes)
     usual = usual_durations(events, rows)
     most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
     chosen: Int64 = rows[events.name_id[rows] == most]
@@ -329,10 +329,10 @@ def python_places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
 
 def lines_of(facts: Facts, site: CallSite) -> tuple[Location, ...]:
     """The line of the call, if samples show it."""
-    if site.callee is None or len(site.locations) > 1:
+    if len(site.locations) > 1 or (site.callee is None and site.locations[0].is_line):
         return site.locations
     found = line_of_call(facts.run.stack_samples, site.locations[0], site.callee)
-    if not found.is_line:
+    if not found.is_line and site.callee:
         known = facts.run.exact_lines.exact(replace(found, owner=frame_of(site.callee)))
         found = known if known.is_line else found
     return (found,)

@@ -1,0 +1,83 @@
+"""What to do about Python code that delays the step, by what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceadvisor.analysis.idle.causes import Wait, waiting_calls
+from traceadvisor.analysis.operators.call_sites import CallSite
+from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.model.findings import Fix
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
+from traceadvisor.rules.base import Facts
+from traceadvisor.rules.idle.small_operators import operators_in
+
+WHOLE_TENSORS = "on whole tensors instead of in loops"
+LESS_OFTEN = "less often than every step"
+"""Not for inference: what that does in each step, it mostly does for that step."""
+
+ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
+
+LOOPED = 20
+"""Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
+
+WAIT_LESS = (
+    "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
+    "A wait that nothing needs can go"
+)
+
+FOR_LOCK = "Take this lock less often, or hold it for less time in the threads or processes that make this one wait"
+
+FOR_PROCESSES = Fix(
+    "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
+    "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
+    not_replayed="how long the other processes would take is unknown",
+)
+
+TITLES = {
+    Wait.PROCESSES: "The training waits for other processes",
+    Wait.LOCK: "The training waits for a lock",
+    Wait.TIME: "The script sleeps during the step",
+    Wait.CONNECTION: "The training waits for a connection",
+}
+"""Titles of the finding if it is a wait, in which no Python code runs."""
+
+WAITING_SHARE = 0.5
+"""Share of the Python time in calls that only wait, from which waiting is what to fix."""
+
+
+def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
+    """What the training thread waits for in most of some time; None if it does not wait."""
+    waits = {kind: (spans & lost).total_ns for kind, spans in waiting_calls(facts.observation).items()}
+    most = max(waits, key=lambda kind: waits[kind], default=None)
+    return most if most and sum(waits.values()) >= WAITING_SHARE * lost.total_ns else None
+
+
+def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None) -> str:
+    """What to do about the code of some time, with a place for its name; ``waits``: what it waits for."""
+    if waits:
+        return FOR_LOCK if waits is Wait.LOCK else WAIT_LESS
+    is_training = facts.workload is not Workload.INFERENCE
+    ways = (
+        (WHOLE_TENSORS, _is_looped(facts, lost)),
+        (LESS_OFTEN, is_training),
+        (ELSEWHERE, True),
+        (BESIDE_GPU, not is_training and facts.observation.has_device),
+    )
+    *most, last = (way for way, is_possible in ways if is_possible)
+    return f"{{}} {', '.join(most)}{', or ' if most else ''}{last}"
+
+
+def _is_looped(facts: Facts, lost: SpanSet) -> bool:
+    """Whether the code of some time runs operators in a loop."""
+    names = facts.trace.events.name_id[operators_in(facts, lost)]
+    return bool(names.size) and int(np.bincount(names).max()) >= LOOPED * facts.step_count
+
+
+def called(sites: Sequence[CallSite]) -> str:
+    """The work to do less often; the function of a library that the first line calls, if it calls one."""
+    called = sites[0].callee if sites else None
+    return f"Call {frame_of(called).function}" if called else "Run this code"
