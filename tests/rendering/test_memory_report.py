@@ -11,7 +11,7 @@ import pytest
 
 import traceadvisor
 from tests.build import TraceBuilder
-from tests.memory.allocator import snapshot
+from tests.memory.allocator import DeviceFullError, snapshot
 from tests.memory.programs import convolutions, transformer
 from tests.rendering.formatted import comment, in_report, page, paper, summary
 from traceadvisor import api
@@ -193,3 +193,13 @@ def test_a_comment_on_many_snapshots_stays_short(shared_traces: Path) -> None:
     report = traceadvisor.load(shared_traces / "memory-snapshots")
     assert len(comment(report)) <= 12_000
     assert repr(report).startswith("<Report: 8 memory snapshots, 0 recordings")
+
+
+def test_of_several_snapshots_the_headline_names_the_one_whose_memory_ran_out(tmp_path: Path) -> None:
+    _snapshot(tmp_path, "rank0.pickle")
+    training = transformer().build().steps(1)
+    training.device.capacity = training.device.reserved
+    with pytest.raises(DeviceFullError):
+        training.device.alloc(1 << 40)
+    training.dump(tmp_path / "rank1.pickle")
+    assert "rank1.pickle: GPU 0 ran out of memory: 1 TiB were asked for" in page(traceadvisor.load(tmp_path))

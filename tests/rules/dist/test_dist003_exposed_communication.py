@@ -58,3 +58,15 @@ def test_a_collective_from_before_the_steps_has_no_purpose_in_them(tmp_path: Pat
 @pytest.mark.parametrize(("until", "found"), [(799, False), (800, True)])
 def test_a_tenth_of_the_step_counts(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(ExposedCommunication(), reduced(steps(), (650, until)), tmp_path) is found
+
+
+@pytest.mark.parametrize("message", [None, (1024, "Float"), (1 << 20, "BFloat16")])
+@pytest.mark.parametrize("mark", ["ProfilerStep#7", "execute_context_0(0)_generation_4(4)"])
+def test_hundreds_of_short_all_reduces_are_as_exposed_as_one(
+    mark: str, message: tuple[int, str] | None, tmp_path: Path
+) -> None:
+    builder = TraceBuilder().distributed(0, 8).annotation(mark, 0, 40_000)
+    for at in range(0, 40_000, 100):
+        builder.op("aten::mm", at, at + 4).launch(at + 1, at + 2, kernel=(at + 5, at + 75))
+        builder.collective(at + 6, at + 7, kernel=(at + 75, at + 95), message=message)
+    assert finding(ExposedCommunication(), builder, tmp_path).claims.total_ns == 400 * 20_000

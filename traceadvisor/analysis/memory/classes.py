@@ -55,6 +55,7 @@ class _Classifier:
         self._freed_backward = stacks.is_backward[self._rows.free_stack]
         self._is_old = self._rows.start == 0
         self._at_end = self._rows.end == history.instants
+        self._has_failed = bool(history.failed.size)
         failures = np.append(history.failed, history.instants)
         self._next_failure = failures[np.searchsorted(failures, self._rows.start)]
         self._kind = np.full(len(self._rows), NONE)
@@ -165,7 +166,7 @@ class _Classifier:
 
     def _like_others(self) -> None:
         """Classify memory that the recording ends too early for like most others of its call stack, if any."""
-        stack = self._same_stack
+        stack = self._same_stack if self._has_failed else self._rows.stack  # a cut pass has few of each
         settled = (self._kind != NONE) & (stack != NONE)
         if not settled.any():
             return
@@ -235,7 +236,7 @@ class _Classifier:
             self._is(last, Kind.ACTIVATIONS, Evidence.KEPT_UNTIL_BACKWARD)
         layers = self._in_module | ~self._in_module.any()
         after = mine & layers & (self._next_backward == self._instants) & self._tell_lines
-        stack = self._same_stack
+        stack = self._same_stack if self._has_failed else self._rows.stack  # a cut pass has few of each
         counts = np.bincount(stack[after], minlength=int(stack.max(initial=0)) + 1)
         self._is(after & (counts[stack.clip(min=0)] > 1), Kind.ACTIVATIONS, Evidence.KEPT_BY_LAYERS)
 

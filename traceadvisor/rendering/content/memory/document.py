@@ -143,7 +143,8 @@ def memory_headline(largest: _Shown | None, *, several: bool) -> str:
     parts = [one for one in in_use if one.requested_bytes >= WORTH_NAMING_SHARE * peak][:4]
     named = ", ".join(f"{whole_percent(one.requested_bytes / peak)} {CLASS[one.kind].lower()}" for one in parts)
     if ran_out := largest.device.out_of_memory:
-        return out_of_memory_headline(ran_out, largest.device, named)
+        sentence = out_of_memory_headline(ran_out, largest.device, named)
+        return f"{largest.name}: {sentence}" if several else sentence
     where = f"{largest.name}: memory" if several else "Memory"
     return f"{where} peaks at {size(peak)}{f': {named}' if named else ''}."
 
