@@ -11,7 +11,6 @@ import pytest
 
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
@@ -121,15 +120,6 @@ def test_a_further_saving_has_at_least_the_width_of_the_saving_alone() -> None:
     wide = _found("b", Estimate(20.0, 100.0, 160.0, Method.REPLAY), edit=Named("b"))
     further = _order(_simulated("a", 40), wide, joint=Written(a=40, b=10, ab=45)).rows[1].further_saving
     assert (further.low_ns, further.expected_ns, further.high_ns) == pytest.approx((10, 50, 80))
-
-
-def test_time_outside_steps_is_counted_once() -> None:
-    """Of the validation of 20%, workers that are kept save 15: another 5 are left. Checkpoints of 3% stay."""
-    kept = replace(_limit("a", 30), of_parts={RunPart.EPOCH_STARTS: 0.15, RunPart.VALIDATION: 0.15})
-    validation = replace(_limit("b", 23), of_parts={RunPart.VALIDATION: 0.20, RunPart.CHECKPOINTS: 0.03})
-    placement = _order(validation, kept)
-    assert _names(placement) == ["a", "b"]
-    assert [row.further_saving.high_ns for row in placement.rows] == pytest.approx([300, 80])
 
 
 @pytest.mark.parametrize(("low_ns", "names"), [(0.0, ["a", "b"]), (150.0, ["a"])])

@@ -12,7 +12,6 @@ from traceadvisor.model.location import Location as Location  # noqa: PLC0414  #
 from traceadvisor.model.location import Role
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.saving import WIDE_RATIO as WIDE_RATIO  # noqa: PLC0414  # as above
 from traceadvisor.model.saving import Certainty as Certainty  # noqa: PLC0414
 from traceadvisor.model.saving import Estimate as Estimate  # noqa: PLC0414
@@ -303,9 +302,6 @@ class Finding:
 
     whole_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
     """The time per step that a share of the run is of, if it is more than the step: a part lies outside steps."""
-
-    of_parts: Mapping[RunPart, float] = field(default_factory=dict, metadata=NOT_IN_JSON)
-    """Time outside training steps that the finding claims, by part of the run, as shares of the training loop."""
 
     origins: Origins | None = None
     """Origins of the claimed time, filled in by the engine; None if nothing is claimed."""

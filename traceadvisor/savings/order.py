@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,7 +9,6 @@ from typing import Protocol
 from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Method
 from traceadvisor.model.report import FoldedBecause, FoldedFinding
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -240,9 +238,6 @@ class _Placing:
         """These, and the steps without what the other placed findings claim."""
 
         self._claimed = SpanSet.empty()
-        self._parts: Counter[RunPart] = Counter()
-        """Shares of the training loop that the placed findings claim outside its steps."""
-
         self._saved: dict[Scenario, float] = dict.fromkeys(Scenario, 0.0)
         """Share of the step that the predicted ones of the placed fixes save together."""
 
@@ -316,9 +311,6 @@ class _Placing:
             saving = Estimate.bound(saving.high_ns, Reason(Doubt.NOT_TOGETHER), row.finding.fix.what_if.expected_part)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
-        if of_parts := row.finding.of_parts:
-            left = sum(max(share - self._parts[part], 0.0) for part, share in of_parts.items())
-            saving = saving.part(left / sum(of_parts.values()))
         whole_ns = row.finding.whole_ns or self._step_ns
         most_ns = max(whole_ns - self._saved[Scenario.EXPECTED] * self._step_ns, 0.0)
         return saving.up_to(most_ns) if self._step_ns else saving
@@ -345,7 +337,6 @@ class _Placing:
             self._print(row)
         self._rows.append(row)
         self._claimed |= row.finding.claims
-        self._parts.update(row.finding.of_parts)
 
     def _add(self, row: _Row, edit: Edit) -> None:
         """Add the edit to the placed ones, and give a prediction the ends of what it adds."""

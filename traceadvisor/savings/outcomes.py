@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.facts import Facts
@@ -21,7 +21,6 @@ from traceadvisor.model.findings import (
     Unit,
     few_steps,
 )
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource
@@ -41,7 +40,6 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     most_ns: float | None = None,
     most_share: float | None = None,
     whole_ns: float | None = None,
-    of_parts: Mapping[RunPart, float] | None = None,
     alone_ns: float | None = None,
     saving: Estimate | None = None,
     confidence: Confidence | None = None,
@@ -61,7 +59,6 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         most_ns: upper limit of the saving per typical step; by default all of this time per step.
         most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
         whole_ns: the training time per step that this is a share of; by default the step.
-        of_parts: what most_share holds of time outside training steps, by part of the run, where others may claim it.
         alone_ns: the saving without other programs, where they change it.
         saving: the saving, if the rule computes it.
         confidence: the confidence in the cause, if the rule determines it; by default from the recording.
@@ -93,7 +90,6 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         caveats=(*fix.caveats, *caveats, *_few_steps(facts)),
         of_run=most_share is not None,
         whole_ns=whole_ns,
-        of_parts=of_parts or {},
         alone_ns=alone_ns,
         also_shortens=also_shortens,
         most_ns=None if saving else most_ns,

@@ -13,7 +13,6 @@ from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import LoaderLoops
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 
 
@@ -108,8 +107,6 @@ def test_workers_of_the_validation_loader_are_found_and_named(tmp_path: Path) ->
     assert found.fix.change is not None
     assert "persistent_workers=True)  # the loader of train.py:50" in found.fix.change
     assert not found.fix.settings  # these are the training loader's
-    share = evidence(found, "share of the training loop in starts and stops of workers")
-    assert found.of_parts == {RunPart.EPOCH_STARTS: 0, RunPart.VALIDATION: share}
     assert found.locations == (Location("train.py", 50, "main"),)
 
 

@@ -10,7 +10,6 @@ from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Certainty, Found, Skipped
 from traceadvisor.model.run import LoaderLoops, StepState, TimedStep
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
 US = 1000
@@ -62,7 +61,6 @@ def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -
     assert found.whole_ns == pytest.approx(200 * US, rel=2e-3)
     assert found.saving.certainty is Certainty.LIMIT
     assert found.of_run
-    assert found.of_parts == pytest.approx({RunPart.VALIDATION: 0.5, RunPart.CHECKPOINTS: 0}, abs=1e-3)
     assert found.fix.summary == "Validate less often, or on part of the data"  # the size of its batches is unknown
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from traceadvisor.analysis.data.loader_time import sampler_share
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
@@ -110,10 +109,6 @@ class WorkerRestart(Rule):
             evidence=(Evidence(label, share, Unit.SHARE), *(row for one in costly for row in _evidence(one))),
             most_share=sum(one.share for one in costly),
             whole_ns=training_ns,
-            of_parts={
-                part: sum(one.share for one in costly if one.loops.trains is (part is RunPart.EPOCH_STARTS))
-                for part in (RunPart.EPOCH_STARTS, RunPart.VALIDATION)
-            },
             locations=tuple(
                 place for one in costly for place in (one.loops.constructed, one.loops.location) if place is not None
             )

@@ -58,7 +58,7 @@ CHANGING_FILES = (
 
 @frozen
 class _Remedy:
-    """A fix by what the line does."""
+    """What to do about a line."""
 
     words: str
     takes_others: bool = True

@@ -70,7 +70,6 @@ class OutsideSteps(Rule):
             ),
             most_share=min(share, 1.0),
             whole_ns=loop_ns / found.training_steps,
-            of_parts={RunPart.VALIDATION: validation_ns / loop_ns, RunPart.CHECKPOINTS: checkpoints_ns / loop_ns},
             locations=(line,) if line else (),
             caveats=("A short run may validate more often than the real one.",),
         )
