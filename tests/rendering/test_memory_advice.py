@@ -94,4 +94,4 @@ def test_a_page_says_why_a_check_was_skipped(shared_traces: Path) -> None:
 
 def test_a_page_says_why_16_bits_gain_nothing(shared_traces: Path) -> None:
     shown = page(_real(shared_traces, "lm-forward-float32"))
-    assert "Activations would take 3,774 MiB less, and copies of the weights 3,811 MiB more." in shown
+    assert "Activations would take 3,761 MiB less, and copies of the weights 3,811 MiB more." in shown
