@@ -147,7 +147,7 @@ def _waiting(observation: Observation) -> SpanSet:
 
 
 class Wait(Enum):
-    """What a call waits for that does nothing else."""
+    """Kinds of waits of the training thread for what is no work of its own."""
 
     PROCESSES = "processes"
     LOCK = "lock"

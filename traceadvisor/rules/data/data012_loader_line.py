@@ -58,7 +58,7 @@ CHANGING_FILES = (
 
 @frozen
 class _Remedy:
-    """What to do about a line."""
+    """A fix by what the line does."""
 
     words: str
     takes_others: bool = True

@@ -1,4 +1,4 @@
-"""What to do about Python code that delays the step, by what it does."""
+"""Remedies for Python code that delays the step, by what it does."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ WAITING_SHARE = 0.5
 
 
 def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
-    """What the training thread waits for in most of some time; None if it does not wait."""
+    """The kind of wait of the training thread in most of some time; None if it does not wait."""
     waits = {kind: (spans & lost).total_ns for kind, spans in waiting_calls(facts.observation).items()}
     most = max(waits, key=lambda kind: waits[kind], default=None)
     return most if most and sum(waits.values()) >= WAITING_SHARE * lost.total_ns else None
 
 
 def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None) -> str:
-    """What to do about the code of some time, with a place for its name; ``waits``: what it waits for."""
+    """The remedy for the code of some time, with a place for its name; ``waits``: the kind of its wait."""
     if waits:
         return FOR_LOCK if waits is Wait.LOCK else WAIT_LESS
     is_training = facts.workload is not Workload.INFERENCE
