@@ -184,6 +184,13 @@ def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     assert log.undisturbed_ns() == {0: 9, 2: 12}
 
 
+def test_a_start_of_the_loop_that_lies_in_the_step_before_does_not_shorten_the_step() -> None:
+    log = StepLog()
+    for index, state in enumerate((StepState.OTHER, StepState.PLAIN)):
+        log.add(replace(STEPS[0], index=index, duration_ns=20, loader_ns=4, loader_start_ns=60, state=state))
+    assert log.undisturbed_ns() == {0: 16}
+
+
 def test_steps_of_older_captures_have_no_monotonic_clock(tmp_path: Path) -> None:
     path = tmp_path / "steps.0.csv"
     path.write_text("step,start_ns,duration_ns,loader_ns,fetches,state\n0,5,10,4,1,plain\n")

@@ -111,11 +111,11 @@ def test_an_expression_is_replaced_and_named() -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("x = DataLoader(ds, **more)", "those that `more` sets, in it: a call takes no argument twice"),
+        ("x = DataLoader(ds, **more)", "if `more` sets one of these, change it in there instead"),
         ("x = DataLoader(*positions)", "other arguments come from `*positions`"),
         (
             "x = DataLoader(**dict(more, dataset=ds))",
-            "those that `dict(more, dataset=ds)` sets, in it: a call takes no argument twice",
+            "if `dict(more, dataset=ds)` sets one of these, change it in there instead",
         ),
         ("x = DataLoader()", "it has no arguments"),
     ],

@@ -132,7 +132,7 @@ def pace(replay: Replay, edits: Sequence[Edit]) -> StepLimit:
     sends = device.kind == Kind.COLLECTIVE
     alone, sending = (replace(device, duration_ns=np.where(one, 0, device.duration_ns)) for one in (sends, ~sends))
     without_sending_ns = simulate(replace(graph, device=alone)).interior_mean_ns()
-    only_sending_ns = simulate(replace(graph, device=sending)).interior_mean_ns()
+    only_sending_ns = simulate(replace(graph, device=sending, host=slowed(graph.host, 0.0))).interior_mean_ns()
     if without_sending_ns < (1 - 4 * SAME_SHARE) * step_ns or (sends.any() and only_sending_ns >= least_ns):
         return StepLimit.COMMUNICATION
     idle = replace(batches, host=slowed(graph.host, 0.0))

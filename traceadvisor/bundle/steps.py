@@ -160,9 +160,9 @@ class StepLog:
 
         Without those at whose end the next loop over the loader starts.
         """
-        trained, broken = (step for step in self if step.state is not StepState.OTHER), ends_with_start(self)
+        trained, broken = [step for step in self if step.state is not StepState.OTHER], ends_with_start(self)
         return {
-            number: step.duration_ns - step.loader_ns - (step.loader_start_ns or 0)
+            number: _without_loader_ns(step)
             for number, step in enumerate(trained)
             if step.state is StepState.PLAIN and step.index not in broken
         }
@@ -327,3 +327,9 @@ def _is_possible(step: TimedStep) -> bool:
     known = (step.index, step.start_ns, step.loader_ns, step.fetches)
     counts = (*known, step.loader_start_ns or 0, step.clock_ns or 0, step.checkpoint_ns or 0)
     return 0 < step.duration_ns < LONGEST_STEP_NS and all(0 <= count < MOST for count in counts)
+
+
+def _without_loader_ns(step: TimedStep) -> int:
+    """The step without its time in the loader; a start of the loop that is longer lies in the step before."""
+    rest_ns, start_ns = step.duration_ns - step.loader_ns, step.loader_start_ns or 0
+    return rest_ns - start_ns if start_ns <= rest_ns else rest_ns

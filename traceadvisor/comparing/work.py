@@ -163,9 +163,9 @@ def _runs_alike(base: StepContents, head: StepContents) -> bool | None:
     are_many = [operators.fewer >= _OPERATORS.fewest, kernels.fewer >= _KERNELS.fewest]
     if (are_many[0] and operators.are(_OPERATORS)) or (are_many[1] and kernels.are(_KERNELS)):
         return True
-    if any(are_many):
-        is_part = are_many[0] and operators.of_fewer >= _OPERATORS.of_fewer
-        return None if is_part else False
+    if any(are_many):  # kernels alone may be those of a compiled model, or of another GPU
+        is_other = are_many[0] and operators.of_fewer < _OPERATORS.of_fewer
+        return False if is_other else None
     both = [(*one.operators, *one.operations) for one in (base, head)]
     return _Names.of(both[0], both[1], _NOT_IN_ALL).are(_SMALL) or None if any(both) else True
 

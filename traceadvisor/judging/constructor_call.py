@@ -99,7 +99,7 @@ class _Call:
         written = {one.arg for one in node.keywords}
         for one in node.keywords:
             if one.arg is None and not keywords.keys() <= written:
-                raise Unchanged(f"those that `{ast.unparse(one.value)}` sets, in it: a call takes no argument twice")
+                raise Unchanged(f"if `{ast.unparse(one.value)}` sets one of these, change it in there instead")
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 raise Unchanged(f"other arguments come from `*{ast.unparse(argument.value)}`")

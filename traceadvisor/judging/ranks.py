@@ -19,7 +19,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import Judged, run_rank_rule
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.communication import Purpose
+from traceadvisor.model.communication import Message, Purpose
 from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.job import Job
 from traceadvisor.model.location import Location
@@ -43,6 +43,9 @@ MOST_IN_FULL = 8
 ORIGIN_ROWS = 40
 """Places and operators of each rank that are compared: the rest takes little time."""
 
+
+MOST_VALUES = 8
+"""Elements of a message that is no tensor of a model."""
 
 MOST_SPANS = 1000
 """Spans of exposed communication of each rank."""
@@ -72,13 +75,19 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         awaited_rank=facts.awaited_rank,
         sm_clock_mhz=clocks[0] if len(clocks) == 1 else None,
         step_ns=facts.step_ns,
-        sends_values_only=set(facts.all_collectives.purposes) <= {Purpose.BOOKKEEPING, Purpose.BARRIER},
+        sends_values_only=all(map(_is_value, facts.all_collectives.purposes, facts.all_collectives.messages)),
         work={} if is_alone else step_work(facts.trace, facts.device_work.calls, facts.steps.kept),
         shares_gradients=reduces_with_all(facts.all_collectives, world_size),
         lacked_cores=not facts.observation.has_device and is_busy(facts.run.telemetry, facts.run.host_cores),
     )
     file = RankFile(origin.path, origin.run, origin.cycle, rank, world_size, facts.recorded_wall_ns)
     return RankRecording(facts.recording_id, file, figures)
+
+
+def _is_value(purpose: Purpose, message: Message | None) -> bool:
+    """Whether a collective is a barrier or sends a few values, too few for gradients."""
+    is_small = message is not None and message.in_elements is not None and message.in_elements <= MOST_VALUES
+    return purpose is Purpose.BARRIER or (purpose is Purpose.BOOKKEEPING and is_small)
 
 
 def _longest(spans: SpanSet) -> SpanSet:

@@ -121,7 +121,7 @@ class RankFigures:
     """Whether it reduces gradients with all other ranks, which therefore should train on other data."""
 
     sends_values_only: bool = False
-    """Whether all its collectives are barriers and tiny messages outside the model."""
+    """Whether all its collectives are barriers and messages of a few values outside the model."""
 
     work: Mapping[int, float] = field(default_factory=dict)
     """By number of a kept step, the floating point operations of its matrix products, convolutions and attention; empty

@@ -45,6 +45,13 @@ def test_its_function_may_save_the_time_in_which_its_caller_frees_what_it_made()
     assert (freed, elsewhere < 0.61) == (1.0, True)
 
 
+def test_lines_that_transform_samples_are_not_done_once_with_this_one() -> None:
+    blur = (user("__getitem__", 33), library("filter", 1300, "PIL/Image.py"))
+    found = known((60, (ITEM, JSON)), (20, (user("__getitem__", 32),)), (20, blur))
+    assert (found.share, found.with_others) == (0.6, 0.8)
+    assert found.high == 1.0
+
+
 def test_frames_outside_of_the_loader_do_not_count() -> None:
     assert known((40, (MAIN, NEXT, FETCH, ITEM))).location.line == 31
 

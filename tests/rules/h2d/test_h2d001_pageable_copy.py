@@ -104,6 +104,12 @@ def _fix(found: Finding) -> PinnedCopies:
     return fix
 
 
+@pytest.mark.parametrize(("pins", "what"), [(False, "the batches"), (True, "the tensors")])
+def test_where_the_loader_pins_its_batches_other_tensors_are_copied(tmp_path: Path, *, pins: bool, what: str) -> None:
+    captured = Captured(_step((5, 15)), tmp_path).with_loader(pin_memory=pins)
+    assert captured.finding(PageableCopy()).fix.summary.startswith(f"Pin {what} ")
+
+
 @pytest.mark.parametrize(("exposed_us", "found"), [(49, False), (50, True)])
 def test_copies_count_from_half_a_percent_of_the_step(exposed_us: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder().step(0, 0, 10_000).copy(0, 2, on_device=(5, 5 + exposed_us))

@@ -501,12 +501,39 @@ def test_a_wait_for_a_lock_is_not_called_python_code(tmp_path: Path) -> None:
     assert (found.rule.title, found.fix.summary) == ("The training waits for a lock", FOR_LOCK)
 
 
-def _in_update(call: str) -> TraceBuilder:
-    """Steps of 1 ms; update runs for 690 us, of which 600 in a call."""
+@pytest.mark.parametrize(
+    ("around", "call", "title"),
+    [
+        ("threading.py(320): wait", "<built-in method acquire of _thread.lock object at 0x7f00>", "another thread"),
+        ("/usr/lib/python3.11/subprocess.py(540): run", "<built-in function waitpid>", "a program that it starts"),
+    ],
+)
+def test_a_wait_inside_pythons_own_library_is_for_what_that_waits_for(
+    around: str, call: str, title: str, tmp_path: Path
+) -> None:
+    """Such as a queue that another thread fills: it waits by way of a lock that nobody holds for long."""
+    found = finding(PythonOverhead(), _in_update(call, around), tmp_path)
+    assert found.rule.title == f"The training waits for {title}"
+    assert found.fix.summary.startswith("Call ")
+    assert "ahead of the step" in found.fix.summary
+
+
+def test_a_wait_is_named_only_if_it_is_half_of_the_time_itself(tmp_path: Path) -> None:
+    builder = _in_update("<built-in function sleep>")
+    for start in range(0, 4000, 1000):
+        builder.python("<built-in method acquire of _thread.lock object at 0x7f00>", start + 320, start + 630)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert found.rule.title == PythonOverhead.meta.title
+
+
+def _in_update(call: str, around: str | None = None) -> TraceBuilder:
+    """Steps of 1 ms; update runs for 690 us, of which 600 in a call, perhaps inside another one."""
     builder = TraceBuilder()
     for number, start in enumerate(range(0, 4000, 1000)):
         builder.step(number, start, start + 1000).op("aten::mm", start, start + 300)
         builder.python("train.py(60): update", start + 300, start + 990)
+        if around:
+            builder.python(around, start + 310, start + 930)
         builder.python(call, start + 320, start + 920)
     return builder
 
@@ -719,6 +746,18 @@ def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Pa
     samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
     assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 + 0.8 * 1 / 191)
+
+
+def test_a_function_that_runs_the_backward_pass_does_not_own_it(tmp_path: Path) -> None:
+    """train.py's loop calls the loss and backward(): the pass goes back through the model."""
+    builder = _with_loss("train.py(40): loss")
+    for at in range(0, 4000, 1000):
+        builder.python("train.py(60): update", at + 299, at + 800)
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2)
 
 
 def test_the_backward_pass_of_these_lines_widens_no_range_up_to_the_step(tmp_path: Path) -> None:

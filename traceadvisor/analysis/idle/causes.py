@@ -20,7 +20,7 @@ from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import CONNECTIONS, MODULE_PREFIX, RECEIVES, WAITS, frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.detection import recording_extent
-from traceadvisor.model.arrays import among, without
+from traceadvisor.model.arrays import Int64, among, without
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Location
@@ -153,10 +153,18 @@ class Wait(Enum):
     LOCK = "lock"
     TIME = "time"
     CONNECTION = "connection"
+    THREAD = "thread"
+    PROGRAM = "program"
 
 
 _WAITS_OF_C = {"sleep": Wait.TIME, "acquire": Wait.LOCK, "waitpid": Wait.PROCESSES}
 """Functions written in C that only wait; the others of :data:`WAITS` wait for a connection."""
+
+_WAITS_AROUND = {
+    Wait.THREAD: ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/concurrent/futures/thread.py"),
+    Wait.PROGRAM: ("/subprocess.py",),
+}
+"""Files of Python's own library that wait for a thread or a program by way of locks, sleep or files."""
 
 
 def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
@@ -168,7 +176,14 @@ def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
     for kind in Wait:
         found[kind] = _calls(observation, partial(_is_wait, kind)) - taken
         taken |= found[kind]
+    for kind, files in _WAITS_AROUND.items():
+        mine = _calls(observation, partial(_is_in, files)) & taken
+        found = {one: spans - mine for one, spans in found.items()} | {kind: mine}
     return found
+
+
+def _is_in(files: tuple[str, ...], name: str) -> bool:
+    return f"/{frame_of(name).file or ''}".endswith(files)
 
 
 def _is_wait(kind: Wait, name: str) -> bool:
@@ -185,16 +200,30 @@ def _waits_for(name: str) -> Wait | None:
 
 
 def calls_of(observation: Observation, functions: Iterable[Location]) -> SpanSet:
-    """Return the spans in which the training thread is in some functions, with all that these call."""
+    """Return the spans in which the training thread is in some functions, with all that these call.
+
+    Calls that hold a backward pass are those of a training loop, and left out.
+    """
     wanted = {(one.file, one.function) for one in functions}
-    return _calls(observation, lambda name: ((frame := frame_of(name)).file, frame.function) in wanted)
+    trace = observation.trace
+    rows = _rows(observation, lambda name: ((frame := frame_of(name)).file, frame.function) in wanted)
+    nodes = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[trace.events.name_id]
+    at_ns = np.sort(trace.events.start_ns[nodes])
+    starts_ns, ends_ns = trace.python_calls.start_ns[rows], trace.python_calls.end_ns[rows]
+    holds_none = np.searchsorted(at_ns, starts_ns) == np.searchsorted(at_ns, ends_ns)
+    return SpanSet.union_of(starts_ns[holds_none], ends_ns[holds_none])
 
 
 def _calls(observation: Observation, is_named: Callable[[str], bool]) -> SpanSet:
+    rows, calls = _rows(observation, is_named), observation.trace.python_calls
+    return SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows])
+
+
+def _rows(observation: Observation, is_named: Callable[[str], bool]) -> Int64:
+    """Return the training thread's Python calls of such names."""
     calls = observation.trace.python_calls
     named = name_mask(observation.trace.names, is_named)
-    mine = np.flatnonzero(named[calls.name_id] & (calls.thread == observation.thread))
-    return SpanSet.union_of(calls.start_ns[mine], calls.end_ns[mine])
+    return np.flatnonzero(named[calls.name_id] & (calls.thread == observation.thread))
 
 
 def backward_outside_modules(observation: Observation, tree: OperatorTree, within: SpanSet) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceadvisor.model.loader_time import LoaderPart
+from traceadvisor.model.location import Frame
 from traceadvisor.model.samples import SampledFrame
 
 LOADER = "torch/utils/data/dataloader.py"
@@ -58,3 +59,31 @@ def waits_for_lock(frames: Sequence[SampledFrame]) -> bool:
     if any(frame.file == "threading.py" and frame.function in _LOCKED for frame in below):
         return True
     return inner.file is None and inner.function in _LOCKED
+
+
+CHANGING_FILES = (
+    "torchvision/transforms/",
+    "albumentations/",
+    "kornia/",
+    "imgaug/",
+    "audiomentations/",
+    "torch_audiomentations/",
+    "scipy/ndimage/",
+    "skimage/transform/",
+    "skimage/filters/",
+    "PIL/ImageFilter.py",
+    "PIL/ImageEnhance.py",
+    "PIL/ImageOps.py",
+    "PIL/ImageChops.py",
+)
+"""Files of transformations, which may be random: done once, each epoch would see the same data."""
+
+CHANGERS = frozenset(
+    {"resize", "rotate", "transform", "filter", "thumbnail", "transpose", "GaussianBlur", "warpAffine"}
+)
+"""Functions of PIL and OpenCV that transform."""
+
+
+def transforms(called: Frame | None) -> bool:
+    """Whether a called function changes samples, perhaps at random."""
+    return called is not None and ((called.file or "").startswith(CHANGING_FILES) or called.function in CHANGERS)

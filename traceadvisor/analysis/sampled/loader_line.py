@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from traceadvisor.analysis.sampled.exact_lines import sure
-from traceadvisor.analysis.sampled.loader_frames import part_of
+from traceadvisor.analysis.sampled.loader_frames import part_of, transforms
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.loader_time import LoaderPart
@@ -39,10 +39,11 @@ class LoaderLine:
     """Lower end of the 95% interval of the share."""
 
     with_others: float
-    """Share of its function, and of its caller's own time, in which Python frees what the function made."""
+    """Share of its function, and of its caller's own time, in which Python frees what the function made; without other
+    lines that transform samples, perhaps at random: these cannot be done once."""
 
     high: float
-    """Upper end of the interval of that: a fix of a line may replace the lines around it."""
+    """Upper end of the interval of that with all its lines: a fix of a line may replace those around it."""
 
     cpu_share: float
     """Share of the time in which loading does not wait."""
@@ -97,18 +98,19 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
     sampled = min(samples.effective_count, whole_count)
     caller = here[0].frames[: here[0].frames.index(line)][-1:]
-    function_ns = sum(
-        path.time_ns
+    around = [
+        path
         for path in paths
         if any(_is_same_function(one, line) for one in path.users)
         or any(map(_is_same_function, path.frames[-1:], caller))
-    )
+    ]
+    function_ns, once_ns = _time_ns(around), _time_ns([one for one in around if not transforms(one.callee)])
     return LoaderLine(
         replace(place_of(line), owner=callee, samples=count),
         callee,
         share,
         share_interval(share, sampled)[0],
-        function_ns / whole_ns,
+        max(once_ns, time_ns) / whole_ns,
         share_interval(function_ns / whole_ns, sampled)[1],
         (time_ns - waiting_ns) / max(whole_ns - all_waiting_ns, 1),
         waiting_ns / max(all_waiting_ns, 1),

@@ -14,7 +14,7 @@ from traceadvisor.rules.data.loading_limit import (
     OF_LOADERS,
     Limit,
     cost_evidence,
-    costs_more_to_send,
+    is_dear_to_send,
     loading_limit,
     one_index_ns,
     usual_time,
@@ -110,7 +110,7 @@ def _fix(facts: Facts) -> Fix:
             )
         case Limit.NOTHING:
             return Fix("Load batches with less work per sample", what_if=without_wait, effort=Effort.REFACTOR)
-        case Limit.HANDOVER if costs_more_to_send(facts) and _takes_single_rows(loader):
+        case Limit.HANDOVER if is_dear_to_send(facts) and _takes_single_rows(loader):
             return Fix(
                 "Load these batches without workers, all rows with one index: handing a batch over takes longer than "
                 "making it",

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
+from traceadvisor.analysis.sampled.loader_frames import transforms
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.location import Location
@@ -38,22 +39,6 @@ READING_FILES = (
     "pandas/io/",
 )
 DECODING_FILES = ("PIL/", "torchvision/io/", "cv2/", "soundfile.py", "torchaudio/", "av/", "imageio/")
-CHANGING_FILES = (
-    "torchvision/transforms/",
-    "albumentations/",
-    "kornia/",
-    "imgaug/",
-    "audiomentations/",
-    "torch_audiomentations/",
-    "scipy/ndimage/",
-    "skimage/transform/",
-    "skimage/filters/",
-    "PIL/ImageFilter.py",
-    "PIL/ImageEnhance.py",
-    "PIL/ImageOps.py",
-    "PIL/ImageChops.py",
-)
-"""Files of transformations, which may be random: done once, each epoch would see the same data."""
 
 
 @frozen
@@ -83,11 +68,6 @@ _COLLATE = _Remedy(
 _CONVERTED = _Remedy("Convert the data to one array or tensor before the training")
 _WAIT_LESS = _Remedy(WAIT_LESS, takes_others=False, effort=Effort.REFACTOR)
 _ONCE = _Remedy("Do the work of this line once before the training, or for whole batches instead of single samples")
-
-CHANGERS = frozenset(
-    {"resize", "rotate", "transform", "filter", "thumbnail", "transpose", "GaussianBlur", "warpAffine"}
-)
-"""Functions of PIL and OpenCV that transform."""
 
 MAKERS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor", "array", "asarray"})
 
@@ -176,7 +156,7 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
     collating = facts.worker_curve.cost.collate_share if facts.worker_curve else None
     called, file = (line.callee.function, line.callee.file or "") if line.callee else ("", "")
     choices = (
-        (file.startswith(CHANGING_FILES) or called in CHANGERS, _CHEAPER),
+        (transforms(line.callee), _CHEAPER),
         (file.startswith(DECODING_FILES), _DECODED),
         (file.startswith(READING_FILES) or called in READERS, _READ),
         (_is_collating(line.cpu_share, collating or 0.0), _COLLATE),

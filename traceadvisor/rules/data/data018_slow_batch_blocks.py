@@ -6,6 +6,7 @@ from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import Point, WorkerCurve
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
+from traceadvisor.model.run import StepState
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     SLOWER_TRAINING,
@@ -59,7 +60,7 @@ class SlowBatchBlocks(Rule):
             return Skipped("This version of torch delivers batches in their order only.")
         now, then = _compared(curve, loading.workers)
         gained_ns = max(now.step_ns - then.step_ns, 0.0)
-        most_share = _wait_share(facts, loading, curve.loop.rest_ns)
+        most_share = _wait_share(facts, loading)
         share, part = min(gained_ns / now.step_ns, most_share), gained_ns / max(now.wait_ns, 1.0)
         is_bridged = loading_limit(facts).kind is Limit.BURSTS and curve.shortest_prefetch(loading.workers) is not None
         usual = usual_time(facts) or (_QUEUED if is_bridged else None)
@@ -93,7 +94,8 @@ def _compared(curve: WorkerCurve, workers: int) -> tuple[Point, Point]:
     return usual.at(workers), usual.in_any_order().at(workers)
 
 
-def _wait_share(facts: Facts, loading: Loading, rest_ns: float) -> float:
+def _wait_share(facts: Facts, loading: Loading) -> float:
     """Return the share of the wait in the step: in the mean one, since most steps wait for no slow batch."""
-    mean_ns = facts.timing.mean_undisturbed_ns or loading.step_ns
-    return min(max(loading.wait_ns / max(loading.step_ns, 1.0), 1 - rest_ns / max(mean_ns, 1.0)), 1.0)
+    plain = [step for step in facts.run.steps if step.state is StepState.PLAIN]
+    mean_share = sum(step.loader_ns for step in plain) / max(sum(step.duration_ns for step in plain), 1)
+    return min(max(loading.wait_ns / max(loading.step_ns, 1.0), mean_share), 1.0)

@@ -202,7 +202,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911, PLR0912  # one
     workers = loading.workers if loading else None
     if kind := shown_cause(facts):
         return LoadingLimit(kind)
-    if workers and curve and _is_dear_to_send(facts, curve):
+    if workers and is_dear_to_send(facts):
         return LoadingLimit(Limit.HANDOVER)
     if workers and bursts(facts.run.steps, workers, is_fast=usually_fast(facts)):
         return LoadingLimit(Limit.BURSTS)
@@ -247,12 +247,13 @@ def _has_cheap_rows(facts: Facts, curve: WorkerCurve) -> bool:
     return loader.collates is True and curve.cost.mean_cpu_ns <= CHEAP_ROW_NS * loader.batch_size
 
 
-def _is_dear_to_send(facts: Facts, curve: WorkerCurve) -> bool:
-    """Whether no worker should make these batches: they cost more to hand over than to make with one index."""
-    return _has_cheap_rows(facts, curve) and costs_more_to_send(facts)
+def is_dear_to_send(facts: Facts) -> bool:
+    """Return whether no worker should make these batches: they cost more to hand over than to make with one index."""
+    curve = facts.worker_curve
+    return curve is not None and _has_cheap_rows(facts, curve) and _costs_more_to_send(facts)
 
 
-def costs_more_to_send(facts: Facts) -> bool:
+def _costs_more_to_send(facts: Facts) -> bool:
     """Return whether a worker makes a batch in less CPU time than both processes take to hand it over."""
     loading, time = facts.loading, facts.loader_time
     if loading is None or time is None or not loading.fetches or not time.makers:
@@ -345,7 +346,7 @@ def usual_time(facts: Facts) -> str | None:
         return None
     if curve and not _workers_suffice(loading, curve):
         return None
-    if curve and loading.loader_ns > MOST_TAKING_SHARE * loading.step_ns and _is_dear_to_send(facts, curve):
+    if loading.loader_ns > MOST_TAKING_SHARE * loading.step_ns and is_dear_to_send(facts):
         return None
     most_ns = MOST_TAKING_NS * (BUSY_FACTOR if loading.is_beside_others else 1.0) * max(loading.fetches, 1.0)
     taking_ns = least_ns = timing.undisturbed_loader_ns

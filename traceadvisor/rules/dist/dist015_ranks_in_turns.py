@@ -23,8 +23,9 @@ EQUAL = Fix("Give all ranks equal work in each step", not_replayed=NOT_REPLAYED)
 BY_SIZE = Fix(
     "Give all ranks equal work in each step: share out the samples of all ranks by their size",
     """\
-together = sorted(samples, key=len, reverse=True)  # the samples of all ranks for one step
-mine = together[rank::world_size]""",
+together = sorted(samples, key=len)  # the samples of all ranks for one step
+turn = 2 * world_size  # the largest and the smallest of each turn go to one rank
+mine = [one for at, one in enumerate(together) if at % turn in (rank, turn - 1 - rank)]""",
     not_replayed=NOT_REPLAYED,
 )
 OR_APART = Fix(
@@ -35,6 +36,10 @@ if step % 100 == 0:  # not in every step
     not_replayed=NOT_REPLAYED,
     caveats=("If the value ends the training, all ranks must end it in the same step.",),
 )
+LEAST_EVENED, EVENED = 0.25, 0.75
+"""Shares of the excess that go if samples are shared out by size. Sorted samples in turns there and back leave 0.45 to
+0.5 of it (2 to 8 ranks with 4 or 8 samples, lengths of a log-normal distribution); more samples leave less."""
+
 _MOMENT = "On a busy machine, any rank may be late for a moment."
 _SHAPES = "Other programs used the CPU: the saving is what the shapes of the recorded steps show, not the waits."
 
@@ -50,10 +55,11 @@ class RanksInTurns(RankRule):
     How to fix it: Give all ranks equal work in each step: batches of similar length, equal numbers of boxes, tokens or
         rows, tables or experts spread evenly. Keep other programs off the machines.
     How the saving is estimated: The saving is an upper limit: the mean wait of a rank. The expected value is half.
-        Without GPUs, if other programs used the CPU, any rank may wait. There the recorded shapes are the evidence: the
-        forward and backward pass of each step take as much longer than on average as the rank with most operations has
-        more than the mean of all ranks. Expected is this time; low is half of it, as not all of a pass grows with the
-        operations; high is the 95% interval over the steps.
+        Without GPUs, if other programs used the CPU, any rank may wait. There the recorded shapes are the evidence, of
+        ranks that share gradients or only send single values: the forward and backward pass of each step take as much
+        longer than on average as the rank with most operations has more than the mean of all ranks. Expected are three
+        quarters of this time, at most the wait, since samples cannot be shared out exactly; low is a quarter, high all
+        of it with the 95% interval over the steps.
     When it may be wrong: On a busy machine, any rank may be late for a moment. If one rank causes most of the waiting,
         DIST005 names it instead. Without GPUs, if other programs used the CPU and no shapes show that the ranks have
         unequal work, the check is skipped.
@@ -80,12 +86,13 @@ class RanksInTurns(RankRule):
         if share < self.min_share:
             return Clear("wait for other ranks", share, self.min_share, Unit.SHARE)
         work = uneven_work(ranks)
-        is_uneven = work is not None and work.excess_share >= self.min_excess
+        is_movable = all(one.shares_gradients or one.sends_values_only for one in ranks)
+        is_uneven = is_movable and work is not None and work.excess_share >= self.min_excess
         saving = Estimate.bound(late.waiting_ns, of_the_fix(NOT_REPLAYED))
         if is_busy := lacks_cores(ranks, late):
             if work is None or not is_uneven:
                 return Skipped(BESIDE_OTHERS)
-            saving = _by_work(ranks, work)
+            saving = _by_work(ranks, work, late.waiting_ns / late.step_ns)
         elif late.share_of_waiting >= self.max_share_of_one and late.is_named:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
@@ -108,12 +115,16 @@ class RanksInTurns(RankRule):
         )
 
 
-def _by_work(ranks: Sequence[RankFigures], work: UnevenWork) -> Estimate:
-    """The saving on CPUs, from the time of the passes in undisturbed steps and the operations in them."""
-    passes_ns = float(np.mean([_passes_ns(one) for one in ranks]))
-    expected_ns = passes_ns * work.excess_share
-    high_ns = min(expected_ns + passes_ns * work.error_share, max(map(_step_ns, ranks)))
-    return Estimate(min(expected_ns / 2, high_ns), min(expected_ns, high_ns), high_ns, Method.MODEL)
+def _by_work(ranks: Sequence[RankFigures], work: UnevenWork, wait_share: float) -> Estimate:
+    """The saving on CPUs, from the time of the passes in undisturbed steps and the operations in them.
+
+    ``wait_share``: the mean wait of a rank as a share of the step, which other programs change.
+    """
+    passes_ns, step_ns = (float(np.mean([of(one) for one in ranks])) for of in (_passes_ns, _step_ns))
+    evened_ns = passes_ns * work.excess_share
+    high_ns = min(evened_ns + passes_ns * work.error_share, step_ns)
+    expected_ns = min(EVENED * evened_ns, wait_share * step_ns, high_ns)
+    return Estimate(min(LEAST_EVENED * evened_ns, expected_ns), expected_ns, high_ns, Method.MODEL)
 
 
 def _passes_ns(rank: RankFigures) -> float:

@@ -53,19 +53,24 @@ class PageableCopy(Rule):
         exposed = facts.exposed(pageable, Category.H2D_COPY)
         claims = exposed | drained
         share = facts.share(claims)
-        fix = Fix(
+        what_if = PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None)
+        of_tensors = Fix(
+            "Pin the tensors that are copied to the GPU, and copy them without blocking",
+            "batch = batch.pin_memory().to(device, non_blocking=True)",
+            what_if=what_if,
+            needs=frozenset({Part.LOOP}),
+        )
+        of_batches = Fix(
             "Pin the batches in the data loader, and copy them without blocking",
             change="loader = DataLoader(dataset, pin_memory=True)  # keep your other arguments\n"
             "batch = batch.to(device, non_blocking=True)",
             settings={"pin_memory": True, "non_blocking": True},
             needs=frozenset({Part.LOADER, Part.LOOP}),
-            otherwise=Fix(
-                "Pin the tensors that are copied to the GPU, and copy them without blocking",
-                "batch = batch.pin_memory().to(device, non_blocking=True)",
-                needs=frozenset({Part.LOOP}),
-            ),
-            what_if=PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None),
+            otherwise=of_tensors,
+            what_if=what_if,
         )
+        loader = facts.settings.loader
+        fix = of_tensors if loader and loader.pin_memory else of_batches  # what the loader pins is pinned already
         if share < self.min_share:
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory, and idle time after them"

@@ -42,6 +42,8 @@ TITLES = {
     Wait.LOCK: "The training waits for a lock",
     Wait.TIME: "The script sleeps during the step",
     Wait.CONNECTION: "The training waits for a connection",
+    Wait.THREAD: "The training waits for another thread",
+    Wait.PROGRAM: "The training waits for a program that it starts",
 }
 """Titles of the finding if it is a wait, in which no Python code runs."""
 
@@ -53,7 +55,7 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
     """The kind of wait of the training thread in most of some time; None if it does not wait."""
     waits = {kind: (spans & lost).total_ns for kind, spans in waiting_calls(facts.observation).items()}
     most = max(waits, key=lambda kind: waits[kind], default=None)
-    return most if most and sum(waits.values()) >= WAITING_SHARE * lost.total_ns else None
+    return most if most and waits[most] >= WAITING_SHARE * lost.total_ns else None
 
 
 def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None) -> str:
