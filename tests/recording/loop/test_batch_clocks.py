@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -534,7 +535,7 @@ def test_cpu_time_of_other_threads_is_counted_while_a_batch_is_made(tmp_path: Pa
 
 @pytest.mark.parametrize(("sends", "counts"), [(True, False), (False, True)])
 def test_the_thread_that_sends_batches_is_no_other_thread(*, sends: bool, counts: bool) -> None:
-    """In the training process, a thread of that name is the script's."""
+    """A thread that sends for another queue is the script's, and so is each in the training process."""
     computed, left = threading.Event(), threading.Event()
 
     def send() -> None:
@@ -542,7 +543,8 @@ def test_the_thread_that_sends_batches_is_no_other_thread(*, sends: bool, counts
         computed.set()
         left.wait(60)
 
-    sender, clock = threading.Thread(target=send, name="QueueFeederThread"), BatchClock(0, sends=sends)
+    sender = threading.Thread(target=send, name="QueueFeederThread")
+    clock = BatchClock(0, sends=SimpleNamespace(_thread=sender if sends else None))
     sender.start()
     clock.begin()
     computed.wait(60)

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MOST_WAITING = 1 << 16
 """Figures that wait until the training thread takes its next batch; only a stalled reader has more."""
 
-_SENDER = "QueueFeederThread"
-"""Name that ``multiprocessing.queues`` gives this thread."""
-
 _NO_BATCH = ("ExceptionWrapper", "_IterableDatasetStopIteration")
 """Values that a worker puts in place of a batch."""
 
@@ -89,32 +86,33 @@ def _same_file(descriptor: int, file: os.stat_result | None) -> bool:
 
 
 class SenderClock:
-    """CPU time of the thread that sends the batches of a worker process; ``multiprocessing`` starts it for the first.
+    """CPU time of the thread that sends what a queue of ``multiprocessing`` gets, and that the first batch starts.
 
     It pickles batches while the next one is made: for batches that are cheap to make, as long as that takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: object) -> None:
+        self._queue, self._latest_ns = queue, 0
         self._clock: int | None = None
-        self._latest_ns = 0
 
     def total_ns(self) -> int:
         """Nanoseconds since the thread started, or until it ended; 0 without such a thread."""
         if self._clock is None:
-            ids = (one.ident for one in threading.enumerate() if one.name == _SENDER and one.is_alive())
-            self._clock = next((clocks.pthread_getcpuclockid(one) for one in ids if one is not None), None)
+            thread = getattr(self._queue, "_thread", None)
+            if isinstance(thread, threading.Thread) and thread.ident is not None and thread.is_alive():
+                self._clock = clocks.pthread_getcpuclockid(thread.ident)
         with suppress(OSError):  # the thread has ended
             self._latest_ns = self._latest_ns if self._clock is None else clocks.clock_gettime_ns(self._clock)
         return self._latest_ns
 
 
 class BatchClock:
-    """Reads the clocks of one loading thread; ``sends``: in a process that sends its batches to another one."""
+    """Reads the clocks of one loading thread; ``sends``: the queue by which its process sends batches, if it does."""
 
-    def __init__(self, worker: int, *, sends: bool = False) -> None:
+    def __init__(self, worker: int, *, sends: object = None) -> None:
         self._worker, self._pid = worker, os.getpid()
         self._core_wait = CoreWait()
-        self._sender = SenderClock() if sends else None
+        self._sender = None if sends is None else SenderClock(sends)
         self._begun: tuple[int, int, int | None, int, int] | None = None
         self._split: tuple[int, int] | None = None
         self._process_ns: int | None = None
@@ -277,8 +275,8 @@ def _read_clocks(arguments: dict[str, Any]) -> BatchClock | None:
         return None  # a worker thread shares the queues and the CPU time with the training thread
     from torch.utils.data._utils.fetch import _BaseDatasetFetcher  # noqa: PLC0415  # workers have imported torch
 
-    clock = BatchClock(int(arguments["worker_id"]), sends=True)
     tasks, batches = arguments["index_queue"], arguments["data_queue"]
+    clock = BatchClock(int(arguments["worker_id"]), sends=batches)
     take, put = tasks.get, batches.put
     collating = Moment("collate_fn", lambda _: clock.collating())
 
