@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.running import capture
+from tests.children import run
+from tests.recording.running import CAPTURE
 from tests.shared import SHARED_REPORTS
 from traceadvisor import load
 from traceadvisor.api import write
@@ -154,7 +155,9 @@ def _captured(right: Right, folder: Path) -> None:
     copy = folder / "script"
     shutil.copytree(SHARED_REPORTS / right.folder, copy)
     script, *arguments = right.script
-    done = capture("-o", str(folder / "bundle"), "--", script, *arguments, cwd=copy)
+    done = run(
+        *CAPTURE, "-o", folder / "bundle", "--", script, *arguments, cwd=copy
+    )  # with threads of native libraries
     assert done.returncode in {0, 3}, done.stderr
     _judge(load(folder / "bundle", processes=1), right, folder)
 
