@@ -151,13 +151,11 @@ def test_twice_the_samples_in_a_step_are_compared_per_sample(shared_reports: Pat
 
 
 def _captured(right: Right, folder: Path) -> None:
-    """Capture a script in a copy of its folder, and judge the report."""
+    """Capture a script in a copy of its folder, by a process of its own with threads of native libraries."""
     copy = folder / "script"
     shutil.copytree(SHARED_REPORTS / right.folder, copy)
     script, *arguments = right.script
-    done = run(
-        *CAPTURE, "-o", folder / "bundle", "--", script, *arguments, cwd=copy
-    )  # with threads of native libraries
+    done = run(*CAPTURE, "-o", folder / "bundle", "--", script, *arguments, cwd=copy)
     assert done.returncode in {0, 3}, done.stderr
     _judge(load(folder / "bundle", processes=1), right, folder)
 

@@ -266,7 +266,7 @@ def test_on_full_cores_workers_of_cheap_rows_take_those_of_the_training_too(tmp_
     free = captured.with_node(mean_cpu_share=0.5).facts()
     assert free.loading is not None
     assert _saved_without_workers(free, free.loading) is None
-    few = captured.with_run(host_cores=2).facts()  # two workers leave the training none
+    few = captured.with_settings(cpu_count=2).facts()  # two workers leave the training none
     assert few.loading is not None
     assert (shared := _saved_without_workers(few, few.loading)) is not None
     assert shared.high_ns == 5_500_000

@@ -152,7 +152,7 @@ def _saved_by_one_index(facts: Facts, wait: SpanSet) -> Estimate | None:
 def _saved_without_workers(facts: Facts, loading: Loading) -> Estimate | None:
     """Return the limit where workers also take the core that the training needs; None if they leave it one."""
     cores = loading.cores(beside_others=False)
-    takes_all = loading.cores_are_full or (cores is not None and loading.workers >= cores)
+    takes_all = loading.cores_are_full or (cores is not None and (loading.workers or 0) >= cores)
     if not takes_all or facts.worker_curve is None:
         return None
     beside_ns = min(facts.worker_curve.cost.mean_cpu_ns * loading.fetches, loading.rest_ns)
