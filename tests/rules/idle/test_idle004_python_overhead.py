@@ -518,6 +518,11 @@ def test_a_wait_inside_pythons_own_library_is_for_what_that_waits_for(
     assert "ahead of the step" in found.fix.summary
 
 
+def test_a_training_in_a_thread_of_its_own_does_not_wait_for_a_thread(tmp_path: Path) -> None:
+    builder = _in_update("<built-in function sleep>").python("threading.py(982): run", 0, 4000)
+    assert finding(PythonOverhead(), builder, tmp_path).rule.title == "The script sleeps during the step"
+
+
 def test_a_wait_is_named_only_if_it_is_half_of_the_time_itself(tmp_path: Path) -> None:
     builder = _in_update("<built-in function sleep>")
     for start in range(0, 4000, 1000):

@@ -48,6 +48,8 @@ def uneven_work(ranks: Sequence[RankFigures]) -> UnevenWork | None:
         return None
     flops = np.array([[one.work[step] for step in steps] for one in ranks])
     mean = flops.mean(axis=0)
+    if not mean.any():
+        return None
     excess = (flops.max(axis=0) - mean) / mean.mean()
     error = NORMAL_95 * float(excess.std(ddof=1)) / sqrt(len(steps))
     return UnevenWork(float(excess.mean()), error, len(steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
@@ -161,10 +162,11 @@ _WAITS_OF_C = {"sleep": Wait.TIME, "acquire": Wait.LOCK, "waitpid": Wait.PROCESS
 """Functions written in C that only wait; the others of :data:`WAITS` wait for a connection."""
 
 _WAITS_AROUND = {
-    Wait.THREAD: ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/concurrent/futures/thread.py"),
-    Wait.PROGRAM: ("/subprocess.py",),
+    Wait.THREAD: re.compile(r"(?:.*[/\\])?threading\.py\(\d+\): (?:wait|join|_wait_for_tstate_lock)$"),
+    Wait.PROGRAM: re.compile(r"(?:.*[/\\])?subprocess\.py\(\d+\): "),
 }
-"""Files of Python's own library that wait for a thread or a program by way of locks, sleep or files."""
+"""Functions of Python's own library that wait for a thread or a program by way of locks, sleep or files: queues and
+futures wait so, too. Functions that run a thread's own code are not among them, as the training may be such code."""
 
 
 def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
@@ -176,14 +178,14 @@ def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
     for kind in Wait:
         found[kind] = _calls(observation, partial(_is_wait, kind)) - taken
         taken |= found[kind]
-    for kind, files in _WAITS_AROUND.items():
-        mine = _calls(observation, partial(_is_in, files)) & taken
+    for kind, functions in _WAITS_AROUND.items():
+        mine = _calls(observation, partial(_is_in, functions)) & taken
         found = {one: spans - mine for one, spans in found.items()} | {kind: mine}
     return found
 
 
-def _is_in(files: tuple[str, ...], name: str) -> bool:
-    return f"/{frame_of(name).file or ''}".endswith(files)
+def _is_in(functions: re.Pattern[str], name: str) -> bool:
+    return functions.match(name) is not None
 
 
 def _is_wait(kind: Wait, name: str) -> bool:
