@@ -39,9 +39,9 @@ class DataLoaderWait(Rule):
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
         with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is unknown:
-        at most the whole wait is saved, and on full cores also the CPU time of the workers. For a ``TensorDataset`` in
-        memory, it takes 0.15 ms and 1 ns per byte of the rows at most; of the rest, 0.5 to 1.0 is saved, and 0.9
-        expected.
+        at most the whole wait is saved, and the CPU time of workers that leave the training no core. For a
+        ``TensorDataset`` in memory, it takes 0.15 ms and 1 ns per byte of the rows at most; of the rest, 0.5 to 1.0 is
+        saved, and 0.9 expected.
     When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
         queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
         training thread.
