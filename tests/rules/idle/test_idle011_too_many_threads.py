@@ -60,6 +60,13 @@ def test_threads_on_idle_cores_wait_for_none(busy: float, tmp_path: Path, *, fou
     assert found or captured.clear(TooManyThreads()).value == busy
 
 
+def test_more_ranks_than_cores_with_one_thread_each_have_no_thread_to_leave_out(tmp_path: Path) -> None:
+    captured = _with(tmp_path, 1, ranks_on_host=8)
+    assert not captured.is_found(TooManyThreads())
+    assert captured.clear(TooManyThreads()).limit == 1
+    assert _with(tmp_path, 2, ranks_on_host=8).finding(TooManyThreads()).fix.change == "torch.set_num_threads(1)"
+
+
 def test_without_a_capture_the_threads_are_unknown(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(TooManyThreads(), _on_cpu(), tmp_path)
 

@@ -20,7 +20,8 @@ class TooManyThreads(Rule):
     How to fix it: Call ``torch.set_num_threads`` with the number of cores, divided by the number of ranks on the
         machine. Or set ``OMP_NUM_THREADS``, before the start. In a container, count the cores that it was granted.
     How the saving is estimated: Upper limit: the time in operators, times the share of threads without a core.
-    When it may be wrong: Some operators use one thread only. With hyperthreading, a core runs two threads at once.
+    When it may be wrong: Some operators use one thread only. More ranks than cores wait for each other with one thread
+        each, too: that needs fewer ranks, and is no finding. With hyperthreading, a core runs two threads at once.
     """
 
     meta = RuleMeta("IDLE011", "too-many-threads", "Operators use more threads than there are CPU cores")
@@ -47,13 +48,15 @@ class TooManyThreads(Rule):
         ratio = threads * ranks / granted
         if ratio < self.min_ratio:
             return Clear("threads per CPU core", ratio, self.min_ratio, Unit.RATIO)
+        fitting = max(int(granted / ranks), 1)
+        if threads <= fitting:
+            return Clear("threads per operator", threads, fitting, Unit.COUNT, "each rank has one thread already")
         telemetry = facts.run.telemetry
         shares = (telemetry.processes.granted_cpu_share, telemetry.node.mean_cpu_share) if telemetry else ()
         busy = max((share for share in shares if share is not None), default=None)
         if busy is not None and busy < self.min_busy_share:
             return Clear("CPU time in use", busy, self.min_busy_share, Unit.SHARE, "the threads do not wait for cores")
         inside = facts.claim(*self.claims)
-        fitting = max(int(granted / ranks), 1)
         return finding_of(
             facts,
             claims=inside,
