@@ -48,5 +48,18 @@ def test_the_saving_is_limited_by_bytes_and_rates_that_are_known(device: str, sh
     assert finding(DoublePrecision(), builder, tmp_path).saving.high_ns == pytest.approx(40_000 * share)
 
 
+@pytest.mark.parametrize(
+    "name", ["linalg_cholesky_ex", "cholesky_solve", "_linalg_svd", "linalg_solve_ex", "_linalg_eigh"]
+)
+def test_steps_that_decompose_matrices_are_not_judged(name: str, tmp_path: Path) -> None:
+    builder = _step("double").op(f"aten::{name}", 61, 65)
+    assert "decompose matrices" in skipped(DoublePrecision(), builder, tmp_path)
+
+
+def test_a_norm_decomposes_nothing(tmp_path: Path) -> None:
+    builder = _step("double").op("aten::linalg_vector_norm", 61, 65)
+    assert is_found(DoublePrecision(), builder, tmp_path)
+
+
 def test_without_recorded_types_the_rule_is_skipped(tmp_path: Path) -> None:
     assert skipped(DoublePrecision(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60), tmp_path)

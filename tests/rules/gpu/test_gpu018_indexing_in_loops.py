@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.judging.run_rule import ONLY_FOR_TRAINING
 from traceadvisor.rules.gpu.gpu018_indexing_in_loops import IndexingInLoops
 from traceadvisor.savings.interval import USUAL_RATIO
@@ -18,7 +18,7 @@ def _step(count: int = 40, *, kind: str = "Index", node_us: float = 1, on_gpu: b
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10)
     for number in range(count):
         start = 20 + number * node_us
-        builder.op(NODE.format(kind), start, start + node_us)
+        builder.op(NODE.format(kind), start, start + node_us, sequence=number)
         if on_gpu:
             builder.launch(start + 0.1, start + 0.2, kernel=(start + 0.5, start + 1))
     return builder
@@ -46,6 +46,18 @@ def test_a_few_large_gradients_are_no_loop(tmp_path: Path) -> None:
 
 def test_less_than_ten_percent_of_the_step_is_clear(tmp_path: Path) -> None:
     assert clear(IndexingInLoops(), _step(39, node_us=0.25), tmp_path).value == pytest.approx(0.0975)
+
+
+@pytest.mark.parametrize(
+    ("inside", "found"), [("torch/nn/functional.py(6191): _in_projection_packed", False), (None, True)]
+)
+def test_indexing_inside_a_library_is_no_loop_of_the_script(inside: str | None, tmp_path: Path, *, found: bool) -> None:
+    builder = _step().python("train.py(3): forward", 10, 19)
+    if inside:
+        builder.python(inside, 11, 18)
+    for number in range(40):
+        builder.op("aten::select", 12 + number * 0.1, 12.05 + number * 0.1, sequence=number)
+    assert is_found(IndexingInLoops(), builder, tmp_path) is found
 
 
 def test_for_inference_the_rule_is_skipped(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import re
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
-from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _MATRIX = re.compile(
@@ -17,6 +17,12 @@ _MATRIX = re.compile(
     r"|_thnn_fused_lstm_cell|scaled_dot_product_attention)$"
 )
 """Operators with most of the arithmetic of usual models."""
+
+_DECOMPOSES = re.compile(
+    r"aten::(?:_?linalg_(?:cholesky|eig|inv|ldl|lstsq|lu|pinv|qr|slogdet|solve|svd|det)\w*|cholesky\w*|triangular_solve"
+    r"|lu_\w+|_?lu_with_info|geqrf|orgqr|ormqr|inverse|logdet|slogdet|svd|symeig)$"
+)
+"""Operators that solve systems or decompose matrices: in float32, ill-conditioned ones fail or lose their digits."""
 
 _DOUBLE = "double"
 FIX = Fix(
@@ -39,7 +45,8 @@ class DoublePrecision(Rule):
     How to fix it: Convert inputs and targets to float32 where they are made, and call ``model.float()``.
     How the saving is estimated: Upper limit: half of this time, because half of the bytes move, or more if the GPU's
         peak rate in float32 is more than twice that in float64. If the rates are not known, and on a CPU: all of it.
-    When it may be wrong: Some methods need float64, such as solving ill-conditioned systems, or some physics models.
+    When it may be wrong: Some methods need float64, such as some models of physics. Steps that decompose matrices or
+        solve systems, such as those of a Gaussian process, are not judged.
     """
 
     meta = RuleMeta("GPU015", "double-precision", "Matrix operations run in float64")
@@ -59,6 +66,8 @@ class DoublePrecision(Rule):
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("time in float64 matrix operations", share, self.min_share, Unit.SHARE)
+        if _decomposes(facts):
+            return Skipped("The steps decompose matrices or solve systems: whether float32 is enough is unknown.")
         names = dict.fromkeys(facts.trace.names[name] for name in facts.trace.events.name_id[rows].tolist())
         most_ns = facts.per_step_ns(claims) * _most_saved_share(facts)
         return finding_of(
@@ -73,7 +82,7 @@ class DoublePrecision(Rule):
                 Evidence("operators", ", ".join(sorted(names)), Unit.TEXT),
             ),
             locations=facts.locations(rows[: 1 + rows.size // facts.step_count]),
-            caveats=("Some methods need float64, such as solving ill-conditioned systems.",),
+            caveats=("Some methods need float64, such as some models of physics.",),
         )
 
 
@@ -82,6 +91,11 @@ def _most_saved_share(facts: Facts) -> float:
     row = facts.device_work.row if facts.observation.has_device else None
     double, single = (row.flops_per_s(each) if row else None for each in (Precision.FP64, Precision.FP32))
     return max(0.5, 1 - double / single) if double and single else 1.0
+
+
+def _decomposes(facts: Facts) -> bool:
+    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: _DECOMPOSES.match(name) is not None)
+    return bool(facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows]).any())
 
 
 def _double_rows(facts: Facts) -> Int64:

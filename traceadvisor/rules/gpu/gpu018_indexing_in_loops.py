@@ -4,6 +4,8 @@ import re
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
+from traceadvisor.analysis.operators.source_files import is_library
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
@@ -20,7 +22,7 @@ class IndexingInLoops(Rule):
 
     What it finds: Many nodes of the backward pass that go back through indexing: ``x[i]``, ``x[:, t]``,
         ``x[positions]``, ``narrow`` or ``gather``. A loop over rows, nodes of a graph or steps of a sequence makes
-        them.
+        them. Indexing inside a library, such as in torch's own attention, does not count.
     Why it costs time: The gradient of a part has the size of the whole tensor: zeros, and the part. A loop over n parts
         fills and adds n such tensors, so its time grows with the square of n.
     How to fix it: Take all parts at once. ``unbind`` and ``split`` put their gradients side by side. Gather rows with
@@ -45,7 +47,7 @@ class IndexingInLoops(Rule):
     def check(self, facts: Facts) -> Outcome:
         events, windows = facts.trace.events, facts.steps.typical_windows
         rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: _TAKES_A_PART.match(name) is not None)
-        rows = rows[windows.contains(events.start_ns[rows])]
+        rows = _of_the_script(facts, rows[windows.contains(events.start_ns[rows])])
         if facts.observation.has_device:
             work = work_within(events, facts.launches, rows, windows).work_rows
             claims = facts.exposed(work, Category.KERNEL)
@@ -73,3 +75,10 @@ class IndexingInLoops(Rule):
             ),
             locations=facts.locations(rows),
         )
+
+
+def _of_the_script(facts: Facts, rows: Int64) -> Int64:
+    """Those that no library's code makes: the script cannot change that."""
+    owners = (place.owner if place else None for place in facts.stacks.locations(rows))
+    own = facts.trace.own_code
+    return rows[[not (owner and owner.file and is_library(owner.file, own)) for owner in owners]]
