@@ -48,7 +48,7 @@ class DenseEmbeddingGradients(Rule):
     Why it costs time: Zeros fill the gradient, and the optimizer reads and writes the whole table and its own
         state, for rows that have no gradient.
     How to fix it: Construct the table with ``sparse=True``, and update it with ``torch.optim.SparseAdam``, or with SGD
-        or Adagrad, which take sparse gradients, too.
+        or Adagrad, which take sparse gradients, too, unless ``weight_decay`` or ``fused`` is set.
     How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the gradients
         or parameters times the optimizer's time, without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
