@@ -1,4 +1,4 @@
-"""Loops over a loader in a script that never trains: each batch is an iteration of inference."""
+"""Scripts that never train: each batch of a loader is an iteration, or each repetition of the calls of models."""
 
 from __future__ import annotations
 
@@ -70,3 +70,67 @@ def test_an_inference_loop_is_not_ended_because_a_training_may_follow(tmp_path: 
     assert sum(one.fetches for one in steps(bundle)) == 120
     (note,) = [one for one in manifest(bundle).notes if one.code == "not-stopped"]
     assert "without training" in note.message
+
+
+DECODING = """
+import torch
+
+torch.manual_seed(0)
+table, head = torch.nn.Embedding(50, 32), torch.nn.Linear(32, 50)
+layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()) for _ in range(3))
+{first}
+with torch.{mode}():
+    token = torch.zeros(4, dtype=torch.long)
+    for _ in range({tokens}):
+        x = table(token)
+        for layer in layers:
+            x = layer(x)
+        token = head(x).argmax(1)
+{then}
+"""
+LATER_TRAINING = """
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for _ in range(40):
+    head(torch.randn(4, 32)).sum().backward()
+    optimizer.step()
+"""
+CALL = "print(torch.nn.Linear.__call__.__code__.co_filename)"
+
+
+def _decoded(folder: Path, tokens: int, *, mode: str = "no_grad", first: str = "", then: str = "") -> Path:
+    (folder / "run.py").write_text(DECODING.format(mode=mode, tokens=tokens, first=first, then=then))
+    capture("-o", "bundle", "--", "run.py", cwd=folder)
+    return folder / "bundle"
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_a_repetition_of_the_calls_of_models_is_an_iteration_of_inference(tmp_path: Path, mode: str) -> None:
+    bundle = _decoded(tmp_path, 120, mode=mode)
+    timed = steps(bundle)
+    assert sum(one.state.value == "recorded" for one in timed) == 8
+    assert 120 - 32 / 5 - 2 <= len(timed) <= 120 - 32 / 5
+    assert len(traces(bundle)) == 1
+
+
+@pytest.mark.nightly("traceadvisor/recording")
+def test_a_few_calls_are_no_inference(tmp_path: Path) -> None:
+    assert not steps(_decoded(tmp_path, 6))
+
+
+@pytest.mark.nightly("traceadvisor/recording")
+def test_decoding_before_a_training_is_no_step_of_it(tmp_path: Path) -> None:
+    timed = steps(_decoded(tmp_path, 60, then=LATER_TRAINING))
+    trained = [one for one in timed if one.state.value != "other"]
+    assert 38 <= len(trained) <= 40
+    assert sum(one.state.value == "recorded" for one in trained) == 8
+
+
+def test_decoding_beside_an_optimizer_is_no_iteration_and_keeps_no_hook(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(
+        DECODING.format(
+            mode="no_grad", tokens=60, first="optimizer = torch.optim.SGD(head.parameters(), lr=0.1)", then=CALL
+        )
+    )
+    ended = capture("-o", "bundle", "--", "run.py", cwd=tmp_path)
+    assert not steps(tmp_path / "bundle")
+    assert "torch/nn/modules/module.py" in ended.stdout

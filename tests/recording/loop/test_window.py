@@ -148,7 +148,7 @@ def test_a_script_that_ends_within_the_window_keeps_its_whole_steps() -> None:
 def test_a_run_without_training_says_so() -> None:
     loop = Loop().fetch().fetch().exhaust()
     loop.finish()
-    assert "No training step was found" in loop.window.notes[0].message
+    assert "No step was found" in loop.window.notes[0].message
 
 
 def test_another_profiler_takes_precedence() -> None:

@@ -191,10 +191,24 @@ class LoopListener:
         if self.after_event and self.active and self.depth == 1:
             self.after_event()
 
+    @property
+    def may_train(self) -> bool:
+        """Whether the program has an optimizer, made a backward pass or took a batch from a loader."""
+        return self._trains or self._batches > 0
+
+    @property
+    def _trains(self) -> bool:
+        return self.has_optimizer or self.has_stepped or self._backward_passes > 0
+
+    def module_called(self, module: object) -> None:
+        """A module was called by a program without an optimizer, a backward pass and a loader."""
+        if self.active and not self.depth:
+            self.infers = True
+            self._report_step(lambda: self._events.optimizer_stepped(id(module)))
+
     def _end_inference(self) -> None:
         """The latest batch is used: an iteration of inference, if the program does not train."""
-        trains = self.has_optimizer or self.has_stepped or self._backward_passes
-        if not trains and self._batches >= _INFERRED:
+        if not self._trains and self._batches >= _INFERRED:
             self.infers = True
             self._events.now(self._tracker.batch_used)
 

@@ -30,6 +30,7 @@ from traceadvisor.recording.loop.hooks import Hooks
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
+from traceadvisor.recording.loop.module_calls import ModuleCalls
 from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
@@ -158,6 +159,7 @@ class LoopCapture:
             profiler_starts=self._profiler_starts,
             exported=self._exported,
         )
+        self._modules = ModuleCalls(self.listener)
         self._checkpoints = CheckpointHooks(self.listener.saved)
         own_profiles.watch()
         own_profiles.changes = self._profile_function_changes
@@ -198,6 +200,7 @@ class LoopCapture:
         self.recorder.patience_s = patience_s
         own_profiles.changes = None
         self._hooks.remove()
+        self._modules.remove()
         self._checkpoints.remove()
         self._clocks.remove()
         self.seen.gc.stop()

@@ -484,10 +484,10 @@ class LoopTracker:
         if self._is_manual:
             return
         if self._is_unfed and (self._is_uncertain or (self._pattern and self._pattern.is_uncertain)):
-            what = "changed their pattern during the run" if self._is_uncertain else "step in no stable pattern"
+            what = "changed their pattern during the run" if self._is_uncertain else "have no stable pattern"
             self._note_uncertain(
-                f"No data loader feeds the training loop, and its optimizers {what}, so steps may begin and end at "
-                "the wrong place."
+                f"No data loader feeds the loop, and the calls of its optimizers or models {what}, so steps may begin "
+                "and end at the wrong place."
             )
             return
         times_ns = self._log.undisturbed_ns()

@@ -508,8 +508,9 @@ class Window:
         steps = self.training_steps
         if not steps:
             return (
-                "No training step was found: no optimizer stepped and no backward pass ran in the main thread. To mark "
-                "steps, such as those of inference, call traceadvisor.step() at the end of each iteration."
+                "No step was found: in the main thread, no optimizer stepped, no backward pass ran, and no model was "
+                "called in a loop without gradients. To mark steps, call traceadvisor.step() at the end of each "
+                "iteration."
             )
         return (
             f"The script ended after {steps} training steps: they were timed, but none was recorded. {self._remedy()}"
