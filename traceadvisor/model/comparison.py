@@ -248,7 +248,7 @@ class Difference:
 
     head: str
     what: Differing | None = None
-    """None for all others."""
+    """None for a difference on which nothing else depends."""
 
 
 class FindingStatus(Enum):
