@@ -29,7 +29,13 @@ from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import CaptureOfScript
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.discovery import captures_in, captures_of, find_recordings, newest_of_workers
+from traceadvisor.parsing.discovery import (
+    FoundRecordings,
+    captures_in,
+    captures_of,
+    find_recordings,
+    newest_of_workers,
+)
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, FULL_FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
@@ -205,12 +211,8 @@ def load(  # noqa: PLR0913  # what is read, and how
         InputError: no file could be read. A single unreadable file is a health note of the report instead.
         UsageError: no path was given, or the selection matches no recording.
     """
-    if not paths:
-        raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
     limits = limits or settings.limits
-    places = [location(path) for path in paths]
-    limit_time(places, limits.remote_seconds)
-    found = find_recordings(_without_experiments(places, limits), limits)
+    places, found = _found(paths, limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins and not found.snapshots:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
@@ -300,8 +302,7 @@ def whatif(  # noqa: PLR0913  # one parameter per option of the verb
 ) -> Answer:
     """Simulate the recorded steps on another GPU, with another batch, on several GPUs, or with other loader workers.
 
-    Every figure is an interval, and names what it rests on. Without a published rate there is no figure. See
-    docs/whatif.md.
+    Every figure is an interval, and names what it rests on; without a published rate there is none. See docs/whatif.md.
 
     Args:
         paths: recordings, as :func:`load` takes them. Recordings of one program with different batches on one GPU show
@@ -340,14 +341,9 @@ def whatif(  # noqa: PLR0913  # one parameter per option of the verb
         recorded_gpu=recorded_gpu,
         recorded_batches=recorded_batches,
     )
-    if not paths:
-        raise UsageError("No path given. Expected a trace file or a capture folder.")
     limits = limits or settings.limits
-    places = [location(path) for path in paths]
-    limit_time(places, limits.remote_seconds)
-    found = find_recordings(_without_experiments(places, limits), limits)
-    files = _named(found.origins)
-    return answer_for(places, files, found.snapshots, asked, settings.currency, progress, limits)
+    places, found = _found(paths, limits)
+    return answer_for(places, _named(found.origins), found.snapshots, asked, settings.currency, progress, limits)
 
 
 def save_steps(
@@ -486,6 +482,19 @@ def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
         UsageError: there is no such table.
     """
     return frame_of(result, table)
+
+
+def _found(paths: Sequence[Path | str], limits: Limits) -> tuple[list[Path], FoundRecordings]:
+    """The places of some paths, and the recordings there.
+
+    Raises:
+        UsageError: there is no path.
+    """
+    if not paths:
+        raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
+    places = [location(path) for path in paths]
+    limit_time(places, limits.remote_seconds)
+    return places, find_recordings(_without_experiments(places, limits), limits)
 
 
 def _without_experiments(paths: list[Path], limits: Limits) -> list[Path]:

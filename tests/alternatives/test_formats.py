@@ -18,7 +18,7 @@ from tests.alternatives.subjects import training
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 from traceadvisor.errors import UsageError
-from traceadvisor.model.whatif import SCHEMA, Answer, Change, Fit, MemoryFit, Range, Relief, Remedy
+from traceadvisor.model.whatif import SCHEMA, Answer, Change, Fit, MemoryFit, Range, Relief, Remedy, Unknown
 from traceadvisor.rendering.content.whatif.document import whatif_document
 from traceadvisor.rendering.content.whatif.words import BASIS, LIMIT, REMEDY, UNKNOWN
 from traceadvisor.rendering.formats import WHATIF_FORMATS
@@ -143,6 +143,13 @@ def test_a_change_without_figures_may_fit_where_the_others_do_not() -> None:
     other = replace(other, step_ns=None, samples_per_s=None, memory=replace(memory, fit=Fit.YES))
     document = whatif_document(replace(answer, programs=(replace(program, rows=(known, other)),)))
     assert document.headline == "No change that fits has figures"
+
+
+def test_changes_without_figures_for_one_reason_stand_in_one_line() -> None:
+    program = _answer().programs[0]
+    rows = tuple(replace(row, step_ns=None, unknown=Unknown.NO_STEP) for row in program.rows)
+    text = " ".join(_text(replace(_answer(), programs=(replace(program, rows=rows, cheapest=None),))).split())
+    assert f"NVIDIA T4; NVIDIA H100 SXM5. {UNKNOWN[Unknown.NO_STEP]}" in text
 
 
 def test_names_of_recordings_cannot_become_markup() -> None:

@@ -20,6 +20,7 @@ from traceadvisor.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Differing,
     Measure,
     OtherProgram,
     StepChange,
@@ -167,7 +168,7 @@ def test_different_gpus_come_first() -> None:
     (run,) = comparison.runs
     assert "on another GPU (Tesla V100-SXM2-16GB -> NVIDIA A100-SXM4-40GB)" in headline(comparison)
     assert run.differences[0] == Difference(
-        DifferenceKind.DEVICE, "GPU", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
+        DifferenceKind.DEVICE, "GPU", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB", Differing.GPU
     )
 
 

@@ -109,7 +109,7 @@ def test_each_figure_stands_in_a_cited_document() -> None:
     for row in device_rows():
         text = " ".join(sources()[key].said for key in row.sources).replace(",", "")
         said = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)}
-        figures = (*row.tflops.values(), row.bandwidth_gb_per_s, row.tdp_watts, row.multiprocessors, row.peer_gb_per_s)
+        figures = (*row.tflops.values(), row.bandwidth_gb_per_s, row.multiprocessors, row.peer_gb_per_s)
         for figure in filter(None, figures):
             most = 4 if row.name in HEADLINE_ONLY and "GeForce" in row.name else 2
             scaled = [figure * times / unit for times in (1, 2, most) for unit in (1, 1000)]

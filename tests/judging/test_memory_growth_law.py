@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.memory.programs import transformer
 from tests.rules.mem.snapshots import facts
 from traceadvisor.judging.memory_advice import advise
-from traceadvisor.judging.memory_growth import growths
+from traceadvisor.judging.snapshots import growths
 from traceadvisor.model.memory_advice import TrainingPass
 from traceadvisor.model.memory_figures import MemoryClass, MemoryGrowth
 from traceadvisor.rules.mem.mem010_checkpoint_blocks import CheckpointBlocks

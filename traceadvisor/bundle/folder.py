@@ -34,51 +34,38 @@ def is_bundle(folder: Path) -> bool:
         return False
 
 
-class _Start(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True):
     """The part of a manifest that tells when the capture began, and of what."""
 
     started_ns: int
+    """Since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
+
     command: tuple[str, ...] = ()
-
-
-class _Source(msgspec.Struct, frozen=True):
-    """The part of a manifest that tells where the script was."""
+    """The captured script and its arguments; empty if the manifest is damaged."""
 
     repository: Repository | None = None
+    """The repository of the script; None without one, or if the manifest is damaged."""
 
 
-def started_ns(folder: Path) -> int:
-    """The start of a capture since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
+def start_of(folder: Path) -> Start:
+    """The start of a capture, whether or not the rest of its manifest can be read."""
     path = folder / MANIFEST
     try:
-        return msgspec.json.decode(beginning(path), type=_Start).started_ns
+        return msgspec.json.decode(beginning(path), type=Start)
     except UNREADABLE:
         try:
-            return path.stat().st_mtime_ns
+            return Start(path.stat().st_mtime_ns)
         except OSError:
-            return 0
+            return Start(0)
 
 
-def command_of(folder: Path) -> tuple[str, ...]:
-    """The captured script and its arguments; empty if the manifest is damaged."""
-    try:
-        return msgspec.json.decode(beginning(folder / MANIFEST), type=_Start).command
-    except UNREADABLE:
-        return ()
-
-
-def repository_in(folder: Path) -> Repository | None:
-    """The repository of the captured script; None without one, or if the manifest is damaged."""
-    try:
-        return msgspec.json.decode(beginning(folder / MANIFEST), type=_Source).repository
-    except UNREADABLE:
-        return None
-
-
-def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[Origin], list[HealthNote]]:
+def find_in_bundle(
+    folder: Path, most_ranks: int = LIMITS.ranks, manifest: Manifest | None = None
+) -> tuple[list[Origin], list[HealthNote]]:
     """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 
-    ``most_ranks``: ranks to list, those with the lowest numbers.
+    ``most_ranks``: ranks to list, those with the lowest numbers. ``manifest``: as it was read; by default it is read
+    here.
 
     Returns:
         The recordings, and notes on those that are left out: of further ranks, and files listed more than once.
@@ -86,7 +73,7 @@ def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[O
     Raises:
         InputError: the manifest cannot be read, or has a later format.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     listed = [file for file in manifest.files if file.kind is FileKind.TRACE and is_inside(folder, file)]
     traces, again = _without_repeated(folder, listed)
     origins = [
@@ -111,15 +98,6 @@ def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[O
     notes = [*_repeated(again), *_unheard(folder, len(silent)), *_beyond(folder, len(ranks), most_ranks)]
     taken = {None, *ranks[:most_ranks]}
     return [one for one in origins if one.rank in taken], notes
-
-
-def files_of(folder: Path) -> set[Path]:
-    """The manifest of a capture and the files that it lists.
-
-    Raises:
-        InputError: the manifest cannot be read, or has a later format.
-    """
-    return {folder / MANIFEST, *(folder / file.path for file in read_manifest(folder).files)}
 
 
 def _without_repeated(folder: Path, files: Sequence[BundleFile]) -> tuple[list[BundleFile], list[BundleFile]]:

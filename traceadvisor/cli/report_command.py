@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack, assert_never
 
@@ -13,7 +13,7 @@ import click
 
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
-from traceadvisor.cli.fail_on import first_met, parse_conditions
+from traceadvisor.cli.fail_on import Condition, first_met, parse_conditions
 from traceadvisor.cli.index_output import runs_to_list, write_index
 from traceadvisor.cli.options import (
     LOCATION,
@@ -140,31 +140,13 @@ def command(
         settings, catalogue = chosen_settings((*paths, *base), options)
         conditions = parse_conditions(fail_on, settings, catalogue, compares=bool(base))
         names = chosen_formats(formats, FORMATS, output)
-        if full and PDF not in names:
-            raise UsageError("--full is for a PDF. Add `--format pdf`; the other formats have all details.")
-        if output == STANDARD_OUTPUT:
-            _refuse_files(with_base=bool(base), save_steps=save_steps)
+        _check_files(names, output, full=full, with_base=bool(base), save_steps=save_steps)
         selection, workers = api.Selection(run, worker, span), chosen_workers(processes, dask)
-        only = {
-            **{f"format {name}": name not in INDEX_FORMATS for name in names},
-            "--base": base,
-            "--full": full,
-            "--save-steps": save_steps,
-            "--beside-plugin": beside_plugin,
-            "--explain-silence": explain_silence,
-            "--fail-on": conditions,
-            f"-o {output}": names_file(output, FORMATS),
-        }
-        if runs := runs_to_list(paths, selection, asked=index, only_of_a_report=[name for name in only if only[name]]):
+        only = _only_of_a_report(names, output, conditions)
+        if runs := runs_to_list(paths, selection, asked=index, only_of_a_report=only):
+            cached = not no_cache
             write_index(
-                paths,
-                runs,
-                output,
-                names,
-                settings=settings,
-                selection=selection,
-                processes=workers,
-                cached=not no_cache,
+                paths, runs, output, names, settings=settings, selection=selection, processes=workers, cached=cached
             )
             return
         with reading_progress() as progress:
@@ -181,19 +163,39 @@ def command(
 
             still = () if met else conditions
             compare_beside(result, base, still, folder=folder, names=names, settings=settings, processes=workers)
+    _end(result, met, option="--fail-on" if fail_on else "fail_on")
+
+
+def _end(result: Report, met: str | None, *, option: str) -> None:
+    """Exit for a condition that is met, or a report without figures, after saying so."""
     if met:
-        tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
+        tell(f"exit code 1 because of {option}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
     if not result.has_figures:
         tell("exit code 3: no step was found, see the report for the reason.")
         sys.exit(ExitCode.UNREADABLE)
 
 
-def _refuse_files(*, with_base: bool, save_steps: bool) -> None:
-    """Raise UsageError for options that write files beside a report, which is printed."""
-    if with_base:
+def _only_of_a_report(names: Iterable[str], output: str, conditions: Sequence[Condition]) -> list[str]:
+    """The options in use that an index does not have."""
+    given = click.get_current_context().params
+    flags = ("base", "full", "save_steps", "beside_plugin", "explain_silence")
+    only = {
+        **{f"format {name}": name not in INDEX_FORMATS for name in names},
+        **{f"--{flag.replace('_', '-')}": given[flag] for flag in flags},
+        "--fail-on": conditions,
+        f"-o {output}": names_file(output, FORMATS),
+    }
+    return [name for name, is_used in only.items() if is_used]
+
+
+def _check_files(names: Container[str], output: str, *, full: bool, with_base: bool, save_steps: bool) -> None:
+    """Raise UsageError for a choice of details without its format, and for files beside a report that is printed."""
+    if full and PDF not in names:
+        raise UsageError("--full is for a PDF. Add `--format pdf`; the other formats have all details.")
+    if with_base and output == STANDARD_OUTPUT:
         raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
-    if save_steps:
+    if save_steps and output == STANDARD_OUTPUT:
         raise UsageError("--save-steps writes files. Choose a folder with -o.")
 
 

@@ -25,6 +25,7 @@ from traceadvisor.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Differing,
     Measure,
     StepChange,
 )
@@ -34,7 +35,7 @@ from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.model.step_contents import MOST_NAMES, CountRow
-from traceadvisor.rendering.content.comparison.sentences import OPERATORS, signed_percent
+from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
@@ -209,8 +210,29 @@ def _cautions(change: StepChange | None, ranks: Sequence[ComparedRank]) -> Itera
         yield "Recorded steps took much longer than undisturbed ones, so the explanation may name the wrong parts."
 
 
-_Named = tuple[DifferenceKind, str, object]
+_Name = Differing | str
+_Named = tuple[DifferenceKind, _Name, object]
 """Kind and name of a setting, and its value."""
+
+_NAMES = {
+    Differing.COMMAND: "Command",
+    Differing.GPU: "GPU",
+    Differing.GPU_MEMORY: "GPU memory in bytes",
+    Differing.MACHINE_MEMORY: "Memory of the machine in bytes",
+    Differing.RANK: "Rank",
+    Differing.RANK_COUNT: "Ranks",
+    Differing.LOADER_ITERATOR: "Data loader iterator",
+    Differing.WORKER_COUNT: "num_workers",
+    Differing.DATASET_LENGTH: "dataset_length",
+    Differing.BATCH_COUNT: "batch_count",
+    Differing.STEP_SOURCE: "Steps detected from",
+    Differing.OPERATORS: "Different operators",
+}
+_OF_LOADER = {
+    "worker_count": Differing.WORKER_COUNT,
+    "dataset_length": Differing.DATASET_LENGTH,
+    "batch_count": Differing.BATCH_COUNT,
+}
 
 _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version": "Python"}
 _MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
@@ -227,9 +249,6 @@ _PROGRAM = frozenset({DifferenceKind.VERSION, DifferenceKind.SETTING})
 """Differences that a fix makes, beside those of the code."""
 
 _NOT_SET = "not set"
-RANK = "Rank"
-
-_NAMES = {"worker_count": "num_workers"}
 
 _MOST_VALUES = 4
 """Values of several captures that a difference lists."""
@@ -242,29 +261,34 @@ def _differences(run: PairedRun, edited: Iterable[Edit]) -> tuple[Difference, ..
     found = []
     are_jobs = all(capture.jobs for capture in (*run.base, *run.head))
     for kind, name in dict.fromkeys((*sides[0], *sides[1])):
-        if are_jobs and name == RANK:
+        if are_jobs and name is Differing.RANK:
             continue
         before, after = (side.get((kind, name), (_NOT_SET,) if name in unset else ()) for side in sides)
         if before and after and set(before) != set(after) and not _may_be_same(name, before, after):
-            found.append(Difference(kind, name, _listed(before), _listed(after)))
+            found.append(_difference(kind, name, _listed(before), _listed(after)))
     found += (Difference(DifferenceKind.EDIT, one.file, str(one.removed), str(one.added)) for one in edited)
     found += _counted(run)
     order = list(DifferenceKind)
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
 
 
-_GPU, NO_DEVICE = "GPU", "none recorded"
-_MEMORY = "Memory of the machine in bytes"
+def _difference(kind: DifferenceKind, name: _Name, base: str, head: str) -> Difference:
+    if isinstance(name, Differing):
+        return Difference(kind, _NAMES[name], base, head, name)
+    return Difference(kind, name, base, head)
+
+
+NO_DEVICE = "none recorded"
 
 SAME_MEMORY_SHARE = 0.01
 """A kernel that boots reserves a few pages more or less."""
 
 
-def _may_be_same(name: str, *sides: Sequence[str]) -> bool:
+def _may_be_same(name: _Name, *sides: Sequence[str]) -> bool:
     """Whether a GPU without a name may be that of the other side, or the memory of machines differs by little."""
-    if name == _GPU:
+    if name is Differing.GPU:
         return UNKNOWN_MODEL in {*sides[0], *sides[1]} and (NO_DEVICE,) not in sides
-    numbers = [int(one) for side in sides for one in side] if name == _MEMORY else [0, 1]
+    numbers = [int(one) for side in sides for one in side] if name is Differing.MACHINE_MEMORY else [0, 1]
     return max(numbers) - min(numbers) <= SAME_MEMORY_SHARE * max(numbers)
 
 
@@ -282,15 +306,15 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
         return
     launches = base.launches_per_step, head.launches_per_step
     operations = _if_all(base.operations, _calls), _if_all(head.operations, _calls)
-    counts: Sequence[tuple[str, float | None, float | None]] = (
-        (OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
+    counts: Sequence[tuple[_Name, float | None, float | None]] = (
+        (Differing.OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
         ("Launches per step", *launches),
         ("GPU operations per step", *(operations if operations != launches else (None, None))),
         ("Streams of collectives", base.collective_streams, head.collective_streams),
     )
     for name, before, after in counts:
         if before and after and abs(after - before) > OTHER_COUNT_SHARE * max(before, after):
-            yield Difference(DifferenceKind.CODE, name, f"{before:g}", f"{after:g}")
+            yield _difference(DifferenceKind.CODE, name, f"{before:g}", f"{after:g}")
 
 
 def _if_all(rows: Sequence[CountRow], count: Callable[[Sequence[CountRow]], float]) -> float | None:
@@ -319,9 +343,9 @@ def _listed(values: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _values(captures: Iterable[Capture]) -> dict[tuple[DifferenceKind, str], tuple[str, ...]]:
+def _values(captures: Iterable[Capture]) -> dict[tuple[DifferenceKind, _Name], tuple[str, ...]]:
     """The different values of each setting over the captures of a side, in order."""
-    found: dict[tuple[DifferenceKind, str], dict[str, None]] = {}
+    found: dict[tuple[DifferenceKind, _Name], dict[str, None]] = {}
     for capture in captures:
         for recording in capture.recordings:
             for kind, name, value in _of_recording(recording):
@@ -333,22 +357,22 @@ def _values(captures: Iterable[Capture]) -> dict[tuple[DifferenceKind, str], tup
 
 def _of_recording(recording: Recording) -> Iterator[_Named]:
     device, run = recording.device, recording.captured
-    yield DifferenceKind.DEVICE, _GPU, (device.name or UNKNOWN_MODEL) if device else NO_DEVICE
+    yield DifferenceKind.DEVICE, Differing.GPU, (device.name or UNKNOWN_MODEL) if device else NO_DEVICE
     if device is not None:
-        yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
-    yield DifferenceKind.MACHINE, "Ranks", recording.rank_count
-    yield DifferenceKind.RECORDING, RANK, recording.distributed.rank if recording.distributed else None
+        yield DifferenceKind.DEVICE, Differing.GPU_MEMORY, device.memory_bytes
+    yield DifferenceKind.MACHINE, Differing.RANK_COUNT, recording.rank_count
+    yield DifferenceKind.RECORDING, Differing.RANK, recording.distributed.rank if recording.distributed else None
     yield DifferenceKind.RECORDING, FRAMEWORK, recording.framework.value if recording.framework else "PyTorch"
     yield DifferenceKind.RECORDING, "Workload", recording.workload.value if recording.workload else None
-    yield DifferenceKind.RECORDING, "Steps detected from", recording.step_source.value
-    yield DifferenceKind.SETTING, "Data loader iterator", ", ".join(recording.loader_kinds) or None
+    yield DifferenceKind.RECORDING, Differing.STEP_SOURCE, recording.step_source.value
+    yield DifferenceKind.SETTING, Differing.LOADER_ITERATOR, ", ".join(recording.loader_kinds) or None
     if run is not None:
         yield from _of_run(run)
 
 
 def _of_run(run: Run) -> Iterator[_Named]:
     if run.telemetry is not None and run.telemetry.memory_bytes is not None:
-        yield DifferenceKind.MACHINE, _MEMORY, run.telemetry.memory_bytes
+        yield DifferenceKind.MACHINE, Differing.MACHINE_MEMORY, run.telemetry.memory_bytes
     if run.repository is not None:
         commit = run.repository.commit
         yield (
@@ -357,7 +381,7 @@ def _of_run(run: Run) -> Iterator[_Named]:
             f"{commit[:12]}{', with changes' if run.repository.dirty else ''}" if commit else None,
         )
     root = run.repository.root if run.repository else None
-    yield DifferenceKind.SETTING, "Command", " ".join(_argument(word, root) for word in run.command) or None
+    yield DifferenceKind.SETTING, Differing.COMMAND, " ".join(_argument(word, root) for word in run.command) or None
     yield from _of_settings(run.settings)
 
 
@@ -384,8 +408,7 @@ def _of_settings(settings: RunSettings) -> Iterator[_Named]:
 def _of_loader(loader: LoaderSettings | None) -> Iterator[_Named]:
     for item in fields(LoaderSettings) if loader else ():
         if item.name not in _OF_DATA:
-            name = _NAMES.get(item.name, item.name)
-            yield DifferenceKind.SETTING, name, getattr(loader, item.name)
+            yield DifferenceKind.SETTING, _OF_LOADER.get(item.name, item.name), getattr(loader, item.name)
 
 
 def _words(value: object) -> str:

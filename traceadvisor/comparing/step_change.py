@@ -45,15 +45,7 @@ def step_change(
     counted = (*run.head, *(run.base if len(run.base) > 1 else ()))  # one capture has no spread of its own
     alike = distinct(_alike(history, run), known=counted)
     earlier = _figures(alike, run.lanes, compared)
-    errors = [_error(side, run.lanes) for side in (run.base, run.head)]
-    within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
-    noise = (
-        USUAL_NOISE
-        if measure in (Measure.RECORDED_STEP, Measure.RECORDED_SAMPLE) or not _is_short(run)
-        else SHORT_NOISE
-    )
-    if explained and work.program is None and not work.devices:
-        noise = noise_by_parts(explained, noise)
+    within, noise = _error_within(run), _noise(run, measure, work, explained)
     found = compare_runs(sides[0], sides[1], history=earlier, within=within, noise=noise)
     judged = _judged(found, run, work, explained, noise)
     found = judged.found
@@ -81,6 +73,20 @@ def step_change(
         is_crowded=judged.is_crowded,
         witness_ratio=judged.witness,
     )
+
+
+def _noise(run: PairedRun, measure: Measure, work: WorkChange, explained: StepExplanation | None) -> float:
+    """The difference of identical runs that is assumed where the captures are too few to tell."""
+    is_recorded = measure in (Measure.RECORDED_STEP, Measure.RECORDED_SAMPLE)
+    noise = USUAL_NOISE if is_recorded or not _is_short(run) else SHORT_NOISE
+    is_alike = work.program is None and not work.devices
+    return noise_by_parts(explained, noise) if explained and is_alike else noise
+
+
+def _error_within(run: PairedRun) -> float | None:
+    """The standard error of the ratio within the captures; None with too few steps."""
+    base, head = (_error(side, run.lanes) for side in (run.base, run.head))
+    return None if base is None or head is None else hypot(base, head)
 
 
 _STEP_OF = {

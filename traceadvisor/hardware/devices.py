@@ -95,7 +95,6 @@ class DeviceRow:
 
     capability: tuple[int, int] | None = None
     multiprocessors: int | None = None
-    tdp_watts: int | None = None
     pcie: Pcie | None = None
     """None where the host is reached over another link."""
 

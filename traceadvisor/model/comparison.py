@@ -219,6 +219,24 @@ class DifferenceKind(Enum):
     CODE = "code"
 
 
+class Differing(Enum):
+    """A difference on which more depends than a row of a table."""
+
+    COMMAND = "command"
+    GPU = "gpu"
+    GPU_MEMORY = "gpu_memory"
+    MACHINE_MEMORY = "machine_memory"
+    RANK = "rank"
+    RANK_COUNT = "rank_count"
+    LOADER_ITERATOR = "loader_iterator"
+    WORKER_COUNT = "worker_count"
+    DATASET_LENGTH = "dataset_length"
+    BATCH_COUNT = "batch_count"
+    STEP_SOURCE = "step_source"
+    OPERATORS = "operators"
+    """The number of different operators."""
+
+
 @frozen
 class Difference:
     """A setting, version or device that differs."""
@@ -226,9 +244,11 @@ class Difference:
     kind: DifferenceKind
     name: str
     base: str
-    """Its value, or the values of several captures."""
+    """Its value, or the values of several captures. Memory is in bytes."""
 
     head: str
+    what: Differing | None = None
+    """None for a difference on which nothing else depends."""
 
 
 class FindingStatus(Enum):

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceadvisor.bundle.folder import (
-    command_of,
-    files_of,
+    Start,
     find_in_bundle,
     is_bundle,
     joined,
-    repository_in,
-    started_ns,
+    read_manifest,
+    start_of,
 )
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
@@ -80,7 +79,7 @@ def captures_in(folder: Path) -> list[Path]:
         captures = [path for path in folder.iterdir() if is_bundle(path)]
     except OSError:
         return []
-    return sorted(captures, key=lambda path: (started_ns(path), path.name), reverse=True)
+    return sorted(captures, key=lambda path: (start_of(path).started_ns, path.name), reverse=True)
 
 
 def newest_of_workers(folder: Path) -> list[Path]:
@@ -108,13 +107,14 @@ def captures_of(command: Sequence[str], folder: Path) -> list[CaptureOfScript]:
         kept = cleaned_words(written)
         return (Path(kept[0]).as_posix(), *kept[1:]) if kept else ()
 
-    return [_of_script(path) for path in captures_in(folder) if words(command_of(path)) == words(command)]
+    starts = ((path, start_of(path)) for path in captures_in(folder))
+    return [_of_script(path, start) for path, start in starts if words(start.command) == words(command)]
 
 
-def _of_script(path: Path) -> CaptureOfScript:
-    found = repository_in(path)
+def _of_script(path: Path, start: Start) -> CaptureOfScript:
+    found = start.repository
     source = (found.root, found.folder) if found else None
-    return CaptureOfScript(path, started_ns(path), source, found.commit if found else None)
+    return CaptureOfScript(path, start.started_ns, source, found.commit if found else None)
 
 
 def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundRecordings:
@@ -224,11 +224,12 @@ def _in_folder(
     broken: set[Path] = set()
     for folder in [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]:
         try:
-            listed, left_out = find_in_bundle(folder, limits.ranks)
+            manifest = read_manifest(folder)
+            listed, left_out = find_in_bundle(folder, limits.ranks, manifest)
             captured += listed
             notes += left_out
             captures.add(folder)
-            owned |= files_of(folder)
+            owned |= {folder / MANIFEST, *(folder / file.path for file in manifest.files)}
         except InputError as error:  # its recordings are read without it
             damaged.append(error)
             broken.add(folder)

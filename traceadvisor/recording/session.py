@@ -92,6 +92,22 @@ class Captured:
     """Why a part could not be written."""
 
 
+def _manifest(
+    options: CaptureOptions, launch: Launch, command: tuple[str, ...], repository: Repository | None
+) -> Manifest:
+    """The manifest as it is before the first step."""
+    return Manifest(
+        FORMAT,
+        __version__,
+        launch.started_ns,
+        command if options.keep_arguments else cleaned_words(command),
+        options.schedule,
+        launch.world_size,
+        job=launch.job,
+        repository=repository,
+    )
+
+
 class CaptureSession:
     """One process's part of a capture. Its errors are reported at the end, and never reach the script."""
 
@@ -118,24 +134,10 @@ class CaptureSession:
         """Whether this process trains and has its place in a bundle; whether it is a child of the command's process."""
         self._shown = folder
         self.folder = folder.resolve()  # the script may change the working directory
-        kept = command if options.keep_arguments else cleaned_words(command)
         self._secrets = secret_words(command, os.environ)
-        self._redacted = 0 if options.keep_arguments else sum(REDACTED in word for word in kept)
-        self._writer = BundleWriter(
-            self.folder,
-            Manifest(
-                FORMAT,
-                __version__,
-                launch.started_ns,
-                kept,
-                options.schedule,
-                launch.world_size,
-                job=launch.job,
-                repository=repository,
-            ),
-            launch.rank,
-            launch.host,
-        )
+        manifest = _manifest(options, launch, command, repository)
+        self._redacted = 0 if options.keep_arguments else sum(REDACTED in word for word in manifest.command)
+        self._writer = BundleWriter(self.folder, manifest, launch.rank, launch.host)
         self._files = RankFiles(
             self._writer,
             parts=self._parts,

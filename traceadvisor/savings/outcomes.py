@@ -64,16 +64,9 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         confidence: the confidence in the cause, if the rule determines it; by default from the recording.
         locations: places in the user's code.
         caveats: sentences on when the finding may be wrong; those on its fix are the fix's.
-
-    Raises:
-        TypeError: neither the rule nor the fix tells the effort, or both do.
     """
-    effort_of_fix = fix.effort or effort
-    if effort_of_fix is None or (effort and fix.effort):
-        raise TypeError("either the rule or its fix tells the effort")
     claims = (claims or SpanSet.empty()) - facts.unknown.spans
     also_shortens = (also_shortens or SpanSet.empty()) - claims
-    rows = tuple(row for row in evidence if row is not None)
     if most_share is not None:
         saving = Estimate.bound(most_share * (whole_ns or facts.step_ns or 0.0), of_the_fix(fix.not_replayed or ""))
     elif saving is None and most_ns is None:
@@ -82,8 +75,8 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         claims=claims,
         saving=saving or Estimate.nothing(),
         confidence=confidence or confidence_of(facts),
-        effort=effort_of_fix,
-        evidence=rows,
+        effort=_only(effort, fix.effort),
+        evidence=tuple(row for row in evidence if row is not None),
         fix=fix,
         rule=replace(UNSTAMPED, title=title or ""),
         locations=_lines_first(tuple(dict.fromkeys(map(facts.run.exact_lines.exact, locations)))),
@@ -94,6 +87,14 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         also_shortens=also_shortens,
         most_ns=None if saving else most_ns,
     )
+
+
+def _only(*told: Effort | None) -> Effort:
+    """The effort that the rule or its fix tells; raises TypeError if neither does, or both do."""
+    match [one for one in told if one]:
+        case [effort]:
+            return effort
+    raise TypeError("either the rule or its fix tells the effort")
 
 
 def clear_of(  # noqa: PLR0913  # as a Clear

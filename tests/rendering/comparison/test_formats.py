@@ -40,6 +40,7 @@ from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.content.comparison.document import comparison_document
 from traceadvisor.rendering.content.comparison.sentences import (
     cause_sentence,
+    changed_sentence,
     headline,
     line_words,
     prediction_sentence,
@@ -162,6 +163,13 @@ def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed(
     words = prediction_sentence(replace(run, differences=(*run.differences, other)))
     assert words is not None
     assert "Also different, and perhaps the reason: PyTorch." in words
+
+
+def test_a_setting_is_no_command_and_no_memory_by_its_name() -> None:
+    named = Difference(DifferenceKind.SETTING, "Command", "a", "b")
+    sized = Difference(DifferenceKind.SETTING, "BUFFER in bytes", "1024", "2048")
+    words = changed_sentence(replace(_saving_more(), differences=(named, sized), findings=()))
+    assert words == "Changed: Command a -> b, BUFFER in bytes 1024 -> 2048."
 
 
 def test_another_value_than_the_proposed_one_is_named_beside_a_prediction_that_failed() -> None:
@@ -371,7 +379,7 @@ def test_a_share_of_the_training_time_is_no_time_per_step() -> None:
     row = finding()
     rare = replace(row, finding=replace(row.finding, of_run=True))
     (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
-    ((_, _, before, after, _),) = findings_table(run, run.findings, Detail.PAGE).rows
+    ((_, _, before, after, *_),) = findings_table(run, run.findings, Detail.PAGE).rows
     assert before == after == Cell("High: up to 20.0% of the training time")
 
 
@@ -379,8 +387,16 @@ def test_a_share_of_an_inference_is_no_training_time() -> None:
     row = finding()
     rare = replace(row, finding=replace(row.finding, of_run=True), of_inference=True)
     (run,) = compare([report(findings=[rare])], [report(findings=[rare])]).runs
-    ((_, _, before, after, _),) = findings_table(run, run.findings, Detail.PAGE).rows
+    ((_, _, before, after, *_),) = findings_table(run, run.findings, Detail.PAGE).rows
     assert before == after == Cell("High: up to 20.0% of the time of the run")
+
+
+def test_findings_without_a_place_have_no_column_for_it() -> None:
+    run = _saving_more()
+    (change,) = run.findings[:1]
+    for places, columns in (((), 4), ((Location("train.py", 7),), 5)):
+        shown = findings_table(run, [replace(change, base=None, head=None, places_added=places)], Detail.PAGE)
+        assert (len(shown.columns), len(shown.rows[0])) == (columns, columns)
 
 
 def _comment(comparison: Comparison, room: Room) -> str:

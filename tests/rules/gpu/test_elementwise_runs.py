@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.analysis.analysing import facts_of
 from tests.build import STREAM, TraceBuilder
-from traceadvisor.rules.gpu.elementwise_runs import ElementwiseRuns, elementwise_runs
+from traceadvisor.rules.gpu.gpu006_elementwise_chains import ElementwiseRuns, elementwise_runs
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 

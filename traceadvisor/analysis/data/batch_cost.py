@@ -198,10 +198,7 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
         own_threads: tells the CPU time that these threads can take at most; by default all of it is theirs.
         beside_share: share of the waiting time in which other threads of the process compute.
     """
-    starts_ns = np.array([batch.start_ns for batch in batches], dtype=np.int64)
-    inside = np.flatnonzero(undisturbed.contains(starts_ns)) if undisturbed else np.empty(0, dtype=np.int64)
-    chosen = inside if inside.size >= FEWEST_BATCHES else np.arange(len(batches))
-    used = [batches[number] for number in chosen[-MOST_BATCHES:].tolist()]
+    used = _used(batches, undisturbed)
     if not used:
         return None
     spent_ns = np.array([batch.duration_ns for batch in used], dtype=np.float64)
@@ -237,6 +234,14 @@ def cost_by_clocks(  # noqa: PLR0913  # what a capture knows
         beside_ns=float((all_cpu_ns - np.minimum(cpu_ns, all_cpu_ns)).mean()),
         native_ns=min(float(native_ns.mean()), float(cpu_ns.mean())),
     )
+
+
+def _used(batches: Sequence[TimedBatch], undisturbed: SpanSet) -> list[TimedBatch]:
+    """Return the last batches that start in some spans; the last of all if these are too few."""
+    starts_ns = np.array([batch.start_ns for batch in batches], dtype=np.int64)
+    inside = np.flatnonzero(undisturbed.contains(starts_ns)) if undisturbed else np.empty(0, dtype=np.int64)
+    chosen = inside if inside.size >= FEWEST_BATCHES else np.arange(len(batches))
+    return [batches[number] for number in chosen[-MOST_BATCHES:].tolist()]
 
 
 def _others_ns(batch: TimedBatch) -> float:

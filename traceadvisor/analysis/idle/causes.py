@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import partial
 
 import numpy as np
 
@@ -174,22 +173,28 @@ def waiting_calls(observation: Observation) -> dict[Wait, SpanSet]:
 
     A call inside another one waits for what the outer one does.
     """
-    found, taken = dict[Wait, SpanSet](), SpanSet.empty()
+    found, around, taken = _by_wait(observation, _waits_for), _by_wait(observation, _waits_around), SpanSet.empty()
     for kind in Wait:
-        found[kind] = _calls(observation, partial(_is_wait, kind)) - taken
+        found[kind] -= taken
         taken |= found[kind]
-    for kind, functions in _WAITS_AROUND.items():
-        mine = _calls(observation, partial(_is_in, functions)) & taken
+    for kind in _WAITS_AROUND:
+        mine = around[kind] & taken
         found = {one: spans - mine for one, spans in found.items()} | {kind: mine}
     return found
 
 
-def _is_in(functions: re.Pattern[str], name: str) -> bool:
-    return functions.match(name) is not None
+def _by_wait(observation: Observation, told: Callable[[str], Wait | None]) -> dict[Wait, SpanSet]:
+    """Return the spans of the training thread's Python calls by the kind of wait that their names tell."""
+    calls = observation.trace.python_calls
+    rows = np.flatnonzero(calls.thread == observation.thread)
+    names, place = np.unique(calls.name_id[rows], return_inverse=True)
+    kinds = [told(observation.trace.names[name]) for name in names.tolist()]
+    chosen = {kind: rows[np.array([one is kind for one in kinds], dtype=np.bool_)[place]] for kind in Wait}
+    return {kind: SpanSet.union_of(calls.start_ns[some], calls.end_ns[some]) for kind, some in chosen.items()}
 
 
-def _is_wait(kind: Wait, name: str) -> bool:
-    return _waits_for(name) is kind
+def _waits_around(name: str) -> Wait | None:
+    return next((kind for kind, functions in _WAITS_AROUND.items() if functions.match(name)), None)
 
 
 def _waits_for(name: str) -> Wait | None:
@@ -214,11 +219,6 @@ def calls_of(observation: Observation, functions: Iterable[Location]) -> SpanSet
     starts_ns, ends_ns = trace.python_calls.start_ns[rows], trace.python_calls.end_ns[rows]
     holds_none = np.searchsorted(at_ns, starts_ns) == np.searchsorted(at_ns, ends_ns)
     return SpanSet.union_of(starts_ns[holds_none], ends_ns[holds_none])
-
-
-def _calls(observation: Observation, is_named: Callable[[str], bool]) -> SpanSet:
-    rows, calls = _rows(observation, is_named), observation.trace.python_calls
-    return SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows])
 
 
 def _rows(observation: Observation, is_named: Callable[[str], bool]) -> Int64:

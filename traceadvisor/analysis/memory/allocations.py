@@ -34,11 +34,8 @@ class Allocations:
     start: Int64
     """First instant; 0 if it was there before the recording."""
 
-    released: Int64
-    """Instant at which the program gave it back; that of the end if it did not."""
-
     end: Int64
-    """Instant at which the allocator could use the memory again."""
+    """Instant at which the allocator could use the memory again, which may be after the program gave it back."""
 
     free_stack: Int64
     """Index of the stack that gave it back; NONE if it was not, or where torch recorded the stacks of allocations only:
@@ -173,7 +170,6 @@ def _allocations(snapshot: MemorySnapshot, rows: Int64, live: Int64, block_bytes
         np.append(np.where(is_new, stack[first], of_free if repeats else NONE), blocks.stack[older]),
         np.append(events.stream[rows[order[first]]], snapshot.segments.stream[blocks.segment[older]]),
         np.append(start, np.zeros_like(older)),
-        np.append(np.where(is_asked, order[asked] + 1, end), np.full(older.size, instants)),
         np.append(end, np.full(older.size, instants)),
         np.append(np.full_like(of_free, NONE) if repeats else of_free, np.full(older.size, NONE)),
         np.append(block, older),

@@ -113,7 +113,7 @@ def _history(trace: Trace, snapshot: MemorySnapshot, rows: Int64) -> MemoryHisto
 def _from_before(history: MemoryHistory, sizes: Sequence[int]) -> Allocations:
     """Allocations of these sizes that were there before, and stay."""
     none, end = np.full(len(sizes), NONE), np.full(len(sizes), history.instants)
-    return Allocations(none, np.array(sizes, np.int64), none, none, np.zeros_like(end), end, end, none, none)
+    return Allocations(none, np.array(sizes, np.int64), none, none, np.zeros_like(end), end, none, none)
 
 
 def _with_parameters(facts: SnapshotFacts) -> SnapshotFacts:

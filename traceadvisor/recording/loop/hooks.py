@@ -31,6 +31,7 @@ from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.loop.makers import Makers
+from traceadvisor.recording.loop.module_calls import ModuleCalls
 from traceadvisor.recording.loop.queue_feeds import QueueFeeds
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
@@ -80,6 +81,7 @@ class Hooks:
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
         self._queues = QueueFeeds(listener, loaders)
+        self._modules = ModuleCalls(listener)
         self._hook(_BaseDataLoaderIter, "__next__", _hooked_next, listener, seen, self._queues)
         self._hook(DataLoader, "__iter__", _hooked_iter, listener, loaders)
         self._hook(_MultiProcessingDataLoaderIter, "_reset", _hooked_reset, listener)
@@ -115,6 +117,7 @@ class Hooks:
             stop_waiting()
         self._makers.remove()
         self._queues.remove()
+        self._modules.remove()
         for owner, name, original in reversed(self._originals):
             if original is _INHERITED:
                 delattr(owner, name)

@@ -30,7 +30,6 @@ from traceadvisor.recording.loop.hooks import Hooks
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
-from traceadvisor.recording.loop.module_calls import ModuleCalls
 from traceadvisor.recording.loop.own_profiles import own_profiles
 from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
@@ -103,20 +102,13 @@ class LoopCapture:
         self._notes: list[Note] = []
         self._own_trace: str | None = None
         """Last file that the script's own profiler exported, once the capture gave way to it."""
-        self.seen = SettingsSeen(
-            lambda: is_profiling() and not self.recorder.recording, lambda: self.recorder.is_running
-        )
-        options = self._with_stacks_that_are_text(options)
+        options, self.seen = self._with_stacks_that_are_text(options), self._settings_seen()
         self.recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved, lost=lost)
         self.window = Window(options.schedule, self.recorder, ranks, requests)
         self.window.prepares = self.seen.look_at_numbers
         clock = LateClock()
         self.tracker = LoopTracker(
-            self.window,
-            log,
-            trained=self._first_step_ended,
-            clock=clock.steady_ns,
-            wall_clock=clock.wall_ns,
+            self.window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
         )
         self.tracker.compiled_ns = self.seen.compilations.total_ns
         self._events = HeldEvents(
@@ -131,16 +123,8 @@ class LoopCapture:
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""
         loaders, graphs = LoaderRegistry(self._iterator_found, self.seen.constructors), GraphSteps()
-        self.listener = LoopListener(
-            self._events,
-            self.tracker,
-            loaders,
-            self._clocks,
-            thread=thread,
-            graphs=graphs,
-            seen=self.seen,
-            failed=self._failed,
-        )
+        parts = self._events, self.tracker, loaders, self._clocks
+        self.listener = LoopListener(*parts, thread=thread, graphs=graphs, seen=self.seen, failed=self._failed)
         self._thread = thread
         stopper = Stopper(self.window, trains=lambda: not self.listener.infers)
         self._stopper = stopper if options.stop_after_window else None
@@ -151,18 +135,18 @@ class LoopCapture:
             self.recorder.overdue = self._calls[0].ask
         if is_profiling():
             self._give_way()
-        self._hooks = Hooks(
-            self.listener,
-            loaders,
-            self.seen,
-            graphs=graphs,
-            profiler_starts=self._profiler_starts,
-            exported=self._exported,
-        )
-        self._modules = ModuleCalls(self.listener)
-        self._checkpoints = CheckpointHooks(self.listener.saved)
+        self._hooks, self._checkpoints = self._hooked(loaders, graphs)
+
+    def _hooked(self, loaders: LoaderRegistry, graphs: GraphSteps) -> tuple[Hooks, CheckpointHooks]:
+        """Change torch and the libraries around it, so that the listener hears of their calls."""
+        starts, exported = self._profiler_starts, self._exported
+        hooks = Hooks(self.listener, loaders, self.seen, graphs=graphs, profiler_starts=starts, exported=exported)
         own_profiles.watch()
         own_profiles.changes = self._profile_function_changes
+        return hooks, CheckpointHooks(self.listener.saved)
+
+    def _settings_seen(self) -> SettingsSeen:
+        return SettingsSeen(lambda: is_profiling() and not self.recorder.recording, lambda: self.recorder.is_running)
 
     def _with_stacks_that_are_text(self, options: CaptureOptions) -> CaptureOptions:
         if options.stacks is False or paths_of_code_are_text():
@@ -200,7 +184,6 @@ class LoopCapture:
         self.recorder.patience_s = patience_s
         own_profiles.changes = None
         self._hooks.remove()
-        self._modules.remove()
         self._checkpoints.remove()
         self._clocks.remove()
         self.seen.gc.stop()

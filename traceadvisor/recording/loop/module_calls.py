@@ -31,7 +31,7 @@ class ModuleCalls:
         self._listener = listener
         self._depth = self._count = 0
         self._classes: set[type[torch.nn.Module]] = set()
-        """Of the modules that were called, until they count."""
+        """Classes of the modules that were called, until they count."""
         self._hooked: list[tuple[type[torch.nn.Module], object]] = []
         """Classes, and the ``__call__`` that each defines itself; None without one."""
         self._hook((torch.nn.Module,))

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from traceadvisor.analysis.data.loader_time import sampler_share
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.run import LoaderLoops
 from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
-from traceadvisor.rules.data.worker_starts import LoopsShare, worker_starts
 
 SEES_NO_CHANGE = "Kept workers do not see changes to the data set between epochs."
 
@@ -147,3 +147,30 @@ def _evidence(found: LoopsShare) -> Iterator[Evidence]:
     yield Evidence(f"time to get the first batch, {name}", loops.first_batch_ns / loops.count, Unit.NS)
     yield Evidence(f"time in the sampler at the start, {name}", loops.sampler_ns / loops.count, Unit.NS)
     yield Evidence(f"measured loops without the first, {name}", loops.count, Unit.COUNT)
+
+
+@frozen
+class LoopsShare:
+    """The loops over one loader, and what their processes cost."""
+
+    loops: LoaderLoops
+    share: float
+    """Time that kept workers save, as a share of the training loop."""
+
+    @property
+    def name(self) -> str:
+        """The loader in words: that of the training, or the line of its loop."""
+        if self.loops.trains:
+            return "training loader"
+        place = self.loops.location
+        return f"loader of {place.file}:{place.line}" if place else "another loader"
+
+
+def worker_starts(facts: Facts) -> tuple[LoopsShare, ...] | None:
+    """Return each loader's loops that start workers anew, the costliest first; None if loops were not timed."""
+    run = facts.run.time
+    if not facts.settings.loops or run is None or run.loop_ns <= 0:
+        return None
+    anew = (loops for loops in facts.settings.loops if not loops.keeps_workers)
+    shares = (LoopsShare(loops, min(loops.workers_ns / run.loop_ns, 1.0)) for loops in anew)
+    return tuple(sorted(shares, key=lambda one: -one.share))

@@ -74,19 +74,16 @@ class Bursts:
     """Whether a few turns hold nearly all of the time in the loader, also of that in usual turns."""
 
 
-def bursts(
-    steps: Sequence[TimedStep], workers: int, limits: BurstLimits = BURST_LIMITS, *, is_fast: bool | None = None
-) -> Bursts | None:
+def bursts(steps: Sequence[TimedStep], workers: int, *, is_fast: bool | None = None) -> Bursts | None:
     """Return the bursts; None if there are none, or if too few steps were timed to tell.
 
-    ``limits``: when waits are bursts. ``is_fast``: whether usual batches are made fast enough, however long usual waits
-    are; None if unknown.
+    ``is_fast``: whether usual batches are made fast enough, however long usual waits are; None if unknown.
     """
     turns = loader_turns(steps, workers)
-    if turns is None or turns.wait_ns.size < limits.least_turns:
+    if turns is None or turns.wait_ns.size < BURST_LIMITS.least_turns:
         return None
-    found = long_waits(turns, workers, limits)
-    return found if why_not(found, limits, is_fast=is_fast) is None else None
+    found = long_waits(turns, workers, BURST_LIMITS)
+    return found if why_not(found, BURST_LIMITS, is_fast=is_fast) is None else None
 
 
 def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:

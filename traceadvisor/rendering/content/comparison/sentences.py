@@ -16,6 +16,7 @@ from traceadvisor.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Differing,
     FindingChange,
     FindingStatus,
     LikelyBecause,
@@ -125,12 +126,17 @@ MOST_SHARE = 0.5
 MOST_NAMED, LONGEST_VALUE = 4, 30
 """Differences of the sides in a sentence, and characters of a value."""
 
-COMMAND, IN_BYTES = "Command", " in bytes"
-UNNAMED = {COMMAND, "Data loader iterator", "dataset_length", "batch_count", "Steps detected from"}
-"""Differences that follow from others, are no change of the program, or are too long: the table has them."""
+_IN_BYTES = {Differing.GPU_MEMORY: "GPU memory", Differing.MACHINE_MEMORY: "Memory of the machine"}
+"""Their names beside sizes with units."""
 
-OPERATORS = "Different operators"
-"""A difference that is named where no other is: most changes bring it along."""
+UNNAMED = {
+    Differing.COMMAND,
+    Differing.LOADER_ITERATOR,
+    Differing.DATASET_LENGTH,
+    Differing.BATCH_COUNT,
+    Differing.STEP_SOURCE,
+}
+"""Differences that follow from others, are no change of the program, or are too long: the table has them."""
 
 RECORDED_AS = {"amp": ("autocast_dtype", "grad_scaler")}
 """Settings of fixes that a recording holds under other names. The others are parts of their names."""
@@ -335,7 +341,7 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     others = [
         one.name
         for one in run.differences
-        if one.name not in UNNAMED
+        if one.what not in UNNAMED
         and one.kind not in {DifferenceKind.CODE, DifferenceKind.EDIT}
         and not any(_sets(fix, one.name) for fix in fixes)
     ]
@@ -433,16 +439,16 @@ def difference_words(one: Difference) -> str:
 
 def named_values(one: Difference) -> tuple[str, str, str]:
     """The name of a difference and the values of both sides, sizes with their units."""
-    if not one.name.endswith(IN_BYTES):
+    if one.what not in _IN_BYTES:
         return one.name, one.base, one.head
     base, head = (size(int(text)) if text.isdecimal() else text for text in (one.base, one.head))
-    return one.name.removesuffix(IN_BYTES), base, head
+    return _IN_BYTES[one.what], base, head
 
 
 def _command_words(run: ComparedRun) -> Iterator[str]:
     """The words in which the commands differ, without those that they share at their beginning and end."""
     for one in run.differences:
-        if one.name == COMMAND:
+        if one.what is Differing.COMMAND:
             words = [one.base.split(), one.head.split()]
             for place in (0, -1):
                 while all(words) and words[0][place] == words[1][place]:
@@ -453,12 +459,12 @@ def _command_words(run: ComparedRun) -> Iterator[str]:
 
 def named_differences(run: ComparedRun) -> Sequence[Difference]:
     """The differences that a sentence names, unless there are too many."""
-    names = {one.name for one in run.differences}
-    unnamed = UNNAMED - ({"Data loader iterator"} if "num_workers" not in names else set())
-    beside = {"GPU", "GPU memory in bytes"} if run.work.devices else set()
-    beside |= {"Ranks"} if run.work.ranks else set()
-    named = [one for one in run.differences if one.name not in unnamed | beside]
-    return [one for one in named if one.name != OPERATORS] or named
+    unnamed = UNNAMED if workers_differ(run) else UNNAMED - {Differing.LOADER_ITERATOR}
+    beside = {Differing.GPU, Differing.GPU_MEMORY} if run.work.devices else set()
+    beside |= {Differing.RANK_COUNT} if run.work.ranks else set()
+    named = [one for one in run.differences if one.what not in unnamed | beside]
+    # Most changes bring other operators along: these are named where nothing else is.
+    return [one for one in named if one.what is not Differing.OPERATORS] or named
 
 
 OTHER_CHANGE = "another change may have taken its time"
@@ -532,7 +538,7 @@ def cause_sentence(run: ComparedRun) -> str | None:
 
 def workers_differ(run: ComparedRun) -> bool:
     """Whether the sides have different numbers of loader workers."""
-    return any(one.name == "num_workers" for one in run.differences)
+    return any(one.what is Differing.WORKER_COUNT for one in run.differences)
 
 
 def main_line(table: LinesChange | None, sign: int) -> LineChange | None:

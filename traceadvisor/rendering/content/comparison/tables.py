@@ -11,14 +11,15 @@ from traceadvisor.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Differing,
     FindingChange,
+    FindingState,
     FindingStatus,
     StepChange,
 )
 from traceadvisor.model.explanation import LineChange, LinesChange, RowChange, StepExplanation, TableChange
 from traceadvisor.model.memory_figures import MemoryClass
 from traceadvisor.rendering.content.comparison.sentences import (
-    COMMAND,
     LONGEST_VALUE,
     MOST_NAMED,
     STATUS,
@@ -173,7 +174,7 @@ def ranks_table(run: ComparedRun) -> Table | None:
 def differences_table(run: ComparedRun) -> Table | None:
     """Devices, versions and settings that differ, without those that a sentence names; None if there are no others."""
     named = named_differences(run)[:MOST_NAMED]
-    named = named or [one for one in run.differences if one.name == COMMAND and changed_sentence(run)]
+    named = named or [one for one in run.differences if one.what is Differing.COMMAND and changed_sentence(run)]
     others = [one for one in run.differences if one not in named or len(one.base + one.head) > 2 * LONGEST_VALUE]
     if not others:
         return None
@@ -208,22 +209,22 @@ def is_noted(change: FindingChange) -> bool:
 
 def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
     """The status of some findings of a run."""
-    words = ("Status", "BASE", "HEAD")
-    columns = (*titled("Finding", *words, words=words), Column("Where", numeric=False, detail=Detail.COMMENT))
+    words, places = ("Status", "BASE", "HEAD"), [_where(change) for change in changes]
+    where = (Column("Where", numeric=False, detail=Detail.COMMENT),) if any(places) else ()
     rows = tuple(
         (
             Cell(f"{change.rule.title} ({change.rule.id})"),
             Cell(STATUS[change.status], remark=change.reason or why_lost(change, run)),
-            *(Cell(_state(change, side)) for side in ("base", "head")),
-            Cell(_where(change), code=bool(_where(change))),
+            *(Cell(_state(change, state)) for state in (change.base, change.head)),
+            *(Cell(place, code=bool(place)) for _ in where),
         )
-        for change in changes
+        for change, place in zip(changes, places, strict=True)
     )
+    columns = (*titled("Finding", *words, words=words), *where)
     return Table("Findings", columns, rows, layout=Layout.STACKED, detail=detail, noun="finding")
 
 
-def _state(change: FindingChange, side: str) -> str:
-    state = change.base if side == "base" else change.head
+def _state(change: FindingChange, state: FindingState | None) -> str:
     if state is None:
         return "unknown" if change.status is FindingStatus.UNKNOWN else "none"
     severity = f"{SEVERITY[state.severity]}: " if state.severity else f"Part of {state.part_of}: "

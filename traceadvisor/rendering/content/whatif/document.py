@@ -181,7 +181,7 @@ def _batch(program: Program) -> str | None:
 def _program(program: Program, answer: Answer, place: int, *, several: bool) -> Section:
     name = clipped_inside(program.name, LONGEST_NAME)
     blocks: list[Block] = [_table(program, answer)]
-    if silent := tuple(f"{change_words(row.change)}. {reason(row)}" for row in program.rows if row.unknown):
+    if silent := tuple(_without_figures(program.rows)):
         blocks.append(Items(silent, SUMMARY, "change"))
     if remedies := tuple(_remedies(program)):
         blocks.append(Items(remedies, SUMMARY, "GPU"))
@@ -189,6 +189,16 @@ def _program(program: Program, answer: Answer, place: int, *, several: bool) -> 
         blocks.append(Prose(NO_MEMORY, Tone.NOTICE, SUMMARY))
     blocks.append(_grounds(program))
     return Section(name if several else "What would change", tuple(blocks), f"program-{place}")
+
+
+def _without_figures(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield why changes have no figures; those with the same reason stand together."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if row.unknown:
+            by_reason.setdefault(reason(row), []).append(change_words(row.change))
+    for words, names in by_reason.items():
+        yield f"{'; '.join(names)}. {words}"
 
 
 def _remedies(program: Program) -> Iterator[str]:
