@@ -664,6 +664,54 @@ def test_a_loop_over_cells_stays_if_what_is_between_them_makes_the_next_input(
     assert is_found(PythonOverhead(), _cells(*between), tmp_path) is found
 
 
+def _calls_of_a_module(
+    *between: str, before: str = "aten::index", makes: int = 4, needs_gradient: bool = True, has_shapes: bool = True
+) -> TraceBuilder:
+    """Steps with 40 calls of a module with one product each, operators after each call, and the backward pass."""
+    builder, at = TraceBuilder(), 0
+    shapes = [[32, 4], [makes, 4]] if has_shapes else []
+    for number in range(4):
+        begin, at = at, at + 8
+        builder.op(before, begin, at)
+        for call in range(100 * number, 100 * number + 40):
+            builder.python("nn.Module: ODEFunc_0", at, at + 13).op("aten::linear", at + 1, at + 11, dims=shapes)
+            builder.op("aten::mm", at + 2, at + 10, dims=shapes and [[32, 4], [4, makes]], sequence=call)
+            for place, name in enumerate(between):
+                builder.op(name, at + 14 + 7 * place, at + 20 + 7 * place)
+            at += 14 + 7 * len(between)
+        for call in reversed(range(100 * number, 100 * number + 40)):
+            builder.op(f"{AUTOGRAD}: MmBackward0", at, at + 12, sequence=call, forward_thread=1)
+            gradient = [[32, makes], [makes, 4]] if needs_gradient else [[4, 32], [32, makes]]
+            builder.op("aten::mm", at + 1, at + 11, dims=gradient)
+            at += 13
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_calls_of_a_module_that_need_the_one_before_are_no_small_operators(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _calls_of_a_module("aten::mul", "aten::add"), tmp_path)
+
+
+def test_a_call_whose_input_is_drawn_from_the_output_before_needs_it(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _calls_of_a_module("aten::select", "aten::argmax", makes=9), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _calls_of_a_module("aten::mul", "aten::add", needs_gradient=False),  # the input is data
+        _calls_of_a_module("aten::mul", "aten::add", makes=9),  # the output has another shape than the next input
+        _calls_of_a_module("aten::mul", "aten::add", has_shapes=False),
+        _calls_of_a_module("aten::add", "aten::select"),  # the input is a part of a tensor
+        _calls_of_a_module("aten::mul", "aten::add", before="aten::unbind"),  # the loop is over parts of a tensor
+    ],
+)
+def test_calls_of_a_module_are_small_operators_if_nothing_shows_that_they_need_each_other(
+    builder: TraceBuilder, tmp_path: Path
+) -> None:
+    assert is_found(PythonOverhead(), builder, tmp_path)
+
+
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
     """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
     builder = TraceBuilder()

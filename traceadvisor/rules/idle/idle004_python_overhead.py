@@ -15,6 +15,7 @@ from traceadvisor.analysis.idle.causes import (
 )
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
+from traceadvisor.analysis.operators.chained_calls import chained_calls
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.own_operators import own_operators
 from traceadvisor.analysis.operators.python_frames import frame_of
@@ -77,7 +78,10 @@ class PythonOverhead(Rule):
         other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
         backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
         up some. They do not in a loop over recurrent cells that computes the input of each cell from the one before,
-        by an attention or an output layer.
+        by an attention or an output layer. Nor do calls of a module in a loop, such as those of a solver or a decoder,
+        if each needs the one before: an operator draws its input from that output, or it takes a tensor of the shape of
+        that output, gradients go back to it, and it is no part of another tensor. The code between such calls is
+        needed, too.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
@@ -132,9 +136,11 @@ class PythonOverhead(Rule):
         places: list[Place] = []
         if not facts.observation.has_device:
             beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
+            chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
             beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
+            lost, beside = lost - chained, beside - chained
             small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
-            if found := small.check(facts, beside):
+            if found := small.check(facts, beside, chained):
                 return found
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
