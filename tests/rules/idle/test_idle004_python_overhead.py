@@ -24,7 +24,7 @@ from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
-from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, WAIT_LESS, WHOLE_TENSORS
+from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, KEPT, WAIT_LESS, WHOLE_TENSORS
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -557,6 +557,19 @@ def test_whole_tensors_replace_loops_only_where_operators_run_in_one(
     found = finding(PythonOverhead(), builder, tmp_path)
     assert (WHOLE_TENSORS in found.fix.summary) is is_looped
     assert found.rule.title == PythonOverhead.meta.title
+
+
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        ("<built-in function max>", f"Call max less often than every step, or {KEPT}"),
+        ("<built-in method index of list object at 0x7f00>", f"Call list.index less often than every step, or {KEPT}"),
+        ("<built-in function print>", "Call print less often than every step, or in another process"),
+        ("torch/nn/modules/module.py(2900): train", "Call train less often than every step"),
+    ],
+)
+def test_only_code_that_another_process_could_run_is_to_run_there(call: str, fix: str, tmp_path: Path) -> None:
+    assert finding(PythonOverhead(), _in_update(call), tmp_path).fix.summary == fix
 
 
 def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(

@@ -35,7 +35,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, called, fix_words, waits_for
+from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, fix_words, waits_for
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -85,7 +85,8 @@ class PythonOverhead(Rule):
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
-        over tensors by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and
+        over tensors by operators on whole tensors. Keep the result of a function that goes through all values, such as
+        ``max``, and change it with each new value. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
@@ -174,7 +175,7 @@ class PythonOverhead(Rule):
             fix=FOR_PROCESSES
             if waits is Wait.PROCESSES
             else Fix(
-                fix_words(facts, lost, waits).format(called(sites)),
+                fix_words(facts, lost, waits, sites),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
