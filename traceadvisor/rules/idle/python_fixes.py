@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,8 +24,8 @@ LESS_OFTEN = "less often than every step"
 ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
 
 KEPT = "keep its result and change it with each new value, as it goes through all values again"
-OVER_VALUES = frozenset({"max", "min", "sum", "sorted", "any", "all", "index", "count"})
-"""Functions written in C that go through all values of a list or another container."""
+_OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:index|count) of (?:list|\S*deque)\b.*)>")
+"""Functions of Python that go through all values of a container; those of torch are methods of a type."""
 
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
@@ -66,13 +67,13 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
 def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> str:
     """The remedy for the code of some time; ``waits``: the kind of its wait, ``sites``: its places, costliest first.
 
-    What a function of torch does to this process's modules, no other process can do.
+    What a function does to this process's modules, no other process can do; torch/nn has such functions.
     """
     if waits:
         return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites))
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
-    is_over_values = frame is not None and frame.file is None and frame.function.split(".")[-1] in OVER_VALUES
-    is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/"))
+    is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
+    is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     ways = (
         (WHOLE_TENSORS, _is_looped(facts, lost)),
         (LESS_OFTEN, is_training or is_bound),
