@@ -98,6 +98,7 @@ SETTINGS = RecordedSettings(
     subnormal_share=0.5,
     allocator_retries=3,
     repeated_share=0.5,
+    validation_nodes=12.5,
 )
 
 

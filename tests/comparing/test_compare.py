@@ -205,6 +205,7 @@ def test_measured_numbers_are_no_settings() -> None:
                 subnormal_share=share,
                 allocator_retries=retries,
                 repeated_share=share,
+                validation_nodes=share,
             )
         )
         for length, share, retries in ((87.3, 0.0, 0), (88.1, 0.001, 4))

@@ -238,7 +238,9 @@ _VERSIONS = {"torch_version": "PyTorch", "cuda_version": "CUDA", "python_version
 _MACHINE = {"cpu_count": "CPUs", "cpu_quota": "Cores available to the process"}
 _COLLECTIONS = frozenset({"gc_share", "gc_longest_ns", "gc_long_count", "gc_long_share", "gc_long_steps"})
 _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_profiler_recorded"})
-_SEEN = frozenset({"positions_per_sample", "subnormal_share", "allocator_retries", "repeated_share"})
+_SEEN = frozenset(
+    {"positions_per_sample", "subnormal_share", "allocator_retries", "repeated_share", "validation_nodes"}
+)
 _OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
 """The loop over a loader and its data, which are no settings of it."""
 

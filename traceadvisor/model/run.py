@@ -393,6 +393,10 @@ class RunSettings:
     """Share of the different rows in the first batches that more than one loader worker returned, of a data set that
     workers iterate; None where that tells nothing."""
 
+    validation_nodes: float | None = None
+    """Nodes of autograd per batch in loops over a data loader without an optimizer step or new gradients; None where no
+    such loop came to its end."""
+
 
 @frozen
 class Repository:

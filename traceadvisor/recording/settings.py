@@ -24,6 +24,7 @@ from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.loop.repeated_rows import RepeatedRows
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
+from traceadvisor.recording.loop.unused_graphs import UnusedGraphs
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.script.own_lines import own_lines
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
@@ -64,6 +65,7 @@ class SettingsSeen:
         self.padding = PaddingSeen()
         self.repeated = RepeatedRows()
         self.gradients = GradientsSeen(self.constructors)
+        self.graphs = UnusedGraphs()
         self.compilations = Compilations()
         self.subnormal = SubnormalSeen()
 
@@ -104,6 +106,7 @@ class SettingsSeen:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
         self.gradients.stepped(optimizer)
+        self.graphs.stepped(optimizer)
         self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
@@ -169,6 +172,7 @@ class SettingsSeen:
             subnormal_share=self.subnormal.share,
             allocator_retries=_guarded(_allocator_retries),
             repeated_share=self.repeated.share(),
+            validation_nodes=self.graphs.nodes_per_batch,
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

@@ -24,7 +24,7 @@ from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
-from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, WAIT_LESS, WHOLE_TENSORS
+from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, KEPT, WAIT_LESS, WHOLE_TENSORS
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -559,6 +559,24 @@ def test_whole_tensors_replace_loops_only_where_operators_run_in_one(
     assert found.rule.title == PythonOverhead.meta.title
 
 
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        ("<built-in function max>", f"Call max less often than every step, or {KEPT}"),
+        ("<built-in method index of list object at 0x7f00>", f"Call list.index less often than every step, or {KEPT}"),
+        (
+            "<built-in method max of type object at 0x7f00>",
+            "Call max less often than every step, or in another process",
+        ),
+        ("torch/serialization.py(900): save", "Call save less often than every step, or in another process"),
+        ("<built-in function print>", "Call print less often than every step, or in another process"),
+        ("torch/nn/modules/module.py(2900): train", "Call train less often than every step"),
+    ],
+)
+def test_only_code_that_another_process_could_run_is_to_run_there(call: str, fix: str, tmp_path: Path) -> None:
+    assert finding(PythonOverhead(), _in_update(call), tmp_path).fix.summary == fix
+
+
 def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(
     tmp_path: Path,
 ) -> None:
@@ -662,6 +680,54 @@ def test_a_loop_over_cells_stays_if_what_is_between_them_makes_the_next_input(
     between: tuple[str, ...], tmp_path: Path, *, found: bool
 ) -> None:
     assert is_found(PythonOverhead(), _cells(*between), tmp_path) is found
+
+
+def _calls_of_a_module(
+    *between: str, before: str = "aten::index", makes: int = 4, needs_gradient: bool = True, has_shapes: bool = True
+) -> TraceBuilder:
+    """Steps with 40 calls of a module with one product each, operators after each call, and the backward pass."""
+    builder, at = TraceBuilder(), 0
+    shapes = [[32, 4], [makes, 4]] if has_shapes else []
+    for number in range(4):
+        begin, at = at, at + 8
+        builder.op(before, begin, at)
+        for call in range(100 * number, 100 * number + 40):
+            builder.python("nn.Module: ODEFunc_0", at, at + 13).op("aten::linear", at + 1, at + 11, dims=shapes)
+            builder.op("aten::mm", at + 2, at + 10, dims=shapes and [[32, 4], [4, makes]], sequence=call)
+            for place, name in enumerate(between):
+                builder.op(name, at + 14 + 7 * place, at + 20 + 7 * place)
+            at += 14 + 7 * len(between)
+        for call in reversed(range(100 * number, 100 * number + 40)):
+            builder.op(f"{AUTOGRAD}: MmBackward0", at, at + 12, sequence=call, forward_thread=1)
+            gradient = [[32, makes], [makes, 4]] if needs_gradient else [[4, 32], [32, makes]]
+            builder.op("aten::mm", at + 1, at + 11, dims=gradient)
+            at += 13
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_calls_of_a_module_that_need_the_one_before_are_no_small_operators(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _calls_of_a_module("aten::mul", "aten::add"), tmp_path)
+
+
+def test_a_call_whose_input_is_drawn_from_the_output_before_needs_it(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _calls_of_a_module("aten::select", "aten::argmax", makes=9), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _calls_of_a_module("aten::mul", "aten::add", needs_gradient=False),  # the input is data
+        _calls_of_a_module("aten::mul", "aten::add", makes=9),  # the output has another shape than the next input
+        _calls_of_a_module("aten::mul", "aten::add", has_shapes=False),
+        _calls_of_a_module("aten::add", "aten::select"),  # the input is a part of a tensor
+        _calls_of_a_module("aten::mul", "aten::add", before="aten::unbind"),  # the loop is over parts of a tensor
+    ],
+)
+def test_calls_of_a_module_are_small_operators_if_nothing_shows_that_they_need_each_other(
+    builder: TraceBuilder, tmp_path: Path
+) -> None:
+    assert is_found(PythonOverhead(), builder, tmp_path)
 
 
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Certainty, Found, Skipped
 from traceadvisor.model.run import LoaderLoops, StepState, TimedStep
+from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
 US = 1000
@@ -117,6 +119,30 @@ def test_checkpoints_between_epochs_are_found(tmp_path: Path) -> None:
 
 def test_checkpoints_within_an_epoch_are_left_to_the_check_of_slow_steps(tmp_path: Path) -> None:
     assert _captured(tmp_path, checkpoint_us=5000).clear(OutsideSteps()).value == 0
+
+
+FORWARD = library("linear", 3, "torch/nn/functional.py")
+BACKWARD = library("_engine_run_backward", 1, "torch/autograd/graph.py")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "frame", "count", "is_named"),
+    [
+        (36.0, FORWARD, 40, True),
+        (2.0, FORWARD, 40, False),  # single operators beside the model
+        (None, FORWARD, 40, False),
+        (36.0, BACKWARD, 40, False),  # forces, or the importance of inputs
+        (36.0, FORWARD, 10, False),  # too few samples to tell
+    ],
+)
+def test_the_fix_names_inference_mode_if_no_backward_pass_uses_the_graphs_of_validation(
+    nodes: float | None, frame: SampledFrame, count: int, tmp_path: Path, *, is_named: bool
+) -> None:
+    samples = Samples().add(count, user("<module>", 80), frame, state=StepState.OTHER).build()
+    captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=nodes).with_run(stacks=samples)
+    found = captured.finding(OutsideSteps())
+    assert ("inference_mode" in found.fix.summary) is is_named
+    assert ("nodes of autograd per batch of validation" in {one.label for one in found.evidence}) is is_named
 
 
 def test_a_short_run_is_skipped(tmp_path: Path) -> None:

@@ -68,6 +68,15 @@ def read_inputs(
     )
 
 
+def tensor_shapes(dims: str) -> tuple[Shape, ...]:
+    """Return the sizes of all tensors of an operator, those in lists too; malformed ones count as not recorded."""
+    inputs = [
+        each if isinstance(each, list) and any(isinstance(one, list) for one in each) else [each]
+        for each in _decoded(dims)
+    ]
+    return tuple(shape for each in inputs for one in each if (shape := _shape(one)))
+
+
 def _decoded(text: str) -> list[object]:
     try:
         decoded = msgspec.json.decode(text)

@@ -29,6 +29,9 @@ _OPTIMIZER, _OPTIMIZER_FILE = "torch/optim/", "torch/optim/optimizer.py"
 """Files of optimizers, and that of their base, which also calls the steps of other libraries' optimizers."""
 
 _GRAD_MODES = frozenset({"torch/autograd/grad_mode.py", "torch/utils/_contextlib.py"})
+_PASSES = frozenset({"torch/autograd/__init__.py", "torch/autograd/graph.py"})
+"""Files of the functions that run a backward pass, for ``backward()`` and for ``grad()``."""
+
 _MODULE_FILE = "torch/nn/modules/module.py"
 _MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl", "_slow_forward"})
 """Functions of this file that call a module's forward pass. Others walk over modules and parameters: ``train``."""
@@ -194,6 +197,15 @@ def _innermost_line(frames: Frames) -> SampledFrame | None:
 def in_backward(frames: Frames) -> bool:
     """Return whether a stack is in the backward pass."""
     return any((frame.file or "").startswith("torch/autograd/") for frame in frames)
+
+
+def may_differentiate(samples: StackSamples | None) -> bool:
+    """Return whether code outside training steps may run a backward pass: a sample shows one, or there are too few."""
+    counts = [
+        (stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count, any(one.file in _PASSES for one in frames))
+        for stack, frames in _stacks(samples)
+    ]
+    return sum(count for count, _ in counts) < FEWEST_SAMPLES or any(count and runs for count, runs in counts)
 
 
 def in_own_function(frames: Frames) -> bool:

@@ -172,7 +172,8 @@ class LoopListener:
                 self._end_inference()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
-                self.loops.fetch_begins(loader, iterator)
+                if self.loops.fetch_begins(loader, iterator):
+                    self._seen.graphs.began(iterator, self._seen.optimizer_steps)
                 restarted, self._restarted = self._restarted and start_ns > 0, False
                 self._events.fetch_begins(
                     loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns, restarted=restarted
@@ -229,6 +230,8 @@ class LoopListener:
             loader = self._loaders.of(iterator)
             if got_batch and not isinstance(iterator, FeedLoop):
                 self.loops.fetched()
+            if not got_batch:
+                self._seen.graphs.ended(iterator, self._seen.optimizer_steps)
             if outermost:
                 self._batches += got_batch
                 self._events.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)

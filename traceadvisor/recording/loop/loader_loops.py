@@ -67,13 +67,13 @@ class LoopTimes:
         if sums and sums.loops > 1:
             sums.worker_stop_ns += took_ns
 
-    def fetch_begins(self, loader: KnownLoader, iterator: object) -> None:
-        """A batch is asked for, perhaps the first of a loop."""
+    def fetch_begins(self, loader: KnownLoader, iterator: object) -> bool:
+        """A batch is asked for; whether it is the first of a loop."""
         start = self._starts.pop(iterator, None) if self._starts else None
         if start is None:
-            return
+            return False
         if loader not in self._sums and len(self._sums) >= MOST_LOADERS:
-            return
+            return True
         sums = self._sums.setdefault(loader, _Sums())
         self._latest = loader
         sums.loops += 1
@@ -82,6 +82,7 @@ class LoopTimes:
             sums.sampler_ns += start.sampler_ns
             sums.worker_start_ns += max(start.took_ns - start.sampler_ns, 0) if start.has_processes else 0
             self._asked = loader, clocks.perf_counter_ns()
+        return True
 
     def fetched(self) -> None:
         """It was returned."""

@@ -15,6 +15,7 @@ from traceadvisor.analysis.idle.causes import (
 )
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
+from traceadvisor.analysis.operators.chained_calls import chained_calls
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.own_operators import own_operators
 from traceadvisor.analysis.operators.python_frames import frame_of
@@ -34,7 +35,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, called, fix_words, waits_for
+from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, fix_words, waits_for
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -77,11 +78,15 @@ class PythonOverhead(Rule):
         other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
         backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
         up some. They do not in a loop over recurrent cells that computes the input of each cell from the one before,
-        by an attention or an output layer.
+        by an attention or an output layer. Nor do calls of a module in a loop, such as those of a solver or a decoder,
+        if each needs the one before: an operator draws its input from that output, or it takes a tensor of the shape of
+        that output, gradients go back to it, and it is no part of another tensor. The code between such calls is
+        needed, too.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
-        over tensors by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and
+        over tensors by operators on whole tensors. Keep the result of a function that goes through all values, such as
+        ``max``, and change it with each new value. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
@@ -132,9 +137,11 @@ class PythonOverhead(Rule):
         places: list[Place] = []
         if not facts.observation.has_device:
             beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
+            chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
             beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
+            lost, beside = lost - chained, beside - chained
             small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
-            if found := small.check(facts, beside):
+            if found := small.check(facts, beside, chained):
                 return found
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
@@ -168,7 +175,7 @@ class PythonOverhead(Rule):
             fix=FOR_PROCESSES
             if waits is Wait.PROCESSES
             else Fix(
-                fix_words(facts, lost, waits).format(called(sites)),
+                fix_words(facts, lost, waits, sites),
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),

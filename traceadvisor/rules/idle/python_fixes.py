@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from traceadvisor.analysis.idle.causes import Wait, waiting_calls
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.model.findings import Fix
+from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Facts
@@ -20,6 +22,10 @@ LESS_OFTEN = "less often than every step"
 """Not for inference: what that does in each step, it mostly does for that step."""
 
 ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
+
+KEPT = "keep its result and change it with each new value, as it goes through all values again"
+_OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:index|count) of (?:list|\S*deque)\b.*)>")
+"""Functions of Python that go through all values of a container; those of torch are methods of a type."""
 
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
@@ -58,19 +64,25 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
     return most if most and waits[most] >= WAITING_SHARE * lost.total_ns else None
 
 
-def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None) -> str:
-    """The remedy for the code of some time, with a place for its name; ``waits``: the kind of its wait."""
+def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> str:
+    """The remedy for the code of some time; ``waits``: the kind of its wait, ``sites``: its places, costliest first.
+
+    What a function does to this process's modules, no other process can do; torch/nn has such functions.
+    """
     if waits:
-        return FOR_LOCK if waits is Wait.LOCK else WAIT_LESS
-    is_training = facts.workload is not Workload.INFERENCE
+        return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites))
+    is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
+    is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
+    is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     ways = (
         (WHOLE_TENSORS, _is_looped(facts, lost)),
-        (LESS_OFTEN, is_training),
-        (ELSEWHERE, True),
+        (LESS_OFTEN, is_training or is_bound),
+        (ELSEWHERE, not is_bound),
         (BESIDE_GPU, not is_training and facts.observation.has_device),
+        (KEPT, is_over_values),
     )
     *most, last = (way for way, is_possible in ways if is_possible)
-    return f"{{}} {', '.join(most)}{', or ' if most else ''}{last}"
+    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}"
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:
@@ -81,5 +93,10 @@ def _is_looped(facts: Facts, lost: SpanSet) -> bool:
 
 def called(sites: Sequence[CallSite]) -> str:
     """The work to do less often; the function of a library that the first line calls, if it calls one."""
-    called = sites[0].callee if sites else None
-    return f"Call {frame_of(called).function}" if called else "Run this code"
+    frame = _callee(sites)
+    return f"Call {frame.function}" if frame else "Run this code"
+
+
+def _callee(sites: Sequence[CallSite]) -> Frame | None:
+    """The function that the first line calls, if it is not the user's."""
+    return frame_of(sites[0].callee) if sites and sites[0].callee else None

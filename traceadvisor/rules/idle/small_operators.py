@@ -90,10 +90,14 @@ class SmallOperators:
     max_small_us: float
     min_small_share: float
 
-    def check(self, facts: Facts, beside: SpanSet) -> Outcome | None:
-        """Find small operators, if they and the Python between them take more than code beside the training."""
-        between = facts.claim(Category.OTHER_HOST) - beside
-        passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
+    def check(self, facts: Facts, beside: SpanSet, chained: SpanSet) -> Outcome | None:
+        """Find small operators, if they and the Python between them take more than code beside the training.
+
+        ``chained``: calls that need what the one before made, which no larger operators replace.
+        """
+        kept = beside | chained
+        between = facts.claim(Category.OTHER_HOST) - kept
+        passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - kept)
         claims = passes if self._are_small(facts, passes) else between
         if facts.share(claims) >= max(self.min_between_share, facts.share(beside)):
             own = _own_function(facts, passes)
