@@ -66,7 +66,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...], recordi
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("arguments", [("rules", "list"), ("doctor",), ("--help",)])
 def test_a_reader_that_never_reads_is_no_error(arguments: tuple[str, ...]) -> None:
     done = _shell('| exec true; exit "${PIPESTATUS[0]}"', *arguments)

@@ -88,7 +88,7 @@ for batch in DataLoader(Slow(), batch_size=1, num_workers=4):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_wait_of_15_in_18_ms_on_four_workers_is_found(tmp_path: Path) -> None:
     """Each worker takes 72 ms for a batch, so a batch comes every 18 ms; the rest of a step takes 3."""
     (tmp_path / "waiting.py").write_text(WAITING)

@@ -307,7 +307,7 @@ def test_an_interrupt_that_the_command_has_already_is_not_sent_again(folder: Pat
         assert process.wait(timeout=60) == 3, "no training"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_command_that_handles_an_interrupt_has_all_the_time_that_it_needs(folder: Path) -> None:
     """A program sends the interrupt to the whole group, once."""
     source = (
@@ -341,7 +341,7 @@ def test_a_script_that_sigterm_ends_gets_one_line(folder: Path) -> None:
     assert len([line for line in said if "SIGTERM" in line]) == 1, said
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_the_exit_code_of_the_command_is_that_of_its_training_and_a_second_capture_is_refused(folder: Path) -> None:
     (folder / "exits.py").write_text(f"{TRAIN}\nsys.exit(5)")
     command = ("-o", "bundle", "--", *PYTHON, "exits.py")

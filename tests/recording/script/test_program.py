@@ -104,7 +104,7 @@ def test_a_signal_ends_a_script_as_it_would_but_saves_first(tmp_path: Path, numb
     assert not list(tmp_path.glob(".bundle*")), "nothing is left beside the bundle"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path) -> None:
     source = (
         "import ctypes\n"
@@ -255,7 +255,7 @@ def test_a_block_that_leaves_the_program_says_so(tmp_path: Path, leaves: str, en
     assert (found.ending, found.exit_code) == (ending, code)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_handles_a_signal_itself_takes_its_time(tmp_path: Path) -> None:
     """Such as a checkpoint before the machine is taken away."""
     body = (
