@@ -11,8 +11,12 @@ _EACH = 8
 
 
 def few(cases: Iterable[object], *paths: str) -> list[object]:
-    """Return the cases, all but every eighth nightly, and due where one of the files or folders has changed."""
+    """Return the cases, all but every eighth nightly, and due where one of the files or folders has changed.
+
+    A tuple is a case of several arguments.
+    """
+    nightly = pytest.mark.nightly(*paths)
     return [
-        case if not number % _EACH else pytest.param(case, marks=pytest.mark.nightly(*paths))
+        case if not number % _EACH else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=nightly)
         for number, case in enumerate(cases)
     ]

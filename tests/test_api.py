@@ -150,6 +150,7 @@ def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
     assert api.write(report, str(tmp_path / "again"), ["md"])["md"].is_file()
 
 
+@pytest.mark.nightly("traceadvisor/api.py", "traceadvisor/rendering")
 def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "weasyprint.py").write_text("raise OSError('pango is missing')")
     monkeypatch.syspath_prepend(tmp_path)

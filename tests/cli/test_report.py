@@ -173,7 +173,11 @@ def test_full_is_refused_without_a_pdf(recording: Path, tmp_path: Path) -> None:
             "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
             "The process that draws the PDF was killed by SIGSEGV",
         ),
-        ("raise MemoryError", "Not enough memory to draw the PDF"),
+        pytest.param(
+            "raise MemoryError",
+            "Not enough memory to draw the PDF",
+            marks=pytest.mark.nightly("traceadvisor/rendering"),
+        ),
     ],
 )
 def test_a_crash_of_the_library_that_draws_the_pdf_costs_the_pdf_only(
@@ -290,6 +294,7 @@ def test_a_damaged_file_among_good_ones_is_named_in_every_format(
         assert "missing.json" in text
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/system")
 def test_without_a_readable_file_the_exit_code_is_3(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pt.trace.json").write_text("{")

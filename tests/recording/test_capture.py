@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import PIPE, run
+from tests.few import few
 from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, noticed, settings, steps, traces
 from tests.warm import warm_started
 from traceadvisor.api import load
@@ -165,7 +166,7 @@ while True:
 
 @pytest.mark.parametrize(
     ("number", "steps_before", "ending", "recordings"),
-    [(signal.SIGINT, 18, Ending.INTERRUPTED, 1), (signal.SIGKILL, 40, None, 1)],
+    few([(signal.SIGINT, 18, Ending.INTERRUPTED, 1), (signal.SIGKILL, 40, None, 1)], "traceadvisor/recording"),
 )
 def test_what_was_recorded_before_a_signal_is_saved(
     tmp_path: Path, number: signal.Signals, steps_before: int, ending: Ending | None, recordings: int

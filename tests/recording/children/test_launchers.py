@@ -226,6 +226,7 @@ def test_a_model_and_a_loader_that_are_made_before_the_optimizer_are_known(folde
     }
 
 
+@NIGHTLY
 def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -> None:
     (folder / "long.py").write_text("import subprocess; subprocess.run(['true'], check=True); print('done')")
     done = capture("-o", "bundle", "long.py", *("shard" * 20 for _ in range(4000)), cwd=folder)

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data._utils import fetch, worker
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
+from tests.few import few
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.stacks import read_stacks
@@ -197,7 +198,7 @@ def test_computing_in_a_background_thread_is_cpu_time_of_the_process(tmp_path: P
     assert mean_ms(batches, "process_cpu_ns") >= 20
 
 
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", few([True, False], "traceadvisor/recording"))
 def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> None:  # noqa: FBT001
     batches = timed(tmp_path, Slow(), epochs=3, num_workers=2, persistent_workers=persistent)
     assert len(batches) == 3 * 6

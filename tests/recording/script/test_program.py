@@ -83,6 +83,7 @@ def test_an_ending_keeps_its_meaning(tmp_path: Path, source: str, ending: Ending
     assert entry.exit_code == (130 if ending is Ending.INTERRUPTED else plain.returncode)
 
 
+@NIGHTLY
 def test_an_error_without_a_text_is_named_by_its_class(tmp_path: Path) -> None:
     both(tmp_path, "assert False")
     assert manifest(tmp_path / "bundle").endings[0].message == "AssertionError"
@@ -214,6 +215,7 @@ def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
     assert "already holds a capture" in again.stderr
 
 
+@NIGHTLY
 def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import shutil, sys; shutil.rmtree('bundle'); open('bundle', 'w'); print('ran'); sys.exit(int(sys.argv[1]))"
@@ -233,6 +235,7 @@ def test_the_manifest_of_another_program_is_never_overwritten(tmp_path: Path) ->
     assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'
 
 
+@NIGHTLY
 def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import traceadvisor\n"

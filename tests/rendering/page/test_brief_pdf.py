@@ -15,7 +15,7 @@ from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.formats import FORMATS, FULL_FORMATS
 from traceadvisor.rendering.writers import brief
 
-pytestmark = pytest.mark.usefixtures("pango")
+pytestmark = [pytest.mark.nightly("traceadvisor/rendering", "templates"), pytest.mark.usefixtures("pango")]
 
 
 def _many_findings() -> Report:
@@ -37,14 +37,12 @@ def test_the_pdf_of_a_long_report_has_two_pages_with_findings_and_the_step() -> 
     assert "add --full" not in " ".join(" ".join(whole).split())
 
 
-@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_more_findings_than_two_pages_hold_are_counted() -> None:
     pages = _pages(FORMATS["pdf"].render(_many_findings()))
     assert len(pages) == 2
     assert "more findings in the full report" in " ".join(" ".join(pages).split())
 
 
-@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_a_first_screen_that_is_longer_than_two_pages_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brief, "MOST_PAGES", 0)
     assert _pages(brief.write(report_document(one_recording())))
