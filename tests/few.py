@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 _EACH = 8
 """One of so many cases is tried by default."""
@@ -16,7 +17,10 @@ def few(cases: Iterable[object], *paths: str) -> list[object]:
     A tuple is a case of several arguments.
     """
     nightly = pytest.mark.nightly(*paths)
-    return [
-        case if not number % _EACH else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=nightly)
-        for number, case in enumerate(cases)
-    ]
+    return [case if not number % _EACH else _marked(case, nightly) for number, case in enumerate(cases)]
+
+
+def _marked(case: object, mark: pytest.MarkDecorator) -> ParameterSet:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, id=case.id, marks=(*case.marks, mark))
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=mark)
