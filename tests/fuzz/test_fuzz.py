@@ -105,6 +105,7 @@ def test_an_input_whose_reading_tells_something_new_is_judged(tmp_path: Path) ->
     assert [examine(path, Depth.READ)[1] for _ in range(2)] == [Depth.JUDGED, Depth.READ]
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_a_broken_promise_of_any_depth_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Case("", next(built()).files, TRACE).write(tmp_path)
     assert Examination()(path, Depth.SHOWN) == (Verdict.REPORT, Depth.SHOWN)

@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there_is_a_clear_error() -> None:
 SECRET = "s3cr3tValue"  # noqa: S105  # a test's
 
 
-@pytest.mark.parametrize("fault", [None, Fault.DENIED, Fault.BUSY, Fault.DROPPED])
+@pytest.mark.parametrize("fault", [Fault.DENIED, *few([None, Fault.BUSY, Fault.DROPPED], "traceadvisor/system")])
 def test_credentials_of_a_url_are_in_no_report_error_or_log(
     fault: Fault | None, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

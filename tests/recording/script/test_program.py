@@ -199,6 +199,7 @@ def test_a_child_that_is_forked_after_the_recording_ends_as_without_a_capture(
     assert captured.stderr.count("recorded 8 of ") == 1
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
     missing = run(*CAPTURE, "--", "missing.py", cwd=tmp_path)
     assert missing.returncode == 2
