@@ -35,7 +35,7 @@ ROWS ?=
 versions: ## read, capture and compare on each Python and torch, and write it into docs/versions.md (ROWS='python3.12=2.15.0 ...')
 	python -m benchmarks.versions build/versions $(ROWS) --into docs/versions.md
 
-slow: ## run the tests that take minutes: browser, launchers, the demo
+slow: ## run the slow tests of every change: browser, launchers, the demo
 	pytest -m "slow and not nightly"
 
 MINUTES ?= 5

@@ -42,10 +42,11 @@ def test_ids_are_unique_even_if_names_are_not(tmp_path: Path) -> None:
     assert [one.id for one in api.load(first, second).recordings] == ["a/w/1", "b/w/1"]
 
 
-def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
+def test_each_device_of_a_trace_is_a_recording_and_its_events_are_counted_once(tmp_path: Path) -> None:
     report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
     assert [one.id for one in report.recordings] == ["w/1/device0", "w/1/device1"]
     assert [one.device.index for one in report.recordings if one.device] == [0, 1]
+    assert report.health.events_read == 3 * (3 + 2 * 2)
 
 
 @pytest.mark.nightly("traceadvisor")
@@ -66,11 +67,6 @@ def test_operations_of_any_device_number_belong_to_a_device(tmp_path: Path) -> N
     assert recording.device is not None
     assert not any(isinstance(row.outcome, Failed) for row in report.outcomes)
     assert recording.steps[0].breakdown.parts_ns[Category.KERNEL] == 30_000
-
-
-def test_events_are_counted_once_for_several_devices(tmp_path: Path) -> None:
-    report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
-    assert report.health.events_read == 3 * (3 + 2 * 2)
 
 
 def test_an_unreadable_file_among_several_is_a_note(tmp_path: Path) -> None:
@@ -150,6 +146,7 @@ def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
     assert api.write(report, str(tmp_path / "again"), ["md"])["md"].is_file()
 
 
+@pytest.mark.nightly("traceadvisor/api.py", "traceadvisor/rendering")
 def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "weasyprint.py").write_text("raise OSError('pango is missing')")
     monkeypatch.syspath_prepend(tmp_path)

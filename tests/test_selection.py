@@ -18,14 +18,14 @@ def selected(*options: str) -> str:
     return run(*command, "-m", "slow and not nightly or due", *options, KILLS, cwd=CHECKOUT, check=True).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tests/conftest.py", "tests/test_selection.py", "pyproject.toml")
 def test_nightly_tests_are_due_where_their_files_have_changed() -> None:
     always, changed = selected(), selected("--changed-since=no-such-commit")
     assert "test_a_script_that_leaves_without_its_exit_functions" in always
     assert always.count("::test_") < changed.count("::test_")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tests/conftest.py", "tests/test_selection.py", "pyproject.toml")
 def test_named_files_run_in_one_process_and_folders_on_all_cores() -> None:
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--deselect", "tests/text")
     assert "workers" not in run(*command, "tests/test_pairwise.py", cwd=CHECKOUT, check=True).stdout

@@ -109,6 +109,7 @@ def test_a_stage_that_fails_is_named_and_does_not_stop_the_next(tmp_path: Path) 
     assert "first failed: IndexError: list index out of range" in document(tmp_path / "out")["lines"]
 
 
+@pytest.mark.nightly("benchmarks/gpu")
 def test_a_part_is_stopped_when_its_time_is_over_and_writes_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

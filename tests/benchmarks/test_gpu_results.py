@@ -100,7 +100,7 @@ def test_taking_the_same_results_again_changes_nothing(tmp_path: Path, checkout:
     assert written(checkout) == first
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("benchmarks/gpu")
 def test_a_prediction_is_made_again_from_the_capture(tmp_path: Path, checkout: Path) -> None:
     folder = came_back(tmp_path / "out")
     outbox = Outbox(folder, "text", FACTS)

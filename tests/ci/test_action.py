@@ -95,7 +95,7 @@ def test_a_recording_is_reported_commented_and_fails_on_its_condition(
     assert TOKEN not in "".join(done.stdout + done.stderr for done in runner.done.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("action.yml", "comment")
 def test_a_pull_request_of_a_fork_keeps_its_comment_for_a_second_workflow(
     python: str, repository: Repository, address: str, tmp_path: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_pull_request_of_a_fork_keeps_its_comment_for_a_second_workflow(
     assert repository.comments[0]["user"]["login"] == BOT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("action.yml", "comment")
 def test_a_token_that_may_not_comment_is_a_warning(
     python: str, repository: Repository, address: str, tmp_path: Path
 ) -> None:

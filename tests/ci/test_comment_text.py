@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from comment.post import MOST_CHARACTERS, problems
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
 from tests.ci.markdown import PIECES, by_cmark, by_markdown_it, fuzzed, harm
+from tests.few import few
 from tests.rendering.captures import captured, captured_ranks
 from tests.rendering.comparison.test_formats import ALL as COMPARISONS
 from tests.rendering.formatted import comment
@@ -23,11 +24,11 @@ from traceadvisor.rendering.writers.markdown import escaped, fenced, prose
 from traceadvisor.text.cleaning import clean
 
 GOLDEN = CHECKOUT / "tests" / "golden"
-ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_ranks)
+ALL = (captured, one_recording, three_recordings, on_the_cpu, nothing_readable, captured_ranks)
 MARKER = "<!-- traceadvisor.report/2 -->"
 
 
-@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("build", few(ALL, "traceadvisor/rendering"))
 def test_every_report_may_be_posted(build: Callable[[], Report]) -> None:
     for report in (build(), hostile(build())):
         assert problems(comment(report).decode()) == []

@@ -30,6 +30,7 @@ def test_annotations_follow_the_summary_and_write_no_file(tmp_path: Path) -> Non
     assert "step summary" not in result.stderr
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_files_and_annotations_can_be_combined(tmp_path: Path) -> None:
     result = report("--format", "gitlab,github,sarif", "-o", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gl-code-quality-report.json", "report.sarif"]

@@ -143,7 +143,7 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "demo").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/demo")
 def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None:
     import torch  # noqa: PLC0415  # whether there is a GPU
 

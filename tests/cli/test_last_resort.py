@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.build import TraceBuilder
+from tests.few import few
 from traceadvisor import api
 from traceadvisor.cli import main
 from traceadvisor.model.report import Report
@@ -132,7 +133,8 @@ def test_an_output_folder_with_a_name_too_long_is_named(recording: Path, tmp_pat
     ids=" ".join,
 )
 @pytest.mark.parametrize(
-    "secret", [f"ghp_{'Zz91' * 9}", "https://ada:Zz91Zz91@host/x", "x,/home/Zz91Zz91/x\x1b[31m\u202e"]
+    "secret",
+    few([f"ghp_{'Zz91' * 9}", "https://ada:Zz91Zz91@host/x", "x,/home/Zz91Zz91/x\x1b[31m\u202e"], "traceadvisor/cli"),
 )
 def test_a_message_about_an_argument_repeats_no_secret(arguments: tuple[str, ...], secret: str) -> None:
     result = _run(*(one.format(secret) for one in arguments))

@@ -44,6 +44,7 @@ def test_a_report_ends_with_commands_that_try_record_and_compare(
     ]
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_a_script_above_the_capture_is_run_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(SAMPLE, tmp_path / "demo" / "runs" / "a")
@@ -51,6 +52,7 @@ def test_a_script_above_the_capture_is_run_from_there(tmp_path: Path, monkeypatc
     assert _shown(Path("demo", "runs", "a"))[1] == f"cd demo && traceadvisor try runs/a -- {ARGUMENTS}"
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_without_the_script_only_what_works_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert _shown(SAMPLE) == ["traceadvisor rules explain DATA002"]

@@ -73,6 +73,7 @@ def test_a_dumb_terminal_shows_no_bar(recordings: Path) -> None:
     assert _drawn(recordings, TERM="dumb") == ""
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 def test_without_a_terminal_there_is_no_bar(recordings: Path) -> None:
     ended = run(*_command(recordings), env=added(FORCE_COLOR="1"), check=True)
     assert ended.stderr == ""

@@ -173,7 +173,11 @@ def test_full_is_refused_without_a_pdf(recording: Path, tmp_path: Path) -> None:
             "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
             "The process that draws the PDF was killed by SIGSEGV",
         ),
-        ("raise MemoryError", "Not enough memory to draw the PDF"),
+        pytest.param(
+            "raise MemoryError",
+            "Not enough memory to draw the PDF",
+            marks=pytest.mark.nightly("traceadvisor/rendering"),
+        ),
     ],
 )
 def test_a_crash_of_the_library_that_draws_the_pdf_costs_the_pdf_only(
@@ -236,9 +240,10 @@ def test_without_a_path_and_without_a_capture_the_usage_is_wrong(
         (tmp_path / "runs" / "empty").mkdir(parents=True, exist_ok=True)
 
 
-def test_the_summary_ends_with_the_next_command(recording: Path, tmp_path: Path) -> None:
+def test_without_a_terminal_a_summary_of_80_columns_ends_with_the_next_command(recording: Path, tmp_path: Path) -> None:
     lines = _run(recording, "-o", tmp_path / "out").stdout.splitlines()
     assert lines[-2:] == ["Next:", "  traceadvisor rules explain DATA002  # more on the first finding"]
+    assert max(len(line) for line in lines if not line.startswith("Written: ")) <= 80
 
 
 @pytest.mark.parametrize(
@@ -259,11 +264,6 @@ def test_only_a_terminal_gets_colours(
         monkeypatch.setenv(name, value)
     output = _run(recording, "-o", tmp_path / "out").stdout
     assert ("\x1b[" in output) == is_coloured
-
-
-def test_without_a_terminal_lines_have_80_columns(recording: Path, tmp_path: Path) -> None:
-    lines = _run(recording, "-o", tmp_path / "out").stdout.splitlines()
-    assert max(len(line) for line in lines if not line.startswith("Written: ")) <= 80
 
 
 def test_lines_are_as_wide_as_the_terminal(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,6 +290,7 @@ def test_a_damaged_file_among_good_ones_is_named_in_every_format(
         assert "missing.json" in text
 
 
+@pytest.mark.nightly("traceadvisor/cli", "traceadvisor/system")
 def test_without_a_readable_file_the_exit_code_is_3(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pt.trace.json").write_text("{")

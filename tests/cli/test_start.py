@@ -53,6 +53,7 @@ _LOADED = (
 """Prints the number of threads, and what child processes inherit."""
 
 
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted on Linux")
 def test_a_report_starts_no_threads_for_linear_algebra_and_child_processes_inherit_no_limit() -> None:
     without = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}

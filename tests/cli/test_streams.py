@@ -10,6 +10,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.children import Done, run
+from tests.few import few
 
 COMMANDS = "##vso[task.complete result=Failed] ##[error]x"
 
@@ -66,14 +67,14 @@ def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...], recordi
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/cli")
 @pytest.mark.parametrize("arguments", [("rules", "list"), ("doctor",), ("--help",)])
 def test_a_reader_that_never_reads_is_no_error(arguments: tuple[str, ...]) -> None:
     done = _shell('| exec true; exit "${PIPESTATUS[0]}"', *arguments)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["html", "md", "json"])
+@pytest.mark.parametrize("name", few(["html", "md", "json"], "traceadvisor/cli"))
 def test_no_name_in_a_trace_is_a_command_to_a_ci_system(name: str, recording: Path) -> None:
     (recording.parent / f"c {COMMANDS}.2.pt.trace.json").write_bytes(recording.read_bytes())
     done = _shell("", *_report(recording.parent, "-o", "-", "--format", name))

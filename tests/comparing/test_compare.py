@@ -274,6 +274,7 @@ def _loaded(path: Path) -> Report:
     return api.load(path, processes=1)
 
 
+@pytest.mark.nightly("traceadvisor/comparing")
 def test_json_reports_compare_like_the_captures_that_they_are_of(tmp_path: Path) -> None:
     for path in (SLOW, FAST):
         api.write(_loaded(path), tmp_path / path.name, ("json",))

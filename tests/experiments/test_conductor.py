@@ -113,6 +113,7 @@ def test_the_script_has_its_own_settings_again_at_the_end(tmp_path: Path) -> Non
     assert torch.Tensor.backward.__module__ == "torch._tensor"
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_variable_of_the_script_is_switched(tmp_path: Path) -> None:
     training = Training()
     name = f"set:{__name__}.CHUNK"
@@ -147,6 +148,7 @@ def test_a_crash_in_an_arm_follows_a_row_with_its_name(tmp_path: Path) -> None:
     assert journal.rows[-1] == Begin("batch_size", "batch_size=16")
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_schedule_that_refuses_more_steps_is_noted(tmp_path: Path) -> None:
     training = Training()
     schedule = torch.optim.lr_scheduler.OneCycleLR(training.optimizer, 0.1, total_steps=8)

@@ -37,7 +37,7 @@ def _share_of_others(loader: DataLoader[torch.Tensor], **settings: int) -> float
         source.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread")
 def test_workers_compute_with_as_many_native_threads_as_the_setting_says() -> None:
     loader = DataLoader(Products(), batch_size=2)

@@ -62,6 +62,7 @@ def test_the_memory_of_an_arm_is_given_back_before_its_discarded_steps(tmp_path:
         assert "empty_cache" in names[at - 8 : at]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.usefixtures("cuda")
 def test_pinned_memory_of_a_batch_size_is_given_back_before_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

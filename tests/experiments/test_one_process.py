@@ -49,7 +49,7 @@ def _problem(folder: Path, source: str) -> str:
     return f"{outcome.problem} {(out / 'output.log').read_text()}"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_joins_other_processes_is_refused_before_it_waits_for_them(tmp_path: Path) -> None:
     problem = _problem(tmp_path, JOINS.format(folder=tmp_path, size=2))
     assert "it trains in 2 processes, and only one process can be measured" in problem

@@ -118,7 +118,7 @@ def test_a_script_that_compiles_has_the_graphs_of_its_plain_run_and_runs_them(
     assert training.runs > MOST * plain.runs >= MOST * len(training.sizes)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.parametrize("part", ["model", "function"])
 def test_other_batch_sizes_are_compiled_as_in_a_plain_run(tmp_path: Path, part: str) -> None:
     training = _Compiled(part)

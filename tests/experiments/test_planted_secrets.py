@@ -166,7 +166,7 @@ def test_a_sweep_in_several_processes_keeps_secrets_to_itself(home: Path) -> Non
     assert "HF_TOKEN=[redacted]" in journal
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_fails_at_once_keeps_secrets_to_itself(home: Path) -> None:
     done = _run(home, "sweep", "--workers", "0,1", "--minutes", "0.5", *_script(home), EPOCHS="0")
     (folder,) = (home / "work" / "runs").iterdir()

@@ -43,6 +43,7 @@ def test_an_arm_whose_batches_the_script_skips_has_failed(tmp_path: Path) -> Non
     assert not any("=16" in arm or "=32" in arm for row in rounds_of(rows, "batch_size") for arm in row.seconds)
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_batch_size_that_runs_out_of_memory_unseen_ends_the_axis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

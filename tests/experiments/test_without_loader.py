@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.experiments.building import conducted, measured, plan_in
+from tests.few import few
 from traceadvisor.experiments.inside.conductor import Conductor
 from traceadvisor.experiments.inside.loop import STEPS_OF_ANOTHER_LOOP, ExperimentOverError
 from traceadvisor.experiments.inside.sources import NO_LOADER
@@ -80,6 +81,7 @@ def test_a_loop_that_draws_its_batches_is_measured_and_ended(tmp_path: Path) -> 
     assert sum(row.steps for row in rounds) < training.steps
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_its_loader_has_no_settings_and_its_losses_are_not_compared(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, axes=(Axis("batch_size"), Axis("num_workers", (0, 2))), switches=FUSED, by_importance=True)
     rows = measured(plan, _Drawn().step)
@@ -98,6 +100,7 @@ def test_a_loader_setting_in_a_process_of_its_own_is_void(tmp_path: Path) -> Non
     assert [row.reason for row in rows if isinstance(row, Void)] == [f"num_workers: {NO_LOADER}"]
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_weights_that_became_nan_are_restored(tmp_path: Path) -> None:
     training = _Drawn()
 
@@ -111,6 +114,7 @@ def test_weights_that_became_nan_are_restored(tmp_path: Path) -> None:
     assert training.model.weight.isfinite().all()
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_loader_whose_first_batch_comes_late_is_found(tmp_path: Path) -> None:
     training = _Drawn()
     loader = DataLoader(TensorDataset(training.data), batch_size=16)
@@ -125,6 +129,7 @@ def test_a_loader_whose_first_batch_comes_late_is_found(tmp_path: Path) -> None:
     assert _facts(measured(plan_in(tmp_path, switches=FUSED), epoch)).loader["batch_size"] == 16
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_loop_over_data_that_a_loader_gave_before_is_measured(tmp_path: Path) -> None:
     training = _Drawn()
 
@@ -138,7 +143,7 @@ def test_a_loop_over_data_that_a_loader_gave_before_is_measured(tmp_path: Path) 
     assert rows[-1] == Ended("done")
 
 
-@pytest.mark.parametrize("critic_steps", [1, 3])
+@pytest.mark.parametrize("critic_steps", few([3, 1], "traceadvisor/experiments"))
 def test_a_step_of_two_optimizers_ends_with_that_of_the_first(tmp_path: Path, critic_steps: int) -> None:
     generator, critic = _Drawn(torch.optim.Adam), _Drawn(torch.optim.Adam)
 
@@ -194,6 +199,7 @@ def test_a_loader_of_one_batch_per_epoch_leaves_no_step_to_measure(tmp_path: Pat
     assert end == Ended("refused", "an epoch ends in nearly every step, or it saves or validates there")
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_batches_of_a_validation_feed_no_training(tmp_path: Path) -> None:
     training, validation = _Drawn(), DataLoader(TensorDataset(torch.randn(48, 4)), batch_size=16)
 
@@ -233,6 +239,7 @@ def test_steps_before_the_training_loop_are_not_the_training(tmp_path: Path, *, 
     assert len(rounds_of(rows, "settings")) == 5
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_loop_that_gives_way_to_another_ends(tmp_path: Path) -> None:
     first, second = _Drawn(), _Drawn()
     with conducted(plan_in(tmp_path, switches=FUSED)) as journal, suppress(ExperimentOverError):
@@ -261,6 +268,7 @@ def test_a_step_ends_after_the_gradient_scaler(tmp_path: Path, amp: bool) -> Non
     assert len(rounds_of(rows, "settings")) == 5
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_closure_is_called_several_times_in_a_step(tmp_path: Path) -> None:
     training = _Drawn(torch.optim.LBFGS)
 
@@ -292,6 +300,7 @@ def _steps_in_backward(training: _Drawn) -> None:
         parameter.register_post_accumulate_grad_hook(step)  # type: ignore[no-untyped-call]  # torch has no type for it
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_optimizers_that_step_in_the_backward_pass_end_a_step_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +400,7 @@ def test_a_loop_that_ends_early_is_run_again(tmp_path: Path) -> None:
     assert len(rounds_of(outcome.rows, "settings")) == 5
 
 
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_time_that_ends_before_a_loop_was_found_is_no_matter_of_minutes(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path, "import time; time.sleep(60)", deadline_s=time.monotonic() + 0.5, grace_s=0.1)
     assert "no training loop was found. TraceAdvisor looks for" in str(outcome.problem)

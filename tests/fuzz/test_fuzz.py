@@ -72,6 +72,7 @@ def test_an_input_that_is_not_survived_is_a_failure_and_the_next_one_is_examined
     assert (after.verdict, after.depth, after.mutator) == (Verdict.REPORT, Depth.JUDGED, "by hand")
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_a_process_is_replaced_after_many_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.examiner.MOST_INPUTS", 2)
 
@@ -89,6 +90,7 @@ def test_several_processes_examine_inputs_of_their_own_and_each_is_counted(tmp_p
     assert fuzzer.case(0) != fuzzer.case(NUMBERS_OF_A_PROCESS)
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_each_depth_takes_its_share_of_the_inputs() -> None:
     depths = Counter(depth_of(number) for number in range(100_000))
     assert depths[Depth.APART] == 5
@@ -96,12 +98,14 @@ def test_each_depth_takes_its_share_of_the_inputs() -> None:
     assert depths[Depth.JUDGED] == 1000 - 100
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_an_input_whose_reading_tells_something_new_is_judged(tmp_path: Path) -> None:
     examine = Examination()
     path = Case("", next(built()).files, TRACE).write(tmp_path)
     assert [examine(path, Depth.READ)[1] for _ in range(2)] == [Depth.JUDGED, Depth.READ]
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_a_broken_promise_of_any_depth_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Case("", next(built()).files, TRACE).write(tmp_path)
     assert Examination()(path, Depth.SHOWN) == (Verdict.REPORT, Depth.SHOWN)
@@ -110,6 +114,7 @@ def test_a_broken_promise_of_any_depth_is_found(tmp_path: Path, monkeypatch: pyt
         Examination()(path, Depth.SHOWN)
 
 
+@pytest.mark.nightly("tests/fuzz")
 def test_an_input_is_made_again_from_its_seed_and_number() -> None:
     groups = (Group(1, tuple(built())), Group(1, tuple(captures())))
     once, again = ([make_case(groups, 5, number) for number in range(20)] for _ in range(2))

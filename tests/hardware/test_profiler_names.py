@@ -40,13 +40,10 @@ def test_hip_names_in_categories_of_cuda_are_rocm() -> None:
         ("gpu_memcpy", "Memcpy M2D (Memory -> Device)", Kind.COPY_H2D),
         ("gpu_memcpy", "Memcpy D2H (Device -> Host)", Kind.COPY_D2H),
         ("gpu_memcpy", "Memcpy D2D (Device -> Device)", Kind.COPY_OTHER),
-        ("gpu_memset", "Memset (Device)", Kind.MEMSET),
-        ("xpu_runtime", "urEnqueueKernelLaunch", Kind.RUNTIME),
         ("xpu_sync", "Event Wait", Kind.DEVICE_WAIT),
         ("mtia_ccp_events", "fc", Kind.KERNEL),
         ("mtia_insight", "power", Kind.OTHER),
         ("hpu_op", "compile", Kind.RUNTIME),
-        ("privateuse1_driver", "launch", Kind.RUNTIME),
         ("kernel", "hcclAllReduce", Kind.COLLECTIVE),
     ],
 )

@@ -161,6 +161,7 @@ def test_a_copy_with_another_time_is_known_by_its_content(making: Making, logs: 
     assert making.read == set()
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_damaged_words_of_the_cache_are_made_anew(making: Making) -> None:
     first = making()
     damages = (b"\xff", b'{"headline":3}', b'{"headline":"x","recordings":1,"ranks":-1e999}')
@@ -170,6 +171,7 @@ def test_damaged_words_of_the_cache_are_made_anew(making: Making) -> None:
     assert len(making.read) == 3
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_a_damaged_page_of_the_cache_is_made_anew(making: Making) -> None:
     first = making()
     pages = {path: path.read_bytes() for path in (making.out / "runs").iterdir()}
@@ -179,12 +181,14 @@ def test_a_damaged_page_of_the_cache_is_made_anew(making: Making) -> None:
     assert {path: path.read_bytes() for path in pages} == pages
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_other_settings_make_other_reports(making: Making) -> None:
     making()
     making(Settings(ignore=("IDLE",)))
     assert len(making.read) == 3
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_without_a_cache_everything_is_read_and_nothing_kept(making: Making) -> None:
     first = making(cached=False)
     assert making(cached=False) == first
@@ -282,6 +286,7 @@ def _figures(index: Index) -> RunFigures:
     return figures
 
 
+@pytest.mark.nightly("traceadvisor/indexing")
 def test_markdown_stays_within_a_comment() -> None:
     content = as_markdown(index_document(_many(5000)))
     assert len(content) < 65_536

@@ -115,7 +115,7 @@ def test_a_machine_without_a_baseline_skips_the_test(tmp_path: Path) -> None:
     assert "Write it: pytest --traceadvisor-update 'tests/test_step.py::test_step'" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_step_that_is_not_slower_passes_without_new_processes(tmp_path: Path) -> None:
     _project(tmp_path, _SLEEPS, 1e9)
     assert "1 passed" in _run(tmp_path).stdout

@@ -58,6 +58,7 @@ def test_a_report_is_made_once_and_kept_over_restarts(log: Path, tmp_path: Path)
     assert Reports(cache).known(job(log))["key"] == first["key"]
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_recording_that_grew_is_read_anew(log: Path, tmp_path: Path) -> None:
     reports = Reports(Cache(tmp_path / "cache"))
     first = ended(reports, job(log))
@@ -75,6 +76,7 @@ def test_a_recording_that_cannot_be_read_is_a_message(log: Path, tmp_path: Path)
     assert "Traceback" not in str(state["error"])
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_report_that_failed_is_made_again_when_it_is_asked_for_again(log: Path, tmp_path: Path) -> None:
     whole, time = log.read_bytes(), log.stat()
     log.write_bytes(b"{".ljust(len(whole)))
@@ -128,6 +130,7 @@ def test_names_need_not_be_utf_8(log: Path, tmp_path: Path) -> None:
     assert ended(Reports(Cache(tmp_path / "cache")), Job((side_of(run, ALL, NEWEST),)))["state"] == "done"
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_names_of_run_folders_need_not_be_utf_8(tmp_path: Path) -> None:
     root = tmp_path / "log"
     for name in (b"odd\xff", b"plain"):
@@ -158,6 +161,7 @@ def test_only_keys_name_pages(name: str, tmp_path: Path) -> None:
     assert Cache(tmp_path / "cache").page(name) is None
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_the_list_knows_that_a_recording_is_damaged(log: Path, tmp_path: Path) -> None:
     reports = Reports(Cache(tmp_path / "cache"))
     assert ended(reports, job(log))["is_damaged"] is False

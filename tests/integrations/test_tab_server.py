@@ -228,6 +228,7 @@ def test_runs_of_several_folders_are_listed_by_their_names(tmp_path: Path) -> No
         assert listing(server)["traceadvisor"]["enabled"] is True
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_a_variable_takes_the_tab_away(tmp_path: Path) -> None:
     recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
     with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}", TRACEADVISOR_TAB="off") as server:
@@ -243,6 +244,7 @@ def test_without_recordings_the_tab_is_inactive_until_one_is_written(tmp_path: P
         assert listing(server)["traceadvisor"]["enabled"] is True
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_the_tab_works_beside_the_plugin_that_it_follows(tmp_path: Path) -> None:
     recorded(tmp_path / "log" / "run" / "worker0.1.pt.trace.json")
     with tensorboard(tmp_path / "own", f"--logdir={tmp_path / 'log'}") as server:
@@ -251,6 +253,7 @@ def test_the_tab_works_beside_the_plugin_that_it_follows(tmp_path: Path) -> None
         assert server.reported(run=server.runs()["run"]["id"])["state"] == "done"
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_reports_end_with_tensorboard(tmp_path: Path) -> None:
     trace = recorded(tmp_path / "log" / "worker0.1.pt.trace.json")
     os.truncate(trace, 8 << 30)  # takes long to read
@@ -274,6 +277,7 @@ def working(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.nightly("traceadvisor/integrations")
 def test_the_report_on_all_runs_tells_the_step_time_of_each(tmp_path: Path) -> None:
     recorded(tmp_path / "log" / "marked" / "worker0.1.pt.trace.json")
     (tmp_path / "log" / "unmarked").mkdir()

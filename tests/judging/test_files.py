@@ -202,6 +202,7 @@ def test_progress_starts_at_zero_and_ends_with_the_full_size(count: int, tmp_pat
     assert ("b", 1, 1) in told
 
 
+@pytest.mark.nightly("traceadvisor/judging", "traceadvisor/system")
 def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
     first, second = (_record(tmp_path / f"{name}.pt.trace.json") for name in "ab")
     script = tmp_path / "script.py"
@@ -212,6 +213,7 @@ def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("2\n", "")
 
 
+@pytest.mark.nightly("traceadvisor/judging", "traceadvisor/system")
 def test_any_thread_can_load(tmp_path: Path) -> None:
     first, second = (_record(tmp_path / f"{name}.pt.trace.json") for name in "ab")
     with ThreadPoolExecutor(1) as pool:
@@ -219,6 +221,7 @@ def test_any_thread_can_load(tmp_path: Path) -> None:
     assert [one.worker for one in report.recordings] == ["a", "b"]
 
 
+@pytest.mark.nightly("traceadvisor/judging", "traceadvisor/system")
 def test_what_rules_say_of_many_recordings_alike_is_in_memory_once(tmp_path: Path) -> None:
     files = _files(*(_record(tmp_path / f"{number}.pt.trace.json") for number in range(2)))
     found = judge_files(files, all_rules(), lambda *_: None, processes=2)

@@ -122,16 +122,11 @@ def _found(rule: Rule, facts: Facts) -> Finding:
     return outcome.finding
 
 
-def test_time_of_other_categories_is_left_out_of_a_claim(tmp_path: Path) -> None:
+def test_time_of_other_categories_is_left_out_of_a_claim_and_of_its_upper_limit(tmp_path: Path) -> None:
     facts = _facts(tmp_path)
     found = _found(Greedy(), facts)
     assert found.claims.total_ns == facts.claim(Category.DATA_WAIT).total_ns == 240 * US
     assert any(one.startswith("Time that this check may not claim was left out of it: kernel") for one in found.caveats)
-
-
-def test_an_upper_limit_is_limited_to_the_claim(tmp_path: Path) -> None:
-    facts = _facts(tmp_path)
-    found = _found(Greedy(), facts)
     assert found.saving.high_ns == pytest.approx(60 * US)
     assert not list(violations_of(found, facts))
 

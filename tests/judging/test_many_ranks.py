@@ -33,13 +33,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return load(ranks_of_a_job(tmp_path_factory.mktemp("job"), 12), processes=1)
 
 
-def test_three_ranks_are_judged_and_all_are_rows(report: Report) -> None:
+def test_three_ranks_are_judged_all_are_rows_and_each_collective_has_its_last_rank(report: Report) -> None:
     (job,) = report.jobs
     assert [row.rank for row in job.ranks] == list(range(12))
     assert len(report.recordings) == 3
     assert {one.distributed.rank for one in report.recordings if one.distributed} == set(job.in_full)
     assert job.in_full[0] == LATE
     assert [note.note.code for note in report.health_notes if note.note.code.startswith("rank")] == []
+    assert {(one.rank, one.cause, one.transfer_ns) for one in job.collectives} == {(LATE, LateCause.COMPUTE, 10 * US)}
+    assert len(job.collectives) == STEPS
+    assert job.clock_error_ns == 0
 
 
 def test_the_late_rank_is_found_with_its_cause(report: Report) -> None:
@@ -50,13 +53,6 @@ def test_the_late_rank_is_found_with_its_cause(report: Report) -> None:
     assert straggler.caused_ns == pytest.approx(sum(80 - 40 - rank % 4 for rank in range(12) if rank != LATE) / 11 * US)
     (found,) = [row.finding for row in report.findings if row.finding.rule.id == "DIST005"]
     assert {one.label: one.value for one in found.evidence}["late rank"] == LATE
-
-
-def test_each_collective_has_its_last_rank_and_what_it_did_before(report: Report) -> None:
-    (job,) = report.jobs
-    assert {(one.rank, one.cause, one.transfer_ns) for one in job.collectives} == {(LATE, LateCause.COMPUTE, 10 * US)}
-    assert len(job.collectives) == STEPS
-    assert job.clock_error_ns == 0
 
 
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")

@@ -23,6 +23,7 @@ def test_three_recordings_of_one_script_have_one_row_per_rule() -> None:
     assert [round(case.finding.saving.expected_ns / 1e6, 1) for case in loader.by_recording] == [55.7, 29.5]
 
 
+@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/savings", "traceadvisor/judging")
 @pytest.mark.usefixtures("shared_traces")
 def test_the_simulated_savings_of_a_recording_sum_to_the_step_with_all_fixes() -> None:
     report = load(SHARED_TRACES / "tensorboard-logs")

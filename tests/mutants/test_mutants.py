@@ -190,6 +190,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tree"
 
 
+@pytest.mark.nightly("tests/mutants")
 @pytest.mark.parametrize(
     ("source", "test", "outcome"),
     [
@@ -241,6 +242,7 @@ def _command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
+@pytest.mark.nightly("tests/mutants")
 def test_the_command_lists_survivors_and_writes_the_score(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,53 +47,25 @@ def test_the_same_steps_are_found(both: Both) -> None:
     assert [str(row.step.index) for row in ours.steps] == [step.name for step in plugin.steps]
 
 
-def test_the_mean_step_is_the_same(both: Both) -> None:
+def test_mean_times_and_shares_are_the_same(both: Both) -> None:
     plugin, ours = both
     assert ours.mean_step_ns is not None
     assert within_a_percent(ours.mean_step_ns / 1000, plugin.mean.total_us)
+    assert within_a_percent(exposed_us(ours, Work.KERNEL), plugin.mean.kernel_us)
+    assert within_a_percent(exposed_us(ours, *COPIES), plugin.mean.memcpy_us)
+    assert within_a_percent(exposed_us(ours, Work.MEMSET), plugin.mean.memset_us)
+    assert within_a_percent(exposed_us(ours, Work.DATA_LOADING), plugin.mean.data_loader_us)
+    assert ours.mean_breakdown is not None
+    assert ours.mean_breakdown.totals.data_wait_ns == pytest.approx(exposed_us(ours, Work.DATA_LOADING) * 1000)
+    assert within_a_percent(ours.figures.busy_share, only_device(plugin).busy_share)
+    assert within_a_percent(ours.figures.sm_efficiency_share, only_device(plugin).sm_efficiency_share)
+    assert within_a_percent(ours.figures.achieved_occupancy_share, only_device(plugin).achieved_occupancy_share)
 
 
 def test_each_step_is_the_same(both: Both) -> None:
     plugin, ours = both
     durations_us = [row.step.duration_ns / 1000 for row in ours.steps]
     assert durations_us == pytest.approx([step.costs.total_us for step in plugin.steps], rel=0.01)
-
-
-def test_kernel_time_is_the_same(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(exposed_us(ours, Work.KERNEL), plugin.mean.kernel_us)
-
-
-def test_exposed_copy_time_is_the_same(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(exposed_us(ours, *COPIES), plugin.mean.memcpy_us)
-
-
-def test_exposed_memset_time_is_the_same(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(exposed_us(ours, Work.MEMSET), plugin.mean.memset_us)
-
-
-def test_exposed_data_wait_is_the_plugins_data_loader_time(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(exposed_us(ours, Work.DATA_LOADING), plugin.mean.data_loader_us)
-    assert ours.mean_breakdown is not None
-    assert ours.mean_breakdown.totals.data_wait_ns == pytest.approx(exposed_us(ours, Work.DATA_LOADING) * 1000)
-
-
-def test_the_busy_share_is_the_plugins_utilisation(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(ours.figures.busy_share, only_device(plugin).busy_share)
-
-
-def test_sm_efficiency_is_the_same(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(ours.figures.sm_efficiency_share, only_device(plugin).sm_efficiency_share)
-
-
-def test_achieved_occupancy_is_the_same(both: Both) -> None:
-    plugin, ours = both
-    assert within_a_percent(ours.figures.achieved_occupancy_share, only_device(plugin).achieved_occupancy_share)
 
 
 def test_the_longest_kernels_are_the_same(both: Both) -> None:

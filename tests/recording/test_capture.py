@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import PIPE, run
+from tests.few import few
 from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, noticed, settings, steps, traces
 from tests.warm import warm_started
 from traceadvisor.api import load
@@ -88,7 +89,7 @@ for batch in DataLoader(Slow(), batch_size=1, num_workers=4):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_wait_of_15_in_18_ms_on_four_workers_is_found(tmp_path: Path) -> None:
     """Each worker takes 72 ms for a batch, so a batch comes every 18 ms; the rest of a step takes 3."""
     (tmp_path / "waiting.py").write_text(WAITING)
@@ -165,7 +166,7 @@ while True:
 
 @pytest.mark.parametrize(
     ("number", "steps_before", "ending", "recordings"),
-    [(signal.SIGINT, 18, Ending.INTERRUPTED, 1), (signal.SIGKILL, 40, None, 1)],
+    few([(signal.SIGINT, 18, Ending.INTERRUPTED, 1), (signal.SIGKILL, 40, None, 1)], "traceadvisor/recording"),
 )
 def test_what_was_recorded_before_a_signal_is_saved(
     tmp_path: Path, number: signal.Signals, steps_before: int, ending: Ending | None, recordings: int

@@ -103,6 +103,7 @@ def test_secrets_on_the_command_line_are_not_recorded(tmp_path: Path) -> None:
     assert not note.degrades
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_user_can_keep_all_arguments(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("pass")
     capture("-o", "bundle", "--keep-arguments", "script.py", *SECRET_ARGUMENTS, cwd=tmp_path)

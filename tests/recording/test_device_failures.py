@@ -134,7 +134,7 @@ thread.join()
     assert codes == ["own-profiler"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_training_thread_may_wait_for_a_thread_that_profiles(tmp_path: Path) -> None:
     body = """
 train(10)

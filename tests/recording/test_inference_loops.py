@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.few import few
 from tests.recording.running import capture, manifest, steps, traces
 
 SCRIPT = """
@@ -33,7 +34,7 @@ def _captured(folder: Path, *options: str, batches: int, grad: bool = True, then
     return folder / "bundle"
 
 
-@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("grad", few([False, True], "traceadvisor/recording"))
 def test_an_inference_loop_is_recorded_batch_by_batch(tmp_path: Path, *, grad: bool) -> None:
     bundle = _captured(tmp_path, batches=120, grad=grad)
     timed = steps(bundle)

@@ -179,6 +179,7 @@ def test_a_script_that_leaves_without_its_exit_functions_leaves_a_capture(folder
     check(folder, 1, time.time_ns(), [])
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_lost_terminal_leaves_a_whole_capture(folder: Path) -> None:
     with warm_started(*WORDS, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE) as process:
         told = trained(process, 1, 0.5)

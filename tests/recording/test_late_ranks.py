@@ -12,8 +12,7 @@ from traceadvisor import load
 from traceadvisor.model.job import LateCause
 from traceadvisor.rendering.formats import FORMATS
 
-pytestmark = pytest.mark.slow
-NIGHTLY = pytest.mark.nightly(
+pytestmark = pytest.mark.nightly(
     "traceadvisor/recording", "traceadvisor/analysis/communication", "tests/recording/test_late_ranks.py"
 )
 
@@ -103,11 +102,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize(
-    ("part", "ranks"),
-    [
-        ("loader", 2),
-        *(pytest.param(*one, marks=NIGHTLY) for one in (("forward", 3), ("backward", 4), ("optimizer", 2), ("log", 3))),
-    ],
+    ("part", "ranks"), [("loader", 2), ("forward", 3), ("backward", 4), ("optimizer", 2), ("log", 3)]
 )
 def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -132,8 +127,7 @@ def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, t
     assert f"The line with the most extra time is train.py:{place.line}" in page
 
 
-@NIGHTLY
-@pytest.mark.parametrize("option", [(), pytest.param(("--no-stacks",), marks=NIGHTLY)])
+@pytest.mark.parametrize("option", [(), ("--no-stacks",)])
 def test_a_captured_launcher_names_the_line_also_from_samples(option: tuple[str, ...], tmp_path: Path) -> None:
     """``capture torchrun``: the ranks are child processes. Without recorded stacks, samples show the line."""
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -112,6 +112,7 @@ def test_a_run_to_its_end_leaves_the_latest_allocations(tmp_path: Path) -> None:
     assert "out-of-memory" not in {note.code for note in notes}
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_device_that_is_initialised_late_is_remembered(tmp_path: Path) -> None:
     body = "train(30)\nassert device.recorded[0]['context'] == 'alloc' and device.recorded[0]['stacks'] == 'python'"
     late = f"{TRAIN}\ndevice.initialize()\n{body}".replace("100 * MIB)", "100 * MIB, is_initialized=False)")

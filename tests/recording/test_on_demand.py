@@ -382,7 +382,7 @@ def test_a_run_is_recorded_twice_on_request_by_its_folder_and_by_its_process(tmp
     assert recorded[8] - recorded[7] > 8  # two windows
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_run_with_a_schedule_is_not_recorded_on_request(tmp_path: Path) -> None:
     with training(tmp_path, options=()) as bundle:
         done = record("run", cwd=tmp_path)
@@ -409,7 +409,7 @@ def test_four_ranks_record_the_same_steps_twice(tmp_path: Path) -> None:
     assert recorded[1:] == recorded[:1] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_request_before_all_ranks_train_names_those_that_are_missing(tmp_path: Path) -> None:
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     with training(tmp_path, *launcher, script=LATE) as bundle:

@@ -148,7 +148,7 @@ def test_processes_with_the_same_time_and_id_get_folders_of_their_own(
     assert all(folder.is_dir() for folder in folders)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     with (

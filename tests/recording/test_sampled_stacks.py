@@ -108,7 +108,7 @@ def test_the_samples_cover_the_run(bundle: Path) -> None:
     assert samples(bundle).cpu_ns < 0.05 * samples(bundle).time_ns
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_every_format_shows_the_lines(bundle: Path) -> None:
     report = load(bundle)
     for name in ("html", "md", "json"):
@@ -166,8 +166,8 @@ with traceadvisor.capture("bundle", skip_first=0, wait=0):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", pytest.param("<stdin>", marks=NIGHTLY)])
+@NIGHTLY
+@pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", "<stdin>"])
 def test_code_that_was_typed_in_has_lines(file: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TYPED)
     done = warm("train.py", file, cwd=tmp_path)

@@ -201,7 +201,7 @@ def test_a_script_that_catches_the_exit_goes_on_and_the_bundle_says_so(tmp_path:
     assert written.endings[0].ending is Ending.COMPLETED
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_run_that_ends_before_its_window_ends_as_ever(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CATCHING.replace("range(8)", "range(1)").replace("30, 4", "9, 4"))
     done = capture(*STOP, "train.py", cwd=tmp_path)

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.children import run
+from tests.few import few
 from tests.remote.server import Answer, Fault, Server, files, serving
 from tests.shared import CHECKOUT
 from tests.waiting import wait_until
@@ -51,7 +52,9 @@ def _local() -> object:
     return _json(api.load(TRACE), TRACE.parent)
 
 
-@pytest.mark.parametrize(("ranges", "chunked"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("ranges", "chunked"), few([(True, False), (False, False), (False, True)], "traceadvisor/system")
+)
 def test_a_file_gives_the_same_report_as_on_disk(*, ranges: bool, chunked: bool) -> None:
     with serving(files({PATH: TRACE.read_bytes()}, ranges=ranges, chunked=chunked)) as server:
         assert _json(api.load(f"{server.url}{PATH}"), f"{server.url}/logs") == _local()
@@ -136,7 +139,7 @@ def test_a_server_that_is_not_there_is_a_clear_error() -> None:
 SECRET = "s3cr3tValue"  # noqa: S105  # a test's
 
 
-@pytest.mark.parametrize("fault", [None, Fault.DENIED, Fault.BUSY, Fault.DROPPED])
+@pytest.mark.parametrize("fault", [Fault.DENIED, *few([None, Fault.BUSY, Fault.DROPPED], "traceadvisor/system")])
 def test_credentials_of_a_url_are_in_no_report_error_or_log(
     fault: Fault | None, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,7 +246,7 @@ def endless(status: int, *, sized: bool, pause_s: float, piece: bytes, at_once: 
 
 
 @pytest.mark.parametrize("status", [200, 206])
-@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("sized", few([False, True], "traceadvisor/system"))
 @pytest.mark.parametrize(("pause_s", "piece"), [(0.1, b" "), (0.001, b" " * 1000)], ids=["slow", "fast"])
 def test_an_answer_without_end_ends_by_a_limit_that_is_named(
     status: int, pause_s: float, piece: bytes, *, sized: bool

@@ -78,6 +78,7 @@ def test_the_first_finding_begins_on_the_first_screens(name: str, chromium: str,
         assert top < screens * height
 
 
+@NIGHTLY
 def test_pages_stay_small(tmp_path: Path) -> None:
     assert len(render(load(SHARED_TRACES / NO_WORKERS))) < 401_000
     assert len(render(load(ten(tmp_path)))) < 700_000

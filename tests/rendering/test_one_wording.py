@@ -66,14 +66,9 @@ def test_saving_certainty_and_fix_of_a_finding_read_alike(name: str, shown: Call
     _check(_report(name), shown)
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("pango")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("captured", marks=pytest.mark.slow),
-        *(pytest.param(name, marks=NIGHTLY) for name in (*BUILT, *SAMPLES) if name != "captured"),
-    ],
-)
+@pytest.mark.parametrize("name", [*BUILT, *SAMPLES])
 def test_paper_reads_like_the_other_formats(name: str) -> None:
     _check(_report(name), _on_paper)
 

@@ -82,6 +82,7 @@ return out;
     assert answer["all"] == answer["rows"] > 12
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_a_button_copies_the_code_of_a_fix_or_selects_it(chromium: str, content: str, tmp_path: Path) -> None:
     answer = asked(
         chromium,
@@ -131,6 +132,7 @@ return out;
     assert "training thread" in answer["named"]
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_the_trace_follows_wheel_drag_and_pinch_and_names_what_is_under_the_pointer(
     chromium: str, content: str, tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ return out;
     assert length("pinched") == pytest.approx(length("wheel") / 2, rel=0.01)
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_a_finding_leads_to_its_place_in_the_trace(chromium: str, content: str, tmp_path: Path) -> None:
     answer = asked(
         chromium,
@@ -191,6 +194,7 @@ return { range: range(), wanted: [Number(link.dataset.from), Number(link.dataset
     assert answer["open"] is True
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_findings_are_open_on_paper_and_as_before_afterwards(chromium: str, content: str, tmp_path: Path) -> None:
     answer = asked(
         chromium,
@@ -225,6 +229,7 @@ def on_a_gpu() -> str:
     return page(replace(first, recordings=(replace(first.recordings[0], timeline=traced),)))
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_a_kernel_names_its_launch_and_a_lane_says_where_events_are_missing(chromium: str, tmp_path: Path) -> None:
     answer = asked(
         chromium,
@@ -270,6 +275,7 @@ return { trace: JSON.parse(await saved.text()), said: document.querySelector("ou
     assert "--save-steps" in answer["said"]
 
 
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 def test_without_scripts_the_timeline_is_a_picture(chromium: str, content: str, tmp_path: Path) -> None:
     see = "const drawn = document.querySelector('.trace svg.chart'); return drawn.checkVisibility();"
     assert asked(chromium, content, see, tmp_path / "with") is False

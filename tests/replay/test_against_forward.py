@@ -185,6 +185,7 @@ def test_python_that_is_not_run_in_the_step(shape: Shape, scenario: Scenario, se
     agree(was, WithoutHostWork(logging), with_less_in(before, LOGGING, REMOVED_SHARE[scenario]), seed, scenario)
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0 and not shape.pinned), st.none() | SEEDS)
 def test_copies_from_pinned_memory(shape: Shape, seed: int | None) -> None:
@@ -198,6 +199,7 @@ def test_copies_from_pinned_memory(shape: Shape, seed: int | None) -> None:
     agree(was, known, with_pinned_uploads(before, 20 / BYTES_PER_NS), seed, Scenario.HIGH)
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0), st.none() | SEEDS)
 def test_copies_a_step_ahead(shape: Shape, seed: int | None) -> None:
@@ -221,6 +223,7 @@ def test_a_synchronise_that_is_not_called(shape: Shape, seed: int | None) -> Non
     agree(was, WithoutWaits(was.calls("cudaDeviceSynchronize")), without_synchronising(before), seed)
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=EXAMPLES)
 @given(ALONE.map(lambda shape: replace(shape, item=True, upload_ns=0)), st.none() | SEEDS)
 def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> None:
@@ -237,6 +240,7 @@ def test_a_number_that_is_needed_is_waited_for_without_the_synchronise(shape: Sh
     assert was.predicted(WithoutWaits(was.calls("cudaStreamSynchronize"))) == pytest.approx(0, abs=EXACT)
 
 
+@pytest.mark.nightly("traceadvisor/replay")
 @settings(max_examples=EXAMPLES)
 @given(ALONE.filter(lambda shape: shape.buckets > 0), st.none() | SEEDS)
 def test_messages_of_half_the_size(shape: Shape, seed: int | None) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.few import few
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay import simulate
 from traceadvisor.replay.step_graph import Action, Constants, DeviceTasks, HostTasks, StepGraph
@@ -51,7 +52,7 @@ def _any_graph(seed: int) -> StepGraph:
     return StepGraph(host, device, constants, (0,) * _STEPS, np.cumsum(work_ns), stream_count=2, thread_count=2)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", few(range(100), "traceadvisor/replay"))
 def test_rows_of_launches_take_the_time_of_the_same_launches_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

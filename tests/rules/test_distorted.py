@@ -42,10 +42,14 @@ def _facts(folder: Path, undisturbed_us: float, loader_us: float = 10, recorded_
     return Captured(builder, folder).with_run(steps=tuple(steps)).simulated_facts()
 
 
-def test_a_saving_is_at_most_what_fits_in_the_undisturbed_step_outside_its_loader(tmp_path: Path) -> None:
+def test_a_saving_is_not_simulated_and_at_most_what_fits_in_the_undisturbed_step_outside_its_loader(
+    tmp_path: Path,
+) -> None:
     facts = _facts(tmp_path, undisturbed_us=25)
     # 15 us are outside the loader. The other 40 us of the recorded step took at least a twelfth of that.
     assert most_undisturbed_ns(facts, 40 * US, NOTHING) == pytest.approx((15 - 40 / 12) * US)
+    assert facts.replay is not None
+    assert facts.replay.gate.doubt == facts.replay.gate.device_doubt == Reason(Doubt.DISTORTED, 4.0)
 
 
 def test_a_small_part_of_a_recorded_step_is_not_scaled_down(tmp_path: Path) -> None:
@@ -61,12 +65,6 @@ def test_time_in_the_loader_is_that_of_undisturbed_steps(tmp_path: Path) -> None
     found = estimated(finding_of(facts, claims=waits, fix=fix, effort=Effort.LINE, evidence=()), facts, Reach())
     assert found.saving.high_ns <= 10 * US
     assert found.saving.reason == Reason(Doubt.DISTORTED, 4.0)
-
-
-def test_no_simulation_of_such_steps_is_trusted(tmp_path: Path) -> None:
-    facts = _facts(tmp_path, undisturbed_us=25)
-    assert facts.replay is not None
-    assert facts.replay.gate.doubt == facts.replay.gate.device_doubt == Reason(Doubt.DISTORTED, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_report_has_the_same_bytes_as_without_dask(address: str, tmp_path: P
     assert there == here
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/system")
 def test_progress_comes_from_the_workers_in_the_thread_of_the_caller(address: str) -> None:
     told: list[tuple[int, int]] = []
     done: list[int] = []

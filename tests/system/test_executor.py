@@ -95,12 +95,14 @@ def test_outcomes_keep_the_order_of_the_items() -> None:
     assert run(sleep_long_if_first, range(5)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_work_runs_in_the_requested_number_of_other_processes() -> None:
     processes = run(own_process, range(6))
     assert len(set(processes)) <= 2
     assert os.getpid() not in processes
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_outcomes_arrive_before_all_items_are_done_and_the_same_process_goes_on() -> None:
     told: list[int] = []
     watch = Watch(lambda position, amount: None, told.append)
@@ -110,6 +112,7 @@ def test_outcomes_arrive_before_all_items_are_done_and_the_same_process_goes_on(
     assert {process for _, process in arriving} == {first[1]}
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_the_heaviest_item_starts_first() -> None:
     begun: list[int] = []
     watch = Watch(lambda position, amount: None, begun.append)
@@ -142,6 +145,7 @@ def test_a_process_that_exits_names_its_exit_code() -> None:
     assert str(ended) == "ended with exit code 3"
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_an_error_raised_on_purpose_arrives_as_it_is() -> None:
     (error,) = run(refuse, ["a.json"])
     assert isinstance(error, InputError)
@@ -214,6 +218,7 @@ def test_no_process_outlives_its_caller(signal_number: signal.Signals, tmp_path:
     wait_until(lambda: not any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir()))
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_an_error_in_a_progress_callback_ends_everything(tmp_path: Path) -> None:
     def enough(position: int, amount: int) -> NoReturn:
         raise RuntimeError("enough")
@@ -253,6 +258,7 @@ def leave_soon(kept: dict[str, Any]) -> object:
     return np.zeros(1 << 20)
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_a_task_finds_what_an_earlier_one_of_its_process_kept() -> None:
     with Aside() as aside:
         first, second = aside.begin(partial(keep, value=7)), aside.begin(kept_process)
@@ -261,6 +267,7 @@ def test_a_task_finds_what_an_earlier_one_of_its_process_kept() -> None:
     assert process != os.getpid()
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_outcomes_that_nobody_asked_for_are_dropped() -> None:
     with Aside() as aside:
         for value in range(3):
@@ -268,6 +275,7 @@ def test_outcomes_that_nobody_asked_for_are_dropped() -> None:
         assert aside.outcome(aside.begin(kept_value)) == 2
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_arrays_arrive_as_they_were_sent() -> None:
     shared = np.arange(100_000)
     shared.flags.writeable = False
@@ -284,6 +292,7 @@ def zeros(kept: dict[str, Any]) -> Any:
     return np.zeros(1 << 19)
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_two_processes_do_not_wait_for_each_other_with_large_messages_on_their_way() -> None:
     with Aside() as aside:
         first = aside.begin(zeros)
@@ -317,6 +326,7 @@ def test_a_process_that_ends_leaves_an_error_for_each_of_its_tasks() -> None:
         assert isinstance(aside.outcome(aside.begin(partial(keep, value=np.zeros(1 << 20)))), OSError)
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_a_process_that_ends_while_it_sends_arrays_leaves_an_error() -> None:
     with Aside() as aside:
         number: Any = aside.outcome(aside.begin(partial(keep, value=0)))
@@ -326,6 +336,7 @@ def test_a_process_that_ends_while_it_sends_arrays_leaves_an_error() -> None:
         assert isinstance(aside.outcome(sent), Died)
 
 
+@pytest.mark.nightly("traceadvisor/system")
 def test_the_process_finds_a_program_that_is_run_from_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place and Path(place) != CHECKOUT])
     with Aside() as aside:

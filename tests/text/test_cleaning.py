@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build_report import hostile, three_recordings
+from tests.few import few
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import TimedStep
@@ -19,32 +20,19 @@ MIXED = "abcdefghijABCDEFGHIJ0123456789_klmno"
 
 SECRETS = (
     f"gldt-{MIXED}",
-    f"ya29.{MIXED}",
-    f"GOCSPX-{MIXED}",
-    "gsk_abcdefghijABCDEFGHIJ0123456789",
-    "xai-abcdefghijABCDEFGHIJ0123456789",
-    "r8_abcdefghijABCDEFGHIJ0123456789abc",
-    f"dapi{HEX}{HEX}",
-    f"hvs.{MIXED}",
-    f"dckr_pat_{MIXED}",
-    f"SG.{MIXED[:22]}.{MIXED}",
-    "sk_live_abcdefghijABCDEFGHIJ0123",
     f"whsec_{MIXED[:30]}",
     f"shpat_{HEX}{HEX}",
     f"SK{HEX}{HEX}",
     f"123456789:{MIXED[:35]}",
     f"pcsk_{MIXED}",
     f"AGE-SECRET-KEY-1{'ABCDEFGHJ0123456789K' * 2}",
-    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuv",
     "glpat-abcdefghij0123456789",
-    "hf_abcdefghijklmnopqrstuvwxyzABCDEF",
-    "AKIAIOSFODNN7EXAMPLE",
     "AIzaSyA-1234567890abcdefghijklmnopqrstu",
     "sk-proj-abcdefghijklmnop0123456789",
-    "xoxb-123456789012-abcdefghijkl",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
 )
+"""Of vendors whom ``test_secret_corpus.py`` does not have."""
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -96,7 +84,6 @@ def test_a_secret_is_recognised_by_its_context(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "max_tokens=4096",
         "num_workers=4",
         "cutlass_80_tensorop_s1688gemm_128x64_16x6_nt_align4",
         "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)",
@@ -112,7 +99,6 @@ def test_a_secret_is_recognised_by_its_context(text: str, shown: str) -> None:
         "[basic training loop with augmentation]",
         "void attend<token>::run(int)",
         "http://host:8080/a@b",
-        "key-value cache: attention",
         "größe 漢字",
     ],
 )
@@ -176,26 +162,24 @@ def test_clean_text_can_be_written_as_utf_8(text: str) -> None:
     assert clean(text).encode().decode() == clean(text)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "a",
-        "a=",
-        "token",
-        "eyJ-",
-        "-a",
-        "://a:",
-        "\x1b]",
-        "/home/",
-        "A1a_",
-        "a:b@",
-        "password=",
-        "--key ",
-        "cookie: a=",
-        "sig=",
-        "a b/",
-    ],
+LONG = (
+    "a=",
+    "a",
+    "token",
+    "eyJ-",
+    "-a",
+    "://a:",
+    "\x1b]",
+    "/home/",
+    "A1a_",
+    "a:b@",
+    "password=",
+    "--key ",
+    "cookie: a=",
 )
+
+
+@pytest.mark.parametrize("pattern", few((*LONG, "sig=", "a b/"), "traceadvisor/text"))
 @pytest.mark.parametrize("length", [200_000, pytest.param(1_000_000, marks=pytest.mark.nightly("traceadvisor/text"))])
 def test_long_hostile_text_is_cleaned_in_time(pattern: str, length: int) -> None:
     text = pattern * (length // len(pattern))

@@ -59,6 +59,7 @@ def test_a_repeated_rank_is_reported_and_only_the_first_is_compared(tmp_path: Pa
     assert sorted(len(row.recording_ids) for row in report.outcomes if row.rule_id == "DIST005") == [1, 2]
 
 
+@pytest.mark.nightly("traceadvisor/analysis/communication")
 def test_a_rank_that_recorded_twice_in_a_row_is_not_there_twice(tmp_path: Path) -> None:
     for rank in range(2):
         for span in (1, 2):
@@ -103,6 +104,7 @@ def test_ranks_with_different_base_times_are_reported_as_not_aligned(
     assert said in notes(load(tmp_path))["not-aligned"]
 
 
+@pytest.mark.nightly("traceadvisor/analysis/communication")
 def test_base_times_that_differ_by_less_than_the_recording_are_aligned(tmp_path: Path) -> None:
     record(tmp_path / "rank-0.1.pt.trace.json", 0)
     record(tmp_path / "rank-1.1.pt.trace.json", 1, base_ns=NOON_NS + 100_000)

@@ -94,17 +94,13 @@ def test_waiting_is_divided_among_the_workers(workers: int, wait_ms: float) -> N
         assert _curve(_cost(0, 60), 10, cores).at(workers).wait_ns == pytest.approx(wait_ms * MS)
 
 
-def test_more_prefetching_does_not_fill_an_empty_queue() -> None:
-    curve = _curve(_cost(0, 60), 10)
-    assert curve.at(2, 2).wait_ns == pytest.approx(curve.at(2, 64).wait_ns)
-    assert curve.shortest_prefetch(2) is None
-
-
-def test_the_fewest_workers_that_hide_the_wait_are_proposed_none_to_spare() -> None:
+def test_the_fewest_workers_that_hide_the_wait_are_proposed_and_no_prefetching() -> None:
     curve = _curve(_cost(0, 60), 10)
     assert curve.best().workers == 6
     assert curve.at(5).wait_share > HIDDEN_SHARE
     assert _curve(_cost(0, 60), 60).best().workers == 1
+    assert curve.at(2, 2).wait_ns == pytest.approx(curve.at(2, 64).wait_ns)
+    assert curve.shortest_prefetch(2) is None
 
 
 @pytest.mark.parametrize(("rest_ms", "workers"), [(98.1, 1), (97.9, 2)])

@@ -69,6 +69,7 @@ def largest_stack(facts: Facts, category: Category) -> StackRow:
     return next(row for row in stacks.rows if row.line)
 
 
+@pytest.mark.nightly("traceadvisor/analysis", "traceadvisor/recording")
 def test_a_sleep_is_named_with_the_function_that_calls_it(eager: Facts) -> None:
     row = largest_stack(eager, Category.OTHER_HOST)
     assert row.line is not None

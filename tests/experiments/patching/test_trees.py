@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run
+from tests.few import few
 from traceadvisor.experiments.patching.edit import Edit
 from traceadvisor.experiments.plan import Plan
 
@@ -71,7 +72,7 @@ def _read_only(here: Path) -> None:
 
 
 TREES = (
-    _as_it_is, _crlf, _byte_order_mark, _tabs, _latin_1, _link_to_the_outside, _hard_link,
+    _link_to_the_outside, _as_it_is, _crlf, _byte_order_mark, _tabs, _latin_1, _hard_link,
     _links_in_a_circle_and_pipes, _ignored_by_git, _changed_since_the_commit, _read_only,
 )  # fmt: skip
 
@@ -86,7 +87,7 @@ def _state(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.__name__.strip("_"))
+@pytest.mark.parametrize("tree", few(TREES, "traceadvisor/experiments"), ids=lambda tree: tree.__name__.strip("_"))
 def test_an_edit_is_made_in_a_copy_of_any_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tree: Callable[[Path], None]
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import traceadvisor
+from tests.few import few
 from tests.memory.programs import transformer
 from tests.rendering.formatted import page
 from traceadvisor.errors import InputError
@@ -82,7 +83,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("piece", SLOW.values(), ids=list(SLOW))
+@pytest.mark.parametrize("piece", few(SLOW.values(), "traceadvisor/parsing"), ids=list(SLOW))
 def test_hostile_repetition_costs_linear_time(piece: bytes) -> None:
     def cost(size: int) -> float:
         content = b"\x80\x04]\x94\x8c\x01a\x94" + piece * (size // len(piece)) + b"."

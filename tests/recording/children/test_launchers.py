@@ -226,6 +226,7 @@ def test_a_model_and_a_loader_that_are_made_before_the_optimizer_are_known(folde
     }
 
 
+@NIGHTLY
 def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -> None:
     (folder / "long.py").write_text("import subprocess; subprocess.run(['true'], check=True); print('done')")
     done = capture("-o", "bundle", "long.py", *("shard" * 20 for _ in range(4000)), cwd=folder)
@@ -307,7 +308,7 @@ def test_an_interrupt_that_the_command_has_already_is_not_sent_again(folder: Pat
         assert process.wait(timeout=60) == 3, "no training"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_command_that_handles_an_interrupt_has_all_the_time_that_it_needs(folder: Path) -> None:
     """A program sends the interrupt to the whole group, once."""
     source = (
@@ -341,7 +342,7 @@ def test_a_script_that_sigterm_ends_gets_one_line(folder: Path) -> None:
     assert len([line for line in said if "SIGTERM" in line]) == 1, said
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_the_exit_code_of_the_command_is_that_of_its_training_and_a_second_capture_is_refused(folder: Path) -> None:
     (folder / "exits.py").write_text(f"{TRAIN}\nsys.exit(5)")
     command = ("-o", "bundle", "--", *PYTHON, "exits.py")

@@ -168,6 +168,7 @@ def test_a_loop_over_loaders_has_one_step_per_iteration(fed: Fed, works: list[in
     consistent(script.loop, rows)
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 @settings(max_examples=200, deadline=None)
 @given(word=WORDS, epochs=st.integers(1, 3), iterations=st.integers(2, 12), works=WORKS)
 def test_a_loop_that_fetches_one_batch_ahead_has_one_step_per_batch(

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data._utils import fetch, worker
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
+from tests.few import few
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.stacks import read_stacks
@@ -197,14 +198,14 @@ def test_computing_in_a_background_thread_is_cpu_time_of_the_process(tmp_path: P
     assert mean_ms(batches, "process_cpu_ns") >= 20
 
 
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", few([True, False], "traceadvisor/recording"))
 def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> None:  # noqa: FBT001
     batches = timed(tmp_path, Slow(), epochs=3, num_workers=2, persistent_workers=persistent)
     assert len(batches) == 3 * 6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=NIGHTLY), "forkserver"])
+@NIGHTLY
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_batches_of_workers_that_were_not_forked_are_timed(method: str, tmp_path: Path) -> None:
     before = time.time_ns()
     batches = timed(tmp_path, Slow(sleep_ms=5), num_workers=2, multiprocessing_context=method)
@@ -256,7 +257,9 @@ LOADERS: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments", [*LOADERS, pytest.param(SPAWNING, marks=NIGHTLY)], ids=lambda one: "-".join(map(str, one))
+    "arguments",
+    [*LOADERS[:2], *(pytest.param(one, marks=NIGHTLY) for one in (*LOADERS[2:], SPAWNING))],
+    ids=lambda one: "-".join(map(str, one)),
 )
 def test_batches_and_random_numbers_are_the_same_as_without_a_capture(
     arguments: dict[str, Any], tmp_path: Path
@@ -450,7 +453,7 @@ def test_a_reused_descriptor_is_not_closed(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="needs Linux's scheduler statistics")
 def test_threads_that_share_cores_wait_for_them(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
@@ -497,18 +500,18 @@ def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(
     assert found[("burn", False)] > 2 * found.get(("burn", True), 0)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_the_first_batch_of_a_worker_is_not_sampled(tmp_path: Path) -> None:
     assert sampled(tmp_path, Slow(4, sleep_ms=200)) is None
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_samples_of_workers_can_be_turned_off(tmp_path: Path) -> None:
     assert sampled(tmp_path, Slow(16, sleep_ms=60), samples=False) is None
     assert read_batches(tmp_path / "bundle" / "batches.0.csv")[0]
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_workers_that_stay_are_sampled_in_all_epochs(tmp_path: Path) -> None:
     with captured(tmp_path):
         train(DataLoader(Slow(4, sleep_ms=100), batch_size=2, num_workers=2, persistent_workers=True), epochs=4)
@@ -517,7 +520,7 @@ def test_workers_that_stay_are_sampled_in_all_epochs(tmp_path: Path) -> None:
     assert samples.time_ns > 0.5 * 2 * 3 * 200 * MS
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_samples_tell_a_wait_beside_threads_that_compute(tmp_path: Path) -> None:
     samples = sampled(tmp_path, BesideThread(12), num_workers=1)
     assert samples is not None
@@ -525,7 +528,7 @@ def test_samples_tell_a_wait_beside_threads_that_compute(tmp_path: Path) -> None
     assert beside > 0.3 * samples.time_ns  # on full cores, threads of others wait, too
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_cpu_time_of_other_threads_is_counted_while_a_batch_is_made(tmp_path: Path) -> None:
     busy = timed(tmp_path / "busy", BesideThread(8), num_workers=1)
     alone = timed(tmp_path / "alone", Slow(8, burn_ms=30), num_workers=1)
@@ -556,7 +559,7 @@ def test_the_thread_that_sends_batches_is_no_other_thread(*, sends: bool, counts
     assert reading.process_cpu_ns > 20 * MS
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_cpu_time_to_send_batches_of_many_objects_is_not_that_of_other_threads(tmp_path: Path) -> None:
     batches = timed(tmp_path, Words(24, burn_ms=10), num_workers=1, collate_fn=list)
     sent_ms = mean_ms(batches, "process_cpu_ns") - mean_ms(batches, "fetch_cpu_ns")

@@ -69,7 +69,7 @@ def looped(
     return decode_settings((folder / "bundle" / "settings.0.json").read_bytes()).loops
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_slow_sampler_is_timed_apart_from_the_start_of_workers(tmp_path: Path) -> None:
     (loops,) = looped(tmp_path, num_workers=1, sampler=SlowStart())
     assert loops.trains
@@ -82,7 +82,7 @@ def test_a_slow_sampler_is_timed_apart_from_the_start_of_workers(tmp_path: Path)
     assert loops.location.function == "looped"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_what_an_iterable_data_set_does_first_takes_kept_workers_as_long(tmp_path: Path) -> None:
     (loops,) = looped(tmp_path, rows=SlowStream(), num_workers=1)
     assert loops.batch_ns is not None
@@ -90,7 +90,7 @@ def test_what_an_iterable_data_set_does_first_takes_kept_workers_as_long(tmp_pat
     assert loops.first_batch_ns >= 2 * SLOW_S * 1e9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_kept_workers_start_once(tmp_path: Path) -> None:
     (loops,) = looped(tmp_path, num_workers=1, persistent_workers=True)
     assert loops.keeps_workers

@@ -501,7 +501,7 @@ def test_nothing_of_this_package_is_compiled_with_an_optimizer_s_step(tmp_path: 
     assert counters["frames"]["total"] - before < 40  # of the tracker, hundreds follow
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_late_and_direct_events_of_real_loops_make_the_same_steps(tmp_path: Path) -> None:
     def train(name: str) -> list[tuple[int, bool, bool]]:
         folder = tmp_path / name

@@ -92,7 +92,7 @@ def test_the_wait_for_the_queue_is_time_in_the_loader(tmp_path: Path, *, is_load
     assert (settings.loader.worker_count, settings.loader.batch_size) == (0, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_queues_are_as_before_after_a_capture(tmp_path: Path) -> None:
     before = queue.Queue.put, queue.Queue.get
     trained(tmp_path, lambda: BackgroundGenerator(DataLoader(Slow(), batch_size=2)))

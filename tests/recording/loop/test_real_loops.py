@@ -147,6 +147,7 @@ def test_an_optimizer_with_a_closure_makes_one_step(tmp_path: Path) -> None:
     own.checks_returns(captured(tmp_path, train))
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_epochs_over_one_fetched_rollout_are_one_step(tmp_path: Path) -> None:
     own, policy = OwnClock(), Model()
 
@@ -321,6 +322,7 @@ def test_steps_that_the_script_marks_later_replace_those_found_before(tmp_path: 
     assert sum(row.state is StepState.RECORDED for row in rows) == 8
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_long_iterations_that_hold_many_optimizer_steps_are_named(tmp_path: Path) -> None:
     policy = Model()
     with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):

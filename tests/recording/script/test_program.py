@@ -83,6 +83,7 @@ def test_an_ending_keeps_its_meaning(tmp_path: Path, source: str, ending: Ending
     assert entry.exit_code == (130 if ending is Ending.INTERRUPTED else plain.returncode)
 
 
+@NIGHTLY
 def test_an_error_without_a_text_is_named_by_its_class(tmp_path: Path) -> None:
     both(tmp_path, "assert False")
     assert manifest(tmp_path / "bundle").endings[0].message == "AssertionError"
@@ -104,7 +105,7 @@ def test_a_signal_ends_a_script_as_it_would_but_saves_first(tmp_path: Path, numb
     assert not list(tmp_path.glob(".bundle*")), "nothing is left beside the bundle"
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path) -> None:
     source = (
         "import ctypes\n"
@@ -198,6 +199,7 @@ def test_a_child_that_is_forked_after_the_recording_ends_as_without_a_capture(
     assert captured.stderr.count("recorded 8 of ") == 1
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_script_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
     missing = run(*CAPTURE, "--", "missing.py", cwd=tmp_path)
     assert missing.returncode == 2
@@ -214,6 +216,7 @@ def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
     assert "already holds a capture" in again.stderr
 
 
+@NIGHTLY
 def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import shutil, sys; shutil.rmtree('bundle'); open('bundle', 'w'); print('ran'); sys.exit(int(sys.argv[1]))"
@@ -233,6 +236,7 @@ def test_the_manifest_of_another_program_is_never_overwritten(tmp_path: Path) ->
     assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'
 
 
+@NIGHTLY
 def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import traceadvisor\n"
@@ -255,7 +259,7 @@ def test_a_block_that_leaves_the_program_says_so(tmp_path: Path, leaves: str, en
     assert (found.ending, found.exit_code) == (ending, code)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_script_that_handles_a_signal_itself_takes_its_time(tmp_path: Path) -> None:
     """Such as a checkpoint before the machine is taken away."""
     body = (

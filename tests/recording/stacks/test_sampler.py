@@ -71,7 +71,7 @@ def test_each_line_has_its_share_of_the_time_within_the_stated_error() -> None:
         assert share_of(found, line) == pytest.approx(share, abs=error + GIL_ERROR), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_time_inside_a_function_written_in_c_is_not_overstated() -> None:
     found = sampled(4.0, threading.get_ident(), QUICK_S)
     whole_ns = sum(TIMES_NS.values())
@@ -84,7 +84,7 @@ def test_the_time_inside_a_function_written_in_c_is_not_overstated() -> None:
 TRIES, LEAST_HELD_SHARE = 3, 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_call_that_keeps_the_interpreter_has_its_time_not_what_follows_it() -> None:
     """A sample that waits for the interpreter gets it at the next call that lets go of it, unless it asks in time.
 
@@ -175,6 +175,7 @@ def test_an_error_ends_the_sampling_and_nothing_else() -> None:
     assert one.samples().count == 0
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_the_switch_interval_is_as_before() -> None:
     usual_s = sys.getswitchinterval()
     end = time.monotonic() + 1
@@ -294,6 +295,7 @@ def test_the_scripts_random_numbers_are_not_touched() -> None:
     assert run(sys.executable, "-c", script).stdout == "0.13436424411240122\n"
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_process_that_ends_without_stopping_ends_quietly() -> None:
     script = (
         "import threading, time\n"
@@ -306,6 +308,7 @@ def test_a_process_that_ends_without_stopping_ends_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.nightly("traceadvisor/recording")
 def test_a_forked_child_neither_samples_nor_waits_for_the_sampler() -> None:
     script = (
         "import os, sys, threading, time\n"

@@ -130,24 +130,14 @@ def test_a_damaged_recording_is_a_notification() -> None:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "build",
-    [
-        captured,
-        *(
-            pytest.param(build, marks=pytest.mark.nightly("traceadvisor/rendering/alerts"))
-            for build in ALL
-            if build is not captured
-        ),
-    ],
-)
+@pytest.mark.nightly("traceadvisor/rendering")
+@pytest.mark.parametrize("build", ALL)
 def test_the_sarif_multitool_finds_no_error(build: Callable[[], Report], page_checkers: Path, tmp_path: Path) -> None:
     assert _validated(page_checkers, sarif.render(build()), tmp_path / "a.sarif") == set()
     assert _validated(page_checkers, sarif.render(hostile(build())), tmp_path / "b.sarif") == set()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_the_sarif_multitool_finds_what_is_wrong(page_checkers: Path, tmp_path: Path) -> None:
     document = json.loads(sarif.render(three_recordings()))
     document["runs"][0]["results"][0]["ruleIndex"] = 99

@@ -15,7 +15,7 @@ from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.formats import FORMATS, FULL_FORMATS
 from traceadvisor.rendering.writers import brief
 
-pytestmark = pytest.mark.usefixtures("pango")
+pytestmark = [pytest.mark.nightly("traceadvisor/rendering", "templates"), pytest.mark.usefixtures("pango")]
 
 
 def _many_findings() -> Report:

@@ -165,6 +165,7 @@ except PdfUnavailableError:
 """
 
 
+@pytest.mark.nightly("traceadvisor/rendering")
 def test_without_pango_only_the_banner_of_weasyprint_is_not_printed() -> None:
     done = run(sys.executable, "-c", WITHOUT_PANGO, cwd=CHECKOUT)
     others = "-----\nanother line\n-----\n" * 2  # it tries this library twice

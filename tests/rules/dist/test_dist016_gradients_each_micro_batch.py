@@ -52,15 +52,11 @@ def _updates(*micro_batches: tuple[int, ...], count: int = 6, optimizers: tuple[
     return builder
 
 
-def test_all_reduces_that_a_later_micro_batch_repeats_are_found(tmp_path: Path) -> None:
+def test_all_reduces_that_a_later_micro_batch_repeats_are_found_and_saved(tmp_path: Path) -> None:
     found = finding(GradientsEachMicroBatch(), _updates((3, 5), (3, 5), (3, 5)), tmp_path)
     assert evidence(found, "exposed all-reduce of earlier") == 2 * 2 * REDUCED_US * 1000
     assert evidence(found, "all-reduces that a later") == 4
     assert "no_sync" in (found.fix.change or "")
-
-
-def test_the_simulated_saving_is_theirs_and_leaves_the_last(tmp_path: Path) -> None:
-    found = finding(GradientsEachMicroBatch(), _updates((3, 5), (3, 5), (3, 5)), tmp_path)
     assert found.saving.method is Method.REPLAY
     assert found.saving.expected_ns == pytest.approx(160_000, rel=0.1)
 

@@ -24,15 +24,11 @@ def _step(*lengths: int, name: str = ADD) -> TraceBuilder:
     return builder.launch(8, 9, kernel=(at, 100))
 
 
-def test_a_run_of_elementwise_kernels_is_found(tmp_path: Path) -> None:
+def test_a_run_of_elementwise_kernels_is_found_and_saves_all_but_its_longest(tmp_path: Path) -> None:
     found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
     assert found.claims.total_ns == 40_000
     assert evidence(found, "runs of elementwise kernels") == 1
     assert evidence(found, "kernels in these runs") == 3
-
-
-def test_the_longest_kernel_of_a_run_cannot_be_saved(tmp_path: Path) -> None:
-    found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
     assert evidence(found, "time beyond the longest") == 20_000
     assert found.saving.high_ns == 20_000
 

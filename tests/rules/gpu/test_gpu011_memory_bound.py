@@ -26,13 +26,9 @@ def _thin_product() -> TraceBuilder:
     return builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 90))
 
 
-def test_memory_bound_matmuls_count(tmp_path: Path) -> None:
+def test_memory_bound_matmuls_count_and_are_not_claimed(tmp_path: Path) -> None:
     found = finding(MemoryBound(), _thin_product(), tmp_path)
     assert evidence(found, "memory-bound share of kernel time") == 1.0
-
-
-def test_memory_bound_matmuls_are_not_claimed(tmp_path: Path) -> None:
-    found = finding(MemoryBound(), _thin_product(), tmp_path)
     assert (found.claims.total_ns, found.saving.high_ns) == (0, 0)
 
 

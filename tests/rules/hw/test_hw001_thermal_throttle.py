@@ -15,13 +15,9 @@ def _busy() -> TraceBuilder:
     return TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
 
 
-def test_a_gpu_slowed_by_heat_is_found(tmp_path: Path) -> None:
+def test_a_gpu_slowed_by_heat_saves_at_most_the_lost_clock(tmp_path: Path) -> None:
     found = Captured(_busy(), tmp_path).device(thermal=0.6, clock=0.75).finding(ThermalThrottle())
     assert evidence(found, "samples with thermal slowdown") == 0.6
-
-
-def test_the_saving_is_at_most_the_lost_clock(tmp_path: Path) -> None:
-    found = Captured(_busy(), tmp_path).device(thermal=0.6, clock=0.75).finding(ThermalThrottle())
     assert found.saving.high_ns == pytest.approx(25_000)
 
 

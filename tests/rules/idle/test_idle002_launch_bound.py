@@ -23,15 +23,11 @@ def _short_kernels(steps: int = 3) -> TraceBuilder:
     return builder
 
 
-def test_kernels_shorter_than_their_launches_are_found(tmp_path: Path) -> None:
+def test_many_kernels_shorter_than_their_launches_are_found_and_need_fewer_launches(tmp_path: Path) -> None:
     found = finding(LaunchBound(), _short_kernels(), tmp_path)
     assert found.claims.total_ns == 3 * 80_000
     assert evidence(found, "share of kernels shorter than 10 µs") == 1.0
     assert evidence(found, "median kernel") == 2_000
-
-
-def test_many_short_calls_need_fewer_launches(tmp_path: Path) -> None:
-    found = finding(LaunchBound(), _short_kernels(), tmp_path)
     assert evidence(found, "share of this time in single operators") == 0
     assert found.fix.change is not None
 

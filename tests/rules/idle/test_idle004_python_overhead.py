@@ -49,11 +49,13 @@ def _steps(
     return builder
 
 
-def test_a_long_stretch_without_operators_is_found(tmp_path: Path) -> None:
+def test_a_long_stretch_without_operators_is_found_and_without_stacks_says_how_to_get_them(tmp_path: Path) -> None:
     # From the second kernel's end at 200 to the end of the step at 700.
     found = finding(PythonOverhead(), _steps(logging_us=500), tmp_path)
     assert evidence(found, "idle time in long stretches") == 500_000
     assert evidence(found, "long stretches of Python code") == 1
+    assert found.locations == ()
+    assert any("with_stack=True" in caveat for caveat in found.caveats)
 
 
 def test_the_saving_is_simulated(tmp_path: Path) -> None:
@@ -181,12 +183,6 @@ def test_recordings_of_2021_name_the_lines_before_and_after(tmp_path: Path) -> N
     assert [(each.file, each.line) for each in found.locations] == [("train.py", 31), ("train.py", 27)]
     # Two of three: nothing follows the last.
     assert evidence(found, "between train.py:31 and train.py:27") == pytest.approx(500_000 * 2 / 3)
-
-
-def test_without_stacks_the_finding_says_how_to_get_them(tmp_path: Path) -> None:
-    found = finding(PythonOverhead(), _steps(logging_us=500), tmp_path)
-    assert found.locations == ()
-    assert any("with_stack=True" in caveat for caveat in found.caveats)
 
 
 def test_without_a_gpu_every_long_stretch_counts(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_short_collections_are_clear(tmp_path: Path) -> None:
     assert clear(GcPause(), _steps(pause_us=2), tmp_path).value == pytest.approx(2 / 102)
 
 
+@pytest.mark.nightly("traceadvisor/rules/idle", "traceadvisor/recording")
 def test_a_captured_run_shows_automatic_collections(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
     captured = Captured(builder, tmp_path).with_settings(gc_share=0.1, gc_longest_ns=50_000_000)

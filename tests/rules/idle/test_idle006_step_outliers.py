@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.sampled.sampling import Samples, library, user
 from tests.analysis.whole_run.building import NO_GRAD, Runs, line
 from tests.build import TraceBuilder
+from tests.few import few
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
@@ -325,7 +326,7 @@ def test_without_a_gpu_slow_steps_with_a_content_of_their_own_are_found(tmp_path
 
 
 @pytest.mark.parametrize("every", [5, 7, 10, 25])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(range(5), "traceadvisor/rules/idle"))
 def test_a_periodic_cost_is_found_among_random_slow_steps(seed: int, every: int, tmp_path: Path) -> None:
     lengths = _at_random(seed)
     lengths[every - 1 :: every] = [900.0] * len(lengths[every - 1 :: every])

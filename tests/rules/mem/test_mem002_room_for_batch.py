@@ -21,14 +21,10 @@ def _launch_bound() -> TraceBuilder:
     return builder.memory(1, 1024, total_allocated=GB).memory(50, 1024, total_allocated=3 * GB)
 
 
-def test_free_memory_with_a_gpu_that_waits_for_launches_is_found(tmp_path: Path) -> None:
+def test_free_memory_with_a_gpu_that_waits_for_launches_is_found_with_the_largest_batch(tmp_path: Path) -> None:
     found = Captured(_launch_bound(), tmp_path).loader(batch=32).device(memory=3 * GB).finding(RoomForBatch())
     assert evidence(found, "memory per sample") == pytest.approx(2 * GB / 32)
-
-
-def test_the_largest_batch_is_predicted_from_the_memory_per_sample(tmp_path: Path) -> None:
     # Four fifths of 20 GB, minus 1 GB held between steps, leave 15 GB for samples of 62.5 MB.
-    found = Captured(_launch_bound(), tmp_path).loader(batch=32).device(memory=3 * GB).finding(RoomForBatch())
     assert evidence(found, "predicted largest batch") == 240
 
 

@@ -27,17 +27,15 @@ def _step(state: int, forward: int, peak: int) -> TraceBuilder:
     return builder
 
 
-def test_a_full_gpu_with_mostly_activations_is_found_with_the_freed_memory(tmp_path: Path) -> None:
+def test_a_full_gpu_with_mostly_activations_is_found_with_the_freed_memory_for_one_more_forward_pass(
+    tmp_path: Path,
+) -> None:
     found = finding(CheckpointingCandidate(), _step(1, 7, 8), tmp_path)
     assert evidence(found, "activation memory") == 6 * GB
     assert evidence(found, "activations at the peak") == 0.75
     assert evidence(found, "memory freed by checkpointing") == 3 * GB
     assert found.saving.high_ns == 0
-
-
-def test_the_extra_step_time_is_one_more_forward_pass(tmp_path: Path) -> None:
     # Kernels take 90 us of the first step and 60 us of the second.
-    found = finding(CheckpointingCandidate(), _step(1, 7, 8), tmp_path)
     assert evidence(found, "extra step time for checkpointing") == pytest.approx(75_000 / 3)
 
 

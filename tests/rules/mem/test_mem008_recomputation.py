@@ -56,11 +56,15 @@ def _on_gpu(*, gb: int, each_keeps: int | None) -> TraceBuilder:
     return builder
 
 
-def test_forward_operators_inside_the_backward_pass_are_found_with_their_time(tmp_path: Path) -> None:
+def test_forward_operators_inside_the_backward_pass_are_found_with_their_time_as_an_upper_limit_on_a_cpu(
+    tmp_path: Path,
+) -> None:
     found = finding(Recomputation(), _training(), tmp_path)
     assert evidence(found, "recomputation of activations") == 22_000  # with the code that calls the block again
     assert evidence(found, "recomputed blocks") == 1
     assert found.claims.total_ns == 4 * 22_000
+    assert (found.saving.method, found.fix.change) == (Method.BOUND, FEWER)
+    assert found.caveats[0] == "The memory that the activations need is unknown: memory of the CPU is not measured."
 
 
 def test_what_follows_a_block_in_its_node_ends_the_recomputation(tmp_path: Path) -> None:
@@ -76,12 +80,6 @@ def test_a_small_block_is_found_by_the_function_that_computes_it_again(tmp_path:
     for at in range(0, 400, 100):
         small.python("torch/utils/checkpoint.py(1657): recompute_fn", at + 21, at + 45)
     assert finding(Recomputation(), small, tmp_path).claims.total_ns == 4 * 22_000
-
-
-def test_on_a_cpu_the_saving_is_an_upper_limit_because_its_memory_is_unknown(tmp_path: Path) -> None:
-    found = finding(Recomputation(), _training(), tmp_path)
-    assert (found.saving.method, found.fix.change) == (Method.BOUND, FEWER)
-    assert found.caveats[0] == "The memory that the activations need is unknown: memory of the CPU is not measured."
 
 
 @pytest.mark.parametrize("again", [BLOCK[::-1], ("aten::mul", "aten::mm", "aten::mul", "aten::sum", "aten::t")])
