@@ -82,7 +82,7 @@ def clean(text: str) -> str:
 
 
 def in_force() -> tuple[re.Pattern[str] | None, ...]:
-    """What decides on the clean form of a text, besides the text."""
+    """The patterns that decide on the clean form of a text, besides those that never change."""
     return (_own_home(), *_withheld[-1:])
 
 
