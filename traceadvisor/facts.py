@@ -663,7 +663,13 @@ class Facts:
 
     def missing(self, needs: frozenset[Input]) -> str | None:
         """The missing input of a rule with these needs, and how to get it; None if nothing is missing."""
-        return next((reason for need, reason in self._missing_inputs.items() if need in needs), None)
+        if needs.isdisjoint(self._all_missing):
+            return None
+        return next(reason for need, reason in self._missing_inputs.items() if need in needs)
+
+    @cached_property
+    def _all_missing(self) -> frozenset[Input]:
+        return frozenset(self._missing_inputs)
 
     @cached_property
     def _missing_inputs(self) -> Mapping[Input, str]:

@@ -17,7 +17,7 @@ from traceadvisor.rendering.charts.drawing import WIDTH, Chart, runs_path
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.per_step import MOST_POINTED_AT, per_step
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar, told_apart
-from traceadvisor.rendering.charts.timeline import runs_by_layer, timeline
+from traceadvisor.rendering.charts.timeline import _diffused, runs_by_layer, timeline
 
 
 def recording() -> Recording:
@@ -68,6 +68,20 @@ def test_layers_that_share_out_the_time_share_out_the_slots(cuts: list[tuple[int
     )
 
     assert sum(map(inked, runs_by_layer(layers, 0, 1_000, slots=50))) == 50
+
+
+@given(st.lists(st.lists(st.sampled_from((0.0, 0.2, 0.5, 1.0)), min_size=3, max_size=3), min_size=1, max_size=40))
+def test_each_slot_goes_to_the_layer_that_is_owed_the_most(slots: list[list[float]]) -> None:
+    shares = [[share / max(sum(slot), 1.0) for share in slot] for slot in slots]
+    owed, expected = [0.0] * 4, []
+    for slot in shares:
+        with_rest = [*slot, max(0.0, 1.0 - sum(slot))]
+        owed = [before + share for before, share in zip(owed, with_rest, strict=True)]
+        seen = [layer for layer, share in enumerate(with_rest) if share > 0]
+        expected.append(max(seen, key=lambda layer: owed[layer]))
+        owed[expected[-1]] -= 1.0
+
+    assert _diffused(np.array(shares).T).tolist() == expected
 
 
 def test_a_path_of_runs_goes_from_one_to_the_next() -> None:

@@ -7,7 +7,7 @@ import pkgutil
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from inspect import isabstract
 from typing import NoReturn, TypeGuard
@@ -106,7 +106,12 @@ def all_rules() -> tuple[Rule, ...]:
 
 def trace_rules(rules: Iterable[Rule] | None = None) -> tuple[Rule, ...]:
     """Those rules that check traces; by default of all rules of the package."""
-    return tuple(rule for rule in (all_rules() if rules is None else rules) if not isinstance(rule, SnapshotRule))
+    return tuple(rule for rule in (all_rules() if rules is None else rules) if not _is_of_snapshots(type(rule)))
+
+
+@cache
+def _is_of_snapshots(kind: type[Rule]) -> bool:
+    return issubclass(kind, SnapshotRule)
 
 
 def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:
@@ -189,7 +194,13 @@ def rule_texts(rules: Iterable[Rule], explained: Container[str]) -> tuple[RuleTe
 
 def rule_text(rule: Rule, *, is_whole: bool = True) -> RuleText:
     """The text of a rule; each part is one line."""
-    meta, (summary, sections) = rule.meta, _explanation(type(rule))
+    return _text(type(rule), rule.meta, is_whole=is_whole)
+
+
+@lru_cache(1 << 10)
+def _text(kind: type[Rule], meta: RuleMeta, *, is_whole: bool) -> RuleText:
+    """The text, which is the same in each report."""
+    summary, sections = _explanation(kind)
     return RuleText(meta.id, meta.name, meta.title, summary, sections if is_whole else ())
 
 

@@ -19,7 +19,7 @@ from traceadvisor.judging.rows import explained_by_late_rank, in_rows
 from traceadvisor.judging.run_rule import Judged, lawful_outcome
 from traceadvisor.judging.worth import if_it_shortens
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
-from traceadvisor.model.findings import Clear, Estimate, Failed, Finding, Found, Silenced, Skipped
+from traceadvisor.model.findings import Clear, Estimate, Failed, Finding, Found, RuleOutcome, Silenced, Skipped
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.job import Job
 from traceadvisor.model.report import (
@@ -148,15 +148,20 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
 
 def _merged(judged: Iterable[Judged], recording_count: int) -> tuple[OutcomeRow, ...]:
     """One row for all recordings with the same outcome of a rule: most checks have the same one everywhere."""
+    judged = tuple(judged)
+    if recording_count == 1 and len({row.rule.id for row in judged}) == len(judged):  # nothing to compare
+        return tuple(OutcomeRow(row.rule.id, (), _without_finding(row.outcome)) for row in judged)
     alike: dict[tuple[str, FoundFigures | Clear | Skipped | Failed], dict[str, None]] = {}
     for row in judged:
-        found = row.outcome
-        outcome = FoundFigures(found.finding.evidence) if isinstance(found, Found) else found
-        alike.setdefault((row.rule.id, outcome), {}).update(dict.fromkeys(row.recording_ids))
+        alike.setdefault((row.rule.id, _without_finding(row.outcome)), {}).update(dict.fromkeys(row.recording_ids))
     return tuple(
         OutcomeRow(rule_id, () if len(ids) == recording_count else tuple(ids), outcome)
         for (rule_id, outcome), ids in alike.items()
     )
+
+
+def _without_finding(outcome: RuleOutcome) -> FoundFigures | Clear | Skipped | Failed:
+    return FoundFigures(outcome.finding.evidence) if isinstance(outcome, Found) else outcome
 
 
 def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -> Iterator[RecordedFinding]:

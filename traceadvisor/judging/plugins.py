@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Collection, Iterator
@@ -10,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from inspect import isabstract
+from os.path import samestat
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -44,7 +46,15 @@ def find_plugins() -> tuple[Plugin, ...]:
 
     The working directory is ignored, although Python may import from it: it may contain untrusted files.
     """
-    return _offered(tuple((entry, _changed_ns(entry)) for entry in sys.path if not _is_working_directory(entry)))
+    here = _status(".")
+    found = ((entry, _status(entry)) for entry in sys.path)
+    return _offered(
+        tuple(
+            (entry, status.st_mtime_ns if status else 0)  # when a distribution was last added to it, or removed
+            for entry, status in found
+            if not (status and here and samestat(status, here))
+        )
+    )
 
 
 def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
@@ -68,11 +78,11 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
     return rule
 
 
-def _changed_ns(entry: str) -> int:
-    """When a distribution was last added to a folder, or removed from it."""
+def _status(folder: str) -> os.stat_result | None:
+    """The status of a folder; None if it cannot be read."""
     with suppress(OSError, ValueError):
-        return Path(entry).stat().st_mtime_ns
-    return 0
+        return Path(folder).stat()
+    return None
 
 
 @lru_cache(maxsize=1)
@@ -103,13 +113,6 @@ def _entry_points(distribution: Distribution) -> tuple[EntryPoint, ...]:
 def _metadata(distribution: Distribution, key: str) -> str:
     metadata = distribution.metadata
     return metadata[key] if key in metadata else ""  # noqa: SIM401  # the type does not guarantee `get`
-
-
-def _is_working_directory(entry: str) -> bool:
-    try:
-        return Path(entry).resolve() == Path.cwd()
-    except OSError:
-        return False
 
 
 def _made(loaded: object) -> Rule:

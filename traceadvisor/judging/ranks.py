@@ -186,6 +186,8 @@ def _together(recordings: Iterable[RankRecording]) -> Iterator[tuple[RankRecordi
 
 def side_by_side(judged: Iterable[tuple[Judged, ...]], compared: Sequence[Judged]) -> tuple[Judged, ...]:
     """The outcomes, grouped by rule. An outcome for several ranks replaces those for each rank."""
+    if not compared:
+        return tuple(row for rows in judged for row in rows)
     taken = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
     return tuple(
         row

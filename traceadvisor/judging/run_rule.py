@@ -171,10 +171,11 @@ def _outcome(
     rule: Rule, look: Callable[[], Outcome], facts: Facts | None = None
 ) -> tuple[RuleOutcome, tuple[Silenced, ...]]:
     """The outcome of a check; a finding gets the metadata of its rule, and obeys the laws."""
+    is_of_package = _is_of_package(type(rule))
     try:
-        with nullcontext() if _is_of_package(rule) else redirect_stdout(sys.stderr):
+        with nullcontext() if is_of_package else redirect_stdout(sys.stderr):
             outcome = look()
-        if not _is_of_package(rule) and not conforms(outcome, Outcome):
+        if not is_of_package and not conforms(outcome, Outcome):
             what = type(outcome).__name__
             return Failed(f"The rule returned a {what} that is no outcome, or has a part of the wrong type."), ()
         if not isinstance(outcome, Finding):
@@ -193,9 +194,10 @@ def _outcome(
         return Failed(named(error)), ()
 
 
-def _is_of_package(rule: Rule) -> bool:
+@cache
+def _is_of_package(kind: type[Rule]) -> bool:
     """Whether the rule is none of a plugin."""
-    return type(rule).__module__.startswith("traceadvisor.")
+    return kind.__module__.startswith("traceadvisor.")
 
 
 @cache

@@ -182,6 +182,8 @@ def _elsewhere_share(observation: Observation, steps: Sequence[Step]) -> float:
     """Return the share of some steps in which other devices are busy."""
     events = observation.trace.events
     rows = events.rows(*DEVICE_WORK)
+    if not rows.size:
+        return 0.0
     mine = distinct(np.sort(events.device[observation.launches.work_rows]))
     others = np.setdiff1d(distinct(np.sort(events.device[rows])), [NONE, *mine])
     rows = rows[np.isin(events.device[rows], others)] if others.size else others

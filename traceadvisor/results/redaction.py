@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache, partial
 from operator import is_not
@@ -12,10 +12,10 @@ from types import NoneType
 from typing import Any, TypeVar, cast
 
 from traceadvisor.model.findings import Clear, Evidence, Unit
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import Report, RuleText
 from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
 from traceadvisor.system.remote import path_of
-from traceadvisor.text.cleaning import clean, clipped
+from traceadvisor.text.cleaning import LONGEST_KEPT, clean, clipped, in_force
 from traceadvisor.text.documents import without_announced, without_named
 
 
@@ -25,7 +25,7 @@ def redacted(report: Report) -> Report:
 
     It takes the whole report, so that no field is forgotten, and keeps the last result for several formats.
     """
-    return cast("Report", _mapped(report, cache(_cleaned)))  # a text can occur many times
+    return cast("Report", _mapped(report, _cleaning(in_force())))
 
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def cleaned(result: T) -> T:
     """The result of an experiment, or an index, with every string in it cleaned."""
-    return cast("T", _mapped(result, _cleaned))
+    return cast("T", _mapped(result, _cleaning(in_force())))
 
 
 _NUMBERS = {NoneType, bool, int, float}
@@ -44,7 +44,7 @@ EXACT = 2**53
 
 def shortened(report: T, longest: int) -> T:
     """The report, or a comparison of reports, with every string in it cut to ``longest`` characters."""
-    return cast("T", _mapped(report, partial(clipped, longest=longest)))
+    return cast("T", _mapped(report, _cutting(longest)))
 
 
 def _cleaned(text: str) -> str:
@@ -52,57 +52,122 @@ def _cleaned(text: str) -> str:
     return clean(text) or ("?" if text else "")
 
 
-def _mapped(value: object, changed: Callable[[str], str]) -> object:
+@lru_cache(maxsize=4)
+def _cleaning(_: tuple[object, ...]) -> _Change:
+    """Cleans texts while the same is in force: it is one function for many reports, which share most of their texts."""
+    short, long = lru_cache(1 << 12)(_cleaned), lru_cache(1 << 8)(_cleaned)
+    return lambda text: (short if len(text) <= LONGEST_KEPT else long)(text)
+
+
+@lru_cache(maxsize=8)
+def _cutting(longest: int) -> _Change:
+    return partial(clipped, longest=longest)
+
+
+_Change = Callable[[str], str]
+
+_Look = Callable[[Any, _Change], object]
+"""Returns a value of some class with every string changed; itself if no string changes."""
+
+
+def _mapped(value: object, changed: _Change) -> object:
     """The same structure with every string changed, except enums and timed steps; itself if no string changes.
 
     What a key, or an option before it, calls a secret is redacted.
     """
-    if value is None or isinstance(value, (int, float)):  # most values
-        return value
-    if isinstance(value, str):
-        return value if (text := changed(value)) == value else text
-    if isinstance(value, Path):
-        return value if (text := changed(str(value))) == str(value) else path_of(text)
-    if isinstance(value, tuple):
-        items = without_announced([_mapped(item, changed) for item in value])
-        return tuple(items) if any(map(is_not, items, value)) else value
-    if isinstance(value, frozenset):
-        return frozenset(_mapped(item, changed) for item in value)
-    return _with_mapped_parts(value, changed)
+    look = _look_at(type(value))  # type: ignore[arg-type]  # a class is hashable
+    return value if look is None else look(value, changed)
 
 
-def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
-    if isinstance(value, Run) and value.summary is None:
-        value = replace(value, summary=RunSummary(value.step_count, steps_by_state(value)))
-    if names := _field_names(type(value)):  # type: ignore[arg-type]  # a class is hashable
+@cache
+def _look_at(kind: type) -> _Look | None:
+    """How to look into the values of a class; None for those without text, which are most."""
+    if kind is NoneType or issubclass(kind, (int, float)):
+        return None
+    if kind is RuleText:
+        return _into_rule_text
+    for base, look in _LOOKS.items():
+        if issubclass(kind, base):
+            return look
+    if names := _field_names(kind):
+        look = _into_fields(kind, names)
+        return _into_run(look) if issubclass(kind, Run) else look
+    return _into_mapping if issubclass(kind, Mapping) else None
+
+
+def _into_text(text: str, changed: _Change) -> str:
+    return text if (new := changed(text)) == text else new
+
+
+def _into_path(path: Path, changed: _Change) -> Path:
+    return path if (new := changed(str(path))) == str(path) else path_of(new)
+
+
+def _into_items(items: tuple[object, ...], changed: _Change) -> tuple[object, ...]:
+    if not items:
+        return items
+    new = without_announced([_mapped(item, changed) for item in items])
+    return tuple(new) if any(map(is_not, new, items)) else items
+
+
+def _into_set(items: frozenset[object], changed: _Change) -> frozenset[object]:
+    return frozenset(_mapped(item, changed) for item in items)
+
+
+_LOOKS: dict[type, _Look] = {str: _into_text, Path: _into_path, tuple: _into_items, frozenset: _into_set}
+
+
+def _into_fields(kind: type, names: tuple[str, ...]) -> _Look:
+    """How to look into a dataclass: what is the same for all of them is found once."""
+    times = tuple(name for name in names if re.search(r"_ns(?:_|$)", name))
+    united = next((named for base, named in _UNITED.items() if issubclass(kind, base)), ())
+
+    def look(value: Any, changed: _Change) -> object:
         parts: dict[str, object] = {}
         for name in names:
             part = getattr(value, name)
-            if type(part) not in _NUMBERS and (mapped := _mapped(part, changed)) is not part:
-                parts[name] = mapped
-        for name in _times_in(value):
+            into = _look_at(type(part))  # type: ignore[arg-type]  # as above
+            if into is not None and (new := into(part, changed)) is not part:
+                parts[name] = new
+        for name in united if united and value.unit in _NANOSECONDS else times:
             part = parts.get(name, getattr(value, name))
             if (rounded := _rounded(part)) is not part:
                 parts[name] = rounded
-        return replace(cast("Any", value), **parts) if parts else value
-    if isinstance(value, Mapping):
-        if not any(type(key) is str for key in value) and _NUMBERS.issuperset(map(type, value.values())):
-            return value  # times by category, of each step
-        named = {key: without_named(str(key), _mapped(item, changed)) for key, item in value.items()}
-        items = {changed(key) if type(key) is str else key: item for key, item in named.items()}
-        is_same = items.keys() == value.keys() and all(part is value[key] for key, part in items.items())
-        return value if is_same else items
-    return value
+        return replace(value, **parts) if parts else value
+
+    return look
 
 
-def _times_in(value: object) -> Iterable[str]:
-    """The fields with nanoseconds."""
-    match value:
-        case Evidence(unit=Unit.NS | Unit.NS_PER_STEP):
-            return ("value",)
-        case Clear(unit=Unit.NS | Unit.NS_PER_STEP):
-            return ("value", "limit")
-    return _time_names(type(value))  # type: ignore[arg-type]  # a class is hashable
+@lru_cache(1 << 10)
+def _into_rule_text(text: RuleText, changed: _Change) -> object:
+    """A rule's text holds nothing but texts, and is the same in most reports."""
+    return _into_fields(RuleText, _field_names(RuleText))(text, changed)
+
+
+def _into_run(look: _Look) -> _Look:
+    """How to look into a run, whose steps are counted first."""
+
+    def into(run: Run, changed: _Change) -> object:
+        if run.summary is None:
+            run = replace(run, summary=RunSummary(run.step_count, steps_by_state(run)))
+        return look(run, changed)
+
+    return into
+
+
+def _into_mapping(value: Mapping[Any, object], changed: _Change) -> object:
+    if not any(type(key) is str for key in value) and _NUMBERS.issuperset(map(type, value.values())):
+        return value  # times by category, of each step
+    named = {key: without_named(str(key), _mapped(item, changed)) for key, item in value.items()}
+    items = {changed(key) if type(key) is str else key: item for key, item in named.items()}
+    is_same = items.keys() == value.keys() and all(part is value[key] for key, part in items.items())
+    return value if is_same else items
+
+
+_NANOSECONDS = (Unit.NS, Unit.NS_PER_STEP)
+
+_UNITED: dict[type, tuple[str, ...]] = {Evidence: ("value",), Clear: ("value", "limit")}
+"""The fields with nanoseconds, if the unit of the object says so."""
 
 
 def _rounded(value: object) -> object:
@@ -115,12 +180,6 @@ def _rounded(value: object) -> object:
     return parts if any(map(is_not, parts.values(), value.values())) else value
 
 
-@cache
-def _time_names(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in _field_names(kind) if re.search(r"_ns(?:_|$)", name))
-
-
-@cache
 def _field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass to look into: a run can have a hundred thousand timed steps, which hold no text."""
     return tuple(item.name for item in fields(kind)) if is_dataclass(kind) and kind is not TimedStep else ()

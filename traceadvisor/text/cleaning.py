@@ -78,7 +78,12 @@ def clean(text: str) -> str:
     """
     if len(text) > LONGEST_KEPT:
         return redacted(_without_unseen(text))
-    return _cleaned(text, _own_home(), *_withheld[-1:])
+    return _cleaned(text, *in_force())
+
+
+def in_force() -> tuple[re.Pattern[str] | None, ...]:
+    """The patterns that decide on the clean form of a text, besides those that never change."""
+    return (_own_home(), *_withheld[-1:])
 
 
 LONGEST_KEPT = 500

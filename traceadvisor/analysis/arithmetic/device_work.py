@@ -176,6 +176,8 @@ class DeviceWork:
     @cached_property
     def rate(self) -> AchievedRate | None:
         """The rate achieved in the kept steps; None if unknown for every call."""
+        if self.row is None:
+            return None
         known = self.is_kept & np.isfinite(self.peak_ns)
         if not known.any():
             return None

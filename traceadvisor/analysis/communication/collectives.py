@@ -120,6 +120,8 @@ def collectives(observation: Observation, tree: OperatorTree, waits: SpanSet) ->
     else:
         rows = host_collective_rows(trace)
         calls = _host_calls(trace, rows)
+    if not rows.size:
+        return Collectives(rows, calls, (), (), (), rows)
     places = surroundings(trace, tree, calls)
     names = [trace.names[name] for name in events.name_id[rows].tolist()]
     ranges = _ranges_around(trace, calls)

@@ -50,6 +50,8 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     """
     events = trace.events
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
+    if not rows.size:
+        return KernelLaunches(rows, np.zeros(0, dtype=np.bool_))
     has_none = ~np.isin(events.correlation[rows], events.correlation[work])
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
     is_expected[has_none] &= ~_overlaps_any(events, rows[has_none], rows[~has_none])

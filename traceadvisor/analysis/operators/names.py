@@ -23,10 +23,13 @@ def name_mask(names: tuple[str, ...], matches: Callable[[str], bool]) -> Mask:
 
 def rows_named(trace: Trace, kind: Kind, matches: Callable[[str], bool]) -> Int64:
     """Return rows of one kind whose name matches, ascending."""
-    rows, used = trace.events.rows(kind), _names_of(trace, kind)
+    rows = trace.events.rows(kind)
+    found = [name for name in _names_of(trace, kind) if matches(trace.names[name])]
+    if not found:
+        return rows[:0]
     chosen = np.zeros(len(trace.names), dtype=np.bool_)
-    chosen[[name for name in used if matches(trace.names[name])]] = True
-    return rows[chosen[trace.events.name_id[rows]]] if chosen.any() else rows[:0]
+    chosen[found] = True
+    return rows[chosen[trace.events.name_id[rows]]]
 
 
 @once

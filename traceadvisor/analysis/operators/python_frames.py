@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -145,6 +146,9 @@ class PythonFrames:
     @cached_property
     def _numbered(self) -> tuple[FrameTable, Int32]:
         """The distinct combinations of frames, and that of each call; the last entry is that of no call."""
+        if not self._name.size:
+            none = np.array([NONE], dtype=np.int64)
+            return FrameTable(*(none for _ in fields(FrameTable))), np.zeros(1, dtype=np.int32)
         at = self._thread, self._start_ns
         inner, outer, module = (part.at(*at) for part in (self._users, self._outer_users, self._modules))
         innermost = np.arange(self._name.size)

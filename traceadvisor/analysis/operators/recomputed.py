@@ -68,8 +68,11 @@ def recomputed(trace: Trace, tree: OperatorTree) -> Recomputed:
 
     Torch numbers operators that run with gradients enabled. An ordinary backward pass runs without.
     """
+    backward = backward_rows(trace)
+    if not backward.size:
+        return Recomputed(*(np.empty(0, dtype=np.int64) for _ in range(5)))
     position = np.arange(tree.rows.size)
-    is_node = np.isin(tree.rows, backward_rows(trace))
+    is_node = np.isin(tree.rows, backward)
     node = tree.nearest(is_node)
     is_numbered = trace.details.sequence.at(tree.rows, np.int64(NONE)) != NONE
     inside = (node != NONE) & (tree.parent == node)

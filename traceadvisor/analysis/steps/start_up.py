@@ -78,6 +78,8 @@ def _first_calls(observation: Observation) -> SpanSet:
     calls = events.rows(Kind.RUNTIME)
     waiting = either(blocking_rows(trace, observation.launches), profiler_stop_rows(trace))
     calls = without(calls, waiting)
+    if not calls.size:
+        return SpanSet.empty()
     first, others_ns = _first_and_others(events.name_id[calls], events.duration_ns[calls])
     first_ns = events.duration_ns[calls[first]]
     has_any_length = name_mask(trace.names, lambda name: _ANY_LENGTH.search(name) is not None)
@@ -93,6 +95,8 @@ def _first_launches(observation: Observation) -> SpanSet:
     A copy loads no code.
     """
     events, launches = observation.trace.events, observation.launches
+    if not launches.work_rows.size:
+        return SpanSet.empty()
     graphs = rows_named(observation.trace, Kind.RUNTIME, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
     is_kernel = np.isin(events.kind[launches.work_rows], (Kind.KERNEL, Kind.COLLECTIVE))
     launched = is_kernel & (launches.call_rows != NONE) & ~np.isin(launches.call_rows, graphs)

@@ -163,7 +163,8 @@ def runs_by_layer(layers: Sequence[SpanSet], start_ns: int, end_ns: int, slots: 
     """
     if end_ns <= start_ns:
         return tuple(() for _ in layers)
-    seen = np.array([_covered(spans, start_ns, end_ns, slots) for spans in _uncovered(layers)])
+    edges = start_ns + np.linspace(0, end_ns - start_ns, slots + 1)
+    seen = np.array([_covered(spans, edges) * slots / (end_ns - start_ns) for spans in _uncovered(layers)])
     chosen = _diffused(seen.reshape(len(layers), slots))
     return tuple(_runs(chosen == layer) for layer in range(len(layers)))
 
@@ -185,33 +186,41 @@ def _uncovered(layers: Sequence[SpanSet]) -> list[SpanSet]:
     return seen[::-1]
 
 
-def _covered(spans: SpanSet, start_ns: int, end_ns: int, slots: int) -> Float64:
-    """The covered share of each slot, shape ``(slots,)``."""
-    edges = start_ns + np.linspace(0, end_ns - start_ns, slots + 1)
+def _covered(spans: SpanSet, edges: Float64) -> Float64:
+    """The covered time between each two edges, one element fewer."""
+    if not spans:
+        return np.zeros(edges.size - 1)
     before = np.concatenate(([0.0], np.cumsum(spans.ends_ns - spans.starts_ns)))
     opened = np.searchsorted(spans.starts_ns, edges, side="right")
-    last_start = spans.starts_ns[np.maximum(opened - 1, 0)] if spans else np.zeros(slots + 1)
-    last_length = np.diff(before)[np.maximum(opened - 1, 0)] if spans else np.zeros(slots + 1)
-    inside = np.where(opened > 0, np.minimum(edges - last_start, last_length), 0.0)
-    covered_until: Float64 = before[np.maximum(opened - 1, 0)] + inside
-    return np.diff(covered_until) * slots / (end_ns - start_ns)
+    last = np.maximum(opened - 1, 0)
+    inside = np.where(opened > 0, np.minimum(edges - spans.starts_ns[last], np.diff(before)[last]), 0.0)
+    covered_until: Float64 = before[last] + inside
+    return np.diff(covered_until)
 
 
 def _diffused(seen: Float64) -> Int64:
     """The layer of each slot, or the number of layers for an empty slot; shape ``(slots,)``."""
-    shares_and_rest = np.vstack([seen, np.maximum(0.0, 1.0 - seen.sum(axis=0))])
-    visible = np.flatnonzero(shares_and_rest.any(axis=1))
-    owed = [0.0] * visible.size
+    of_slots = np.vstack([seen, np.maximum(0.0, 1.0 - seen.sum(axis=0))]).T
+    slots, layers = np.nonzero(of_slots)
+    rows, parts = layers.tolist(), of_slots[slots, layers].tolist()  # numpy takes ten times as long for so few
+    owed = [0.0] * of_slots.shape[1]
     chosen: list[int] = []
-    for here in shares_and_rest[visible].T.tolist():  # numpy is ten times slower for so few numbers
-        pick, most = 0, -np.inf
-        for layer, share in enumerate(here):
-            owed[layer] += share
-            if share > 0 and owed[layer] > most:
-                pick, most = layer, owed[layer]
+    place = 0
+    for count in np.bincount(slots, minlength=len(of_slots)).tolist():
+        if count == 1:  # most slots
+            pick = rows[place]
+            owed[pick] += parts[place]
+        else:
+            pick, most = 0, -np.inf
+            for at in range(place, place + count):
+                layer = rows[at]
+                owed[layer] = now = owed[layer] + parts[at]
+                if now > most and parts[at] > 0:
+                    pick, most = layer, now
         owed[pick] -= 1.0
         chosen.append(pick)
-    return visible[chosen]
+        place += count
+    return np.array(chosen, np.int64)
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:

@@ -5,7 +5,7 @@ A part says what stands there, not how it looks. Its `Detail` says which formats
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from enum import Enum
 from textwrap import dedent
@@ -343,7 +343,7 @@ class Document:
     sections: tuple[Section, ...]
     footer: tuple[Prose, ...]
     tool_version: str
-    explained: Container[str] = ()
+    explained: Iterable[str] = ()
     """Ids of rules that the page explains."""
 
     most_bytes: int = 60_000

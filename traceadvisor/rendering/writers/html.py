@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import assert_never
 
 from markupsafe import Markup
@@ -91,8 +92,8 @@ SECTIONS = frozenset({FoldLook.SECTION, FoldLook.EXPLAINED})
 class _Page:
     """Writes the parts of one page; ``explained``: the ids of rules that link to their explanation on it."""
 
-    def __init__(self, explained: Container[str] = ()) -> None:
-        self._explained = explained
+    def __init__(self, explained: Iterable[str] = ()) -> None:
+        self._explained = frozenset(explained)
 
     def blocks(self, blocks: Iterable[Block], level: int) -> Markup:
         """Parts one after the other; ``level`` is that of their headings."""
@@ -107,8 +108,10 @@ class _Page:
                 return element("ul", *(element("li", self.words(item)) for item in block.items))
             case Figures():
                 return element("dl", *map(_figure, block.items), class_="figures")
+            case Facts(look=FactsLook.DEFINITIONS):
+                return _definitions(block, self._explained)
             case Facts():
-                return element("dl", *(self._fact(fact, block.look) for fact in block.items), class_=block.look.value)
+                return self.facts(block)
             case Code():
                 return _code(block)
             case RangeBar():
@@ -155,6 +158,10 @@ class _Page:
                 return joined((content,))
             case _:
                 assert_never(span.mark)
+
+    def facts(self, block: Facts) -> Markup:
+        """A list of labelled facts."""
+        return element("dl", *(self._fact(fact, block.look) for fact in block.items), class_=block.look.value)
 
     def _fact(self, fact: Fact, look: FactsLook) -> Markup:
         about = element("span", fact.about, class_="about") if fact.about else None
@@ -259,10 +266,16 @@ class _Page:
 
     def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
         looks = f"{_side(column)} missing" if cell.missing else _side(column)
+        content = self._cell_text(cell)
+        if cell.more or cell.remark or cell.bar:
+            content = self._with_more(content, cell)
+        return element("td", content, class_=looks, data_v=cell.value, data_label=label)
+
+    @staticmethod
+    def _with_more(content: Markup, cell: Cell) -> Markup:
         remark = element("span", cell.remark, class_="remark") if cell.remark else None
         bar = cell_bar(PAINTS[Category.KERNEL], cell.bar) if cell.bar else None
-        content = joined((self._cell_text(cell), _more(cell), remark, bar))
-        return element("td", content, class_=looks, data_v=cell.value, data_label=label)
+        return joined((content, _more(cell), remark, bar))
 
     def _cell_text(self, cell: Cell) -> Markup:
         if cell.href:
@@ -271,6 +284,12 @@ class _Page:
             depth = f"depth-{min(cell.depth, DEEPEST)}" if cell.depth else None
             return element("code", cell.text, class_=depth)
         return prose(cell.text, self._explained)
+
+
+@lru_cache(1 << 6)
+def _definitions(block: Facts, explained: frozenset[str]) -> Markup:
+    """Definitions, and what checks find: half of a small page, and the same on most pages."""
+    return _Page(explained).facts(block)
 
 
 def _code(block: Code) -> Markup:

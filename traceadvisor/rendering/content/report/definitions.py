@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.report import Report, RuleText
@@ -96,7 +97,8 @@ def explained_rules(report: Report) -> tuple[RuleText, ...]:
     return tuple(rules[:MOST_RULES])
 
 
-def rules_fold(rules: Sequence[RuleText]) -> Fold:
+@lru_cache(1 << 6)
+def rules_fold(rules: tuple[RuleText, ...]) -> Fold:
     """One explanation per rule."""
     facts = Facts(tuple(map(_fact, rules)), FactsLook.DEFINITIONS)
     blocks = (Prose(INTRODUCTION, Tone.QUIET), facts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from traceadvisor.model.findings import WHOLE_SHARE, Clear, Failed, Skipped
-from traceadvisor.model.report import OutcomeRow, Report
+from traceadvisor.model.report import Report
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table, cells, titled, with_columns
@@ -96,10 +96,11 @@ def _not_worth_doing(report: Report) -> Table | None:
 
 def _clear(report: Report) -> Table | None:
     """One row per rule with its figure and its limit; several recordings give a range of figures."""
+    full_names = _full_names(report)
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
-            key = (_named(row, report), _measured(row.outcome), _passes_if(row.outcome))
+            key = (full_names[row.rule_id], _measured(row.outcome), _passes_if(row.outcome))
             alike.setdefault(key, []).append((row.outcome, row.recording_ids))
     partly = any(clear.judged_share is not None for found in alike.values() for clear, _ in found)
     rows = tuple(
@@ -157,11 +158,12 @@ def _judged(clears: Sequence[Clear]) -> str:
 
 def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:
     """One row per reason, with all the rules and recordings that it concerns."""
+    full_names = _full_names(report)
     where: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, kind):
             reason = row.outcome.reason if isinstance(row.outcome, Skipped) else row.outcome.error
-            where.setdefault((_named(row, report), reason), []).extend(row.recording_ids)
+            where.setdefault((full_names[row.rule_id], reason), []).extend(row.recording_ids)
     rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (rule, reason), ids in where.items():
         rules.setdefault((reason, tuple(ids)), []).append(rule)
@@ -194,11 +196,15 @@ def _names(rules: Sequence[str]) -> Cell:
     return Cell(text, more=More("All names", tuple(rules)) if text != ", ".join(rules) else None)
 
 
-def _named(row: OutcomeRow, report: Report) -> str:
-    provider = report.settings.providers.get(row.rule_id)
-    name = next((one.name for one in report.rules if one.id == row.rule_id), "")
-    named = f"{row.rule_id} {name}" if name else row.rule_id
-    return f"{named} ({provider})" if provider else named
+def _full_names(report: Report) -> dict[str, str]:
+    """The full name of each rule, by its id."""
+    names = {one.id: one.name for one in reversed(report.rules)}
+    return {row.rule_id: _full_name(row.rule_id, names, report.settings.providers) for row in report.outcomes}
+
+
+def _full_name(rule_id: str, names: Mapping[str, str], providers: Mapping[str, str]) -> str:
+    named = f"{rule_id} {name}" if (name := names.get(rule_id)) else rule_id
+    return f"{named} ({provider})" if (provider := providers.get(rule_id)) else named
 
 
 def _which(ids: tuple[str, ...], report: Report) -> str:

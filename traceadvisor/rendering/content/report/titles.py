@@ -86,7 +86,10 @@ def with_titles(report: Report, names: dict[str, str]) -> Report:
             for job in report.jobs
         ),
         findings=tuple(_ranked(row, named) for row in report.findings),
-        outcomes=tuple(replace(row, recording_ids=tuple(map(named, row.recording_ids))) for row in report.outcomes),
+        outcomes=tuple(
+            replace(row, recording_ids=tuple(map(named, row.recording_ids))) if row.recording_ids else row
+            for row in report.outcomes
+        ),
         not_worth_doing=tuple(
             replace(row, recording_ids=tuple(map(named, row.recording_ids))) for row in report.not_worth_doing
         ),
