@@ -36,7 +36,7 @@ def _missed(page: str) -> str:
     lines = rows(section(page, "The lines"))
     missed = [row for row in lines if "missed" in row["verdict"]]
     named = (f"{row['limit']} ({row['measured']} {row['unit']}, must {row['must']})" for row in missed)
-    return f"{len(lines) - len(missed)} of {len(lines)} limits hold. Missed: {'; '.join(named)}."
+    return f"{len(lines) - len(missed)} of {len(lines)} limits hold. Missed: {'; '.join(named) or 'none'}."
 
 
 def _cost(row: Row) -> str:
