@@ -104,11 +104,11 @@ sample-traces: ## capture sample_traces/ anew, on an otherwise idle machine
 report-pictures: ## draw those of docs/images/ that show an older page (needs Chromium, pdftoppm, and ../shared/traces)
 	pytest -q tests/rendering/test_pictures.py --golden
 
-benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
-	python -m benchmarks.reading --into docs/performance.md
+benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into benchmarks/measured.md
+	python -m benchmarks.reading --into benchmarks/measured.md
 
-growth: ## measure how costs grow with their input on worst cases, and write it into docs/performance.md (SHORT=1: sizes of the tests, no writing)
-	python -m benchmarks.growth $(if $(SHORT),--short,--into docs/performance.md)
+growth: ## measure how costs grow with their input on worst cases, and write it into benchmarks/measured.md (SHORT=1: sizes of the tests, no writing)
+	python -m benchmarks.growth $(if $(SHORT),--short,--into benchmarks/measured.md)
 
 loaders: ## capture loaders, measure what reports propose for them, and write it into docs/validation.md, on an idle machine
 	python -m benchmarks.validation.loaders

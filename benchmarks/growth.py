@@ -1,6 +1,6 @@
 """How the cost of every rule, analysis and view grows with its input, on generated worst cases.
 
-    python -m benchmarks.growth [--short] [--into docs/performance.md]
+    python -m benchmarks.growth [--short] [--into benchmarks/measured.md]
 
 The cases and what is measured are in ``tests/growth``. Exits with 1 if a cost grows faster than the contract allows.
 """

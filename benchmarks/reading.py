@@ -1,9 +1,9 @@
 """How long reading takes and how much memory, side by side with other tools and with gunzip.
 
-    python -m benchmarks.reading [--into docs/performance.md]
+    python -m benchmarks.reading [--into benchmarks/measured.md]
 
 Each reader runs in a fresh process, all of them in turns, several times; medians are printed, and written between the
-markers of a document where one is named. What is measured, and how to read it, is told in docs/performance.md.
+markers of a document where one is named. What is measured, and how to read it, is told there, too.
 """
 
 from __future__ import annotations

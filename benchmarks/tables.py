@@ -38,7 +38,7 @@ def goal_table(goals: Iterable[Goal]) -> str:
     for goal in goals:
         figures = (goal.must, goal.aim, goal.measured, goal.by_cpu)
         rows.append((goal.what, goal.unit, *(_figure(figure) for figure in figures), goal.verdict))
-    return table(("", "unit", "must", "aim", "measured", "by CPU time", ""), rows)
+    return table(("limit", "unit", "must", "aim", "measured", "by CPU time", "verdict"), rows)
 
 
 def workload_table(results: Results, workload: Workload) -> str:

@@ -1,6 +1,6 @@
 """Writes the ledgers of several ``traceadvisor try`` into a page.
 
-python -m benchmarks.experiments.ledger DIR... [--into docs/validation.md]
+python -m benchmarks.experiments.ledger DIR... [--into benchmarks/experiments/measured.md]
 """
 
 from __future__ import annotations

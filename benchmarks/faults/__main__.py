@@ -4,7 +4,7 @@
 
 Each script in ``scripts/`` has one fault. ``# fault`` marks the lines that may be named for it, and ``--fixed`` leaves
 it out. The saving is measured without a capture, with the fault and without in turn. Where the first finding proposes a
-number of workers, that number is measured instead. ``--write`` puts the table into ``docs/validation.md``.
+number of workers, that number is measured instead. ``--write`` puts the table into ``measured.md``.
 
 With ``--keep``, what an earlier call captured and measured there is used again, and only judged anew: the command goes
 on where it was stopped.
@@ -31,7 +31,7 @@ from traceadvisor.errors import TraceAdvisorError
 from traceadvisor.model.findings import Failed, Finding
 
 SCRIPTS = Path(__file__).parent / "scripts"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "validation.md"
+DOCUMENT = Path(__file__).parent / "measured.md"
 MARK = "# fault"
 LONGEST_S = 900
 

@@ -27,7 +27,7 @@ _COLUMNS = (
 )
 _OVERHEAD_COLUMNS = ("training", "capture", "plain step", "longer step", "A/A band", "verdict")
 _UNDISTURBED_COLUMNS = ("training", "recording", "plain step", "recorded step", "difference")
-_CHECK_COLUMNS = ("part", "check", "expected", "found", "result")
+_CHECK_COLUMNS = ("part", "check", "result")
 _MEMORY_COLUMNS = ("training", "batch", "measured", "predicted")
 
 
@@ -145,15 +145,10 @@ def _memory_row(row: Document) -> tuple[str, ...]:
 
 
 def _check_row(part: str, row: dict[str, str]) -> tuple[str, ...]:
-    """What was expected, and whether it holds; texts of errors may hold what ends a cell."""
+    """A check and its outcome; of one that failed also what was expected and found, in which nothing ends a cell."""
     found = " ".join(row["found"].split()).replace("|", "\\|")
-    return (
-        part,
-        row["name"],
-        row["expected"],
-        found,
-        f"**{row['outcome']}**" if row["outcome"] == "FAIL" else row["outcome"],
-    )
+    failed = f"**FAIL**: {found}. Expected: {row['expected']}"
+    return (part, row["name"], failed if row["outcome"] == "FAIL" else row["outcome"])
 
 
 def _capture_tables(documents: Sequence[Document]) -> Iterator[str]:

@@ -191,31 +191,37 @@ def group_of(label: Label) -> str:
 
 
 def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
-    """Lines of Markdown: each first finding with the expert's reason."""
+    """Lines of Markdown: the recordings with right findings only by name, the others with the expert's reasons."""
     yield "# Advice by recording"
     yield ""
-    yield "The first three findings of each labelled recording, and why they are right or wrong."
-    yield "[Precision of advice](validation.md#precision-of-advice) counts them, and"
-    yield "`make advice WRITE=1` writes this page."
+    yield "The first three findings of each labelled recording, and why they are not all right. [Precision of"
+    yield "advice](validation.md#precision-of-advice) counts them, [the labels](../tests/recordings/advice.toml) also"
+    yield "say why findings are right, and `make advice WRITE=1` writes this page."
     for name, group in groups(scores).items():
-        yield ""
-        yield f"## {name[0].upper()}{name[1:]}"
-        yield ""
-        yield "| recording | first findings, and why they are right or wrong |"
-        yield "|---|---|"
-        for one in group:
-            yield f"| {one.label.path} | {'<br>'.join(_reasons(one))} |"
+        right = [one for one in group if not one.is_missed and one.count(Verdict.RIGHT) == len(one.given)]
+        others = [one for one in group if one not in right]
+        yield from ("", f"## {name[0].upper()}{name[1:]}")
+        if right:
+            given = (f"`{_short(one)}` {', '.join(rule for rule, _ in one.given) or '-'}" for one in right)
+            yield from ("", f"All right (-: none, and none is due): {'; '.join(given)}.")
+        if others:
+            yield from ("", "| recording | first findings, and why they are not right |", "|---|---|")
+            yield from (f"| {_short(one)} | {'<br>'.join(_reasons(one))} |" for one in others)
+
+
+def _short(one: Score) -> str:
+    """The path of a recording without what all of its group share."""
+    return one.label.path.removesuffix(".pt.trace.json.gz").removeprefix(f"{one.label.origin.value}/")
 
 
 def _reasons(one: Score) -> Iterator[str]:
-    """Each first finding with the expert's reason, and the advice that is missing."""
+    """Each first finding, with the expert's reason if it is not right, and the advice that is missing."""
     why = {opinion.advice: opinion.why for opinion in one.label.opinions}
     for rule, verdict in one.given:
-        yield f"{rule} {_bold_if_wrong(verdict)}: {why.get(rule, 'not judged yet')}"
+        reason = "" if verdict is Verdict.RIGHT else f": {why.get(rule, 'not judged yet')}"
+        yield f"{rule} {_bold_if_wrong(verdict)}{reason}"
     if one.is_missed:
         yield f"**missed** {' or '.join(one.label.must)}: {why[one.label.must[0]]}"
-    elif not one.given:
-        yield "none, and none is due"
 
 
 def _bold_if_wrong(verdict: Verdict) -> str:
