@@ -136,13 +136,18 @@ def page_text(page: RulePage) -> str:
     texts = {section.title: section.text for section in page.sections}
     parts = [f"# {page.id} {page.name}", page.summary]
     parts += [f"**{heading}:** {texts[title]}" for title, heading in HEADINGS.items()]
-    if page.needs:
-        parts.append(f"**Needs:** {', '.join(page.needs)}.")
-    if page.refines:
-        parts.append(f"**Hides:** {', '.join(f'[{rule}]({rule}.md)' for rule in page.refines)} about the same time.")
+    if page.needs or page.refines:
+        parts.append(" ".join(_needs_and_hides(page)))
     if page.thresholds:
         parts.append("\n".join(["**Thresholds:**", "", *map(_threshold, page.thresholds)]))
     return "\n\n".join(parts) + "\n"
+
+
+def _needs_and_hides(page: RulePage) -> Iterable[str]:
+    if page.needs:
+        yield f"**Needs:** {', '.join(page.needs)}."
+    if page.refines:
+        yield f"**Hides:** {', '.join(f'[{rule}]({rule}.md)' for rule in page.refines)} about the same time."
 
 
 def _row(page: RulePage, proofs: tuple[str, ...]) -> str:
@@ -152,4 +157,4 @@ def _row(page: RulePage, proofs: tuple[str, ...]) -> str:
 def _threshold(row: ThresholdRow) -> str:
     usual = "a number from 0 to 1" if row.name.endswith("_share") else "a number from 0"
     allowed = "" if row.may_be.replace("whole ", "") == usual else f" Allowed: {row.may_be}."
-    return f"- `{row.name} = {row.value}`: {row.reason}{allowed}"
+    return f"- `{row.name}={row.value}`: {row.reason}{allowed}"

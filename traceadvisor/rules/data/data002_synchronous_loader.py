@@ -23,8 +23,8 @@ class SynchronousLoader(Rule):
         than 16 workers are not proposed for it: larger or asynchronous reads need less memory. If cores are free, the
         number allows for operators that several threads shared.
     How the saving is estimated: The step is simulated with the proposed number of workers. Each takes as long for a
-        batch as the training process did, and prefetches as the loader's settings say. Taking a batch and other CPU
-        work cost the same as for DATA001. Processes that compute share the cores. If the simulation is not trusted, the
+        batch as the training process did, and prefetches as the loader's settings say; processes that compute share the
+        cores. Taking a batch and other CPU work cost the same as for DATA001. If the simulation is not trusted, the
         saving of a capture follows from the number of workers, the measured batches and the rest of the step. The low
         estimate lets all processes compute at the same time. Workers do not save the time of the sampler, nor of taking
         a batch: 0.7 ms, and twice as long where other programs use all cores. There, a fix that removes work comes

@@ -12,10 +12,10 @@ from traceadvisor.rules.data.loading_limit import loader_fix
 class CpuQuota(Rule):
     """The process has more loader workers or threads than CPU cores that it may use.
 
-    What it finds: A CPU quota of the cgroup, or a CPU affinity, below the number of cores of the machine, and more
-        loader workers or threads per operator than granted cores. This must cost time: the training loop waits for
-        data, or the scheduler throttled the processes. Workers that mostly wait do not count, nor workers without which
-        loading would be slower: see DATA004.
+    What it finds: A CPU quota of the cgroup, or a CPU affinity, below the machine's cores, and more loader workers or
+        threads per operator than granted cores, while the training loop waits for data or the scheduler throttled the
+        processes. Workers that mostly wait do not count, nor workers without which loading would be slower: see
+        DATA004.
     Why it costs time: ``os.cpu_count()``, and everything sized by it, ignores a quota. When the processes have used up
         the quota, the scheduler stops all of them until its next period, including the training thread.
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the

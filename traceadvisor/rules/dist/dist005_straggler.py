@@ -55,9 +55,9 @@ class Straggler(RankRule):
         is longer. Half of it is expected: without this wait, another rank may be the last.
     When it may be wrong: In a short recording, any rank may be late by chance: one is named only if it is late in more
         steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
-        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If other
-        programs used the CPU, a rank without a GPU may have lacked a core: the check is skipped unless several steps
-        show it, in one kind of work or by a quarter of the step. If ranks take turns at being late, see DIST015.
+        recorded step begins later is late for a reason that was not recorded. If other programs used the CPU, a rank
+        without a GPU may have lacked a core: the check is skipped unless several steps show it, in one kind of work or
+        by a quarter of the step. If ranks take turns at being late, see DIST015.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")

@@ -19,8 +19,8 @@ class UnusedGradients(Rule):
     What it finds: Gradients that arrive behind the last one that the next optimizer step uses: of parameters of no
         optimizer, or of another one that clears them before it steps. ``traceadvisor capture`` measures this in a few
         early steps: a trace does not show which parameters an optimizer has.
-    Why it costs time: Backward goes on through all code that may need gradients. That of a frozen backbone, of a
-        teacher, or of a generator below the loss of its discriminator has no effect.
+    Why it costs time: Backward goes on through all code that may need gradients: a frozen backbone, a teacher, or a
+        generator below the loss of its discriminator.
     How to fix it: Call ``requires_grad_(False)`` on a model that is not trained, and run it under ``torch.no_grad()``.
         Where one loss goes through a model that it does not train, do so for its forward and backward pass: gradients
         still reach what comes before it. Where nothing before it is trained either, ``detach()`` its output.

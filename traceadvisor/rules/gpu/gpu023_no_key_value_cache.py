@@ -21,9 +21,8 @@ class NoKeyValueCache(Rule):
     """Each new token runs the model on the whole sequence again, because no keys and values are kept.
 
     What it finds: Matrix products of a recording without a training, on a sequence that is one longer in each
-        iteration, 6 times or more, with at least 3 in a row of one text, and an operator that appends one place to a
-        sequence of each such length. With kept keys and values, the layers see one token. Recorded shapes show it,
-        whoever made the recording.
+        iteration, 6 times or more, of which one text has at least 3 in a row, and an operator that appends one place to
+        a sequence of each such length. Recorded shapes show it, whoever made the recording.
     Why it costs time: Each token costs the time of the whole text before it: a text of twice the length takes four
         times as long or more.
     How to fix it: Pass ``use_cache=True`` to ``generate`` of Transformers. In code of your own, let each attention

@@ -26,10 +26,10 @@ class HostGpuBalance(Rule):
         a problem.
     Why it costs time: A faster part saves nothing if it already waits for another part.
     How to fix it: Upgrade the part that limits the step, and keep the others.
-    How the saving is estimated: The step is simulated with shorter kernels, shorter CPU work (data loading included) or
-        shorter data loading, all divided by the same factor. Copies and communication keep their durations. If the
-        simulation is not trusted, the rule is skipped; two short runs then show which part limits the step. If CPU work
-        alone explains the step, the highest saving of a faster GPU tells whether it would help.
+    How the saving is estimated: The step is simulated with shorter kernels, CPU work (data loading included) or data
+        loading, all divided by the same factor. Copies and communication keep their durations. If the simulation is not
+        trusted, the rule is skipped: then two short runs show which part limits the step. If CPU work alone explains
+        the step, the highest saving of a faster GPU tells whether it would help.
     When it may be wrong: No GPU is twice as fast at everything: small kernels gain less than large ones. A faster CPU
         may not have faster cores.
     """

@@ -51,8 +51,8 @@ class HostSync(Rule):
 
     What it finds: Calls inside the step that wait for the GPU: ``.item()``, ``.cpu()``, ``nonzero``, printing a tensor,
         explicit synchronisation. The finding shows the GPU idle time after each call, and the line if stacks were
-        recorded. If most of this time is Python code, the simulated saving decides, and that time counts as well. Waits
-        for CPU-to-GPU copies belong to other rules.
+        recorded. If most of this time is Python code, it counts by its simulated saving. Waits for CPU-to-GPU copies
+        belong to other rules.
     Why it costs time: The CPU launches no kernels while it waits.
     How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Use
         ``torch.where`` instead of branching on a value. Inference can read the results of a step one step later, while

@@ -85,14 +85,13 @@ class StepOutliers(Rule):
     What it finds: Steps longer than 1.5 times the median, without their time in the data loader: all undisturbed steps
         of a captured run, else the recorded ones (also if the CPU launched most of them ahead of the GPU). Time by
         which the next steps are shorter is taken off: there the CPU only waited for the GPU. If every n-th step is
-        slow, only these count, and the finding shows n. More than a fifth count only if they save checkpoints. Recorded
-        slow steps show the category that grew, and what only they contain. Samples of the whole run name the line that
-        slow steps have more of; if no slow step was recorded, only one that takes more time than all usual steps
-        together. Without a GPU, slow steps at random without such contents or a checkpoint do not count: other programs
-        delay them. Slow steps in which samples show logging, or functions without gradients, always count. So do many
-        slow steps that take half of the training loop beyond the usual step and twice the CPU time of others, if
-        samples show one line for it: a rollout before the updates of reinforcement learning. Updates beside steps that
-        only accumulate gradients do not count.
+        slow, only these count. More than a fifth count only if they save checkpoints. Recorded slow steps show the
+        category that grew, and what only they contain. Samples of the whole run name the line that slow steps have more
+        of; if no slow step was recorded, only one that takes more time than all usual steps together. Without a GPU,
+        slow steps at random do not count, since other programs delay them: they need such contents, a checkpoint, or
+        samples of logging or of functions without gradients. Many slow steps that take half of the training loop beyond
+        the usual step, and twice the CPU time of others, count if samples show one line for it: a rollout before the
+        updates of reinforcement learning. Updates beside steps that only accumulate gradients do not count.
     Why it costs time: Rare work adds to the average of all steps: a checkpoint of ten steps, made every hundred steps,
         adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a

@@ -16,8 +16,7 @@ class OutsideSteps(Rule):
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
         step, and in saving checkpoints. Start-up, the profiler and the end of the script do not count. Epoch starts,
-        and starting and stopping workers for validation, have a check of their own. So do checkpoints within an epoch:
-        they make some steps slow.
+        workers for validation, and checkpoints within an epoch have checks of their own.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps.
     How to fix it: Validate less often, or on part of the data, and under ``torch.inference_mode``. Save checkpoints
         less often, save only what a restart needs, or write them in the background.

@@ -48,13 +48,12 @@ _STOPPED = "The steps stopped growing before the end of the run."
 class GrowingSteps(Rule):
     """Steps take longer and longer over the run.
 
-    What it finds: Undisturbed steps of a captured run whose time rises from its beginning to its end: the slope is the
-        median over all pairs of stretches, and its 99% interval must exclude zero. On the CPU, the CPU time of the
-        training thread must rise, or one line by more than all others: other programs make all lines longer alike.
-        Steps that rise and then stay count if they take 1.8 times as long at the end. Samples name the line that grows
-        most. Subnormal numbers are the cause if parameters or gradients hold them; a kept graph, if each recorded step
-        runs more of the backward pass than the one before. Without it, a longer backward pass on a CPU that other
-        programs use does not count.
+    What it finds: Undisturbed steps of a captured run whose time rises: the slope is the median over all pairs of
+        stretches, and its 99% interval excludes zero. On the CPU, the CPU time of the training thread must rise, or one
+        line by more than all others: other programs make all lines longer alike. Steps that rise and then stay count if
+        they take 1.8 times as long at the end. Samples name the line that grows most. Subnormal numbers are the cause
+        if parameters or gradients hold them; a kept graph, if each recorded step runs more of the backward pass than
+        the one before. Without it, a longer backward pass on a CPU that other programs use does not count.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
         time that grows with the square of the steps.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For

@@ -27,9 +27,9 @@ class NearCapacity(Rule):
         keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step. Without
         cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
     How the saving is estimated: The fix prevents out-of-memory errors and saves no time. Recorded allocations are
-        replayed: with half of the saved activations for checkpointing (as with 16 equal layers in four segments) and
-        for mixed precision (if all were float32), and with half of all that grows with the batch for two accumulated
-        half batches. One more forward pass is assumed to take a third of the kernel time.
+        replayed with half of the saved activations for checkpointing (as with 16 equal layers in four segments) and for
+        mixed precision (if all were float32), and with half of all that grows with the batch for gradient accumulation.
+        One more forward pass is assumed to take a third of the kernel time.
     When it may be wrong: PyTorch keeps memory that it once reserved: if the memory used by tensors was not recorded,
         held memory can be far above it. In a container, the driver may not distinguish other processes' memory.
     """
