@@ -11,7 +11,7 @@ class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 
     What it finds: A data wait while CPU cores are idle with outstanding reads: at least four loading processes spend
-        most of their time in I/O wait. Fewer processes should first be more: see DATA002 and DATA003.
+        most of their time in I/O wait. With fewer processes, raise their number first: see DATA002 and DATA003.
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.
     How to fix it: Copy the data to local storage first. Pack many small files into a few large ones, and read them in
         large blocks. Keep data in memory if it fits.

@@ -38,8 +38,8 @@ class LowBandwidth(Rule):
         estimate. The expected one gains half as much, the low one nothing, because all of the time may be a wait for
         late ranks.
     When it may be wrong: If a rank is late in every collective, even the fastest message waited. Between machines,
-        which a recording does not show, the network sets the limit. Skipped are runs with more than 8 ranks, and GPUs
-        with links of their own of unknown bandwidth.
+        which a recording does not show, the network sets the limit. Runs with more than 8 ranks are skipped, and so are
+        GPUs with links of unknown bandwidth.
     """
 
     meta = RuleMeta("DIST014", "low-bandwidth", "Large messages use little of the bandwidth between GPUs")

@@ -48,8 +48,8 @@ _SHAPES = "Other programs used the CPU: the saving is what the shapes of the rec
 class RanksInTurns(RankRule):
     """Ranks wait in their collectives, now for one rank and now for another.
 
-    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it, or too few steps
-        tell which one does.
+    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it, or in too few steps
+        to tell which one does.
     Why it costs time: Each step takes as long as that of its slowest rank.
     How to fix it: Give all ranks equal work in each step: batches of similar length, equal numbers of boxes, tokens or
         rows, tables or experts spread evenly. Keep other programs off the machines.
