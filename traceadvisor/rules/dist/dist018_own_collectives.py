@@ -37,8 +37,8 @@ class OwnCollectives(Rule):
 
     What it finds: Collectives with tiny messages, and barriers, that the script calls in training steps, or a library
         of metrics or logs for it, such as ``sync_dist=True`` of Lightning. Recorded Python stacks tell them from those
-        of the model, the optimizer and data parallelism. The finding names the lines, and claims the time that nothing
-        else overlaps.
+        of the model, the optimizer, DistributedDataParallel and sharded modules. The finding names the lines, and
+        claims the time that nothing else overlaps.
     Why it costs time: Each rank launches the collective and all ranks synchronise before the first byte moves. The
         training thread often waits for the result.
     How to fix it: Log every hundred steps. Add up values on each rank, and send their sums once at the end of an epoch.
