@@ -29,23 +29,35 @@ SAMPLES = tuple(f"sample_traces/{path.name}" for path in shared.SAMPLES)
 Proofs = Mapping[str, tuple[str, ...]]
 """Recordings in which a rule found something, by its id."""
 
-SYNTHETIC = "synthetic traces only"
+HEADINGS = {
+    "How to fix it": "Do this now",
+    "What it finds": "Finds",
+    "Why it costs time": "Why",
+    "How the saving is estimated": "Saving",
+    "When it may be wrong": "Caution",
+}
+"""What a page calls the sections of a rule, in its order."""
 
 _INTRODUCTION = """\
 # Rules
 
+**Do this now:** `traceadvisor rules explain ID` prints the page of a rule that a report names.
+
 TraceAdvisor runs these rules on every recording. MEM009 to MEM020 check allocations, of
-[memory snapshots](../memory.md) and of traces with memory events. Each page is the documentation of one rule;
-`traceadvisor rules explain ID` prints the same text. [Settings](../settings.md) change thresholds. You can also
-[write your own rules](../writing-a-rule.md).
+[memory snapshots](../memory.md) and of traces with memory events. [Settings](../settings.md) change thresholds. You can
+also [write your own rules](../writing-a-rule.md).
 
-A rule is proven when it found something in a real recording: one of the [samples](../../sample_traces/README.md), a
-public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
-TraceLens), or a public memory snapshot (`memory-snapshots/...`). The other rules were only tested on synthetic traces.
-[fired.json](fired.json) lists the findings in each recording, and a test checks the list.
+In the tables and on each page:
 
-If a page says that the step is simulated, but the simulation cannot be trusted, the saving is an upper limit: all
-the time that the fix could remove. See [how savings are estimated](../how-savings-are-estimated.md).
+- A share is a share of the typical step, if its text names nothing else.
+- A threshold whose name ends in `_share` takes a number from 0 to 1. Others take a number from 0, if the page says
+  nothing else.
+- *Simulated*: the step is replayed without the cost. If the simulation cannot be trusted, the saving is an upper limit:
+  all the time that the fix could remove. [How savings are estimated](../how-savings-are-estimated.md) says when.
+- *Found in*: the number of real recordings in which the rule found something, as [fired.json](fired.json) lists
+  them and a test checks: [samples](../../sample_traces/README.md), public recordings of the projects kineto,
+  HolisticTraceAnalysis and TraceLens, and public memory snapshots. Rules without any were only tested on synthetic
+  traces.
 
 The id HW006 is reserved for the cost of a run. No rule has it: reports show the cost of each recording and finding if a
 [price](../settings.md#cost) is set ([why](../decisions/0012-cost-is-no-rule.md)).
@@ -93,7 +105,7 @@ def _as_json(fired: dict[str, list[str]]) -> str:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.meta.id)
 def test_each_rule_has_its_page(rule: Rule, golden: Callable[[Path, str], None]) -> None:
     page = rule_page(rule)
-    golden(FOLDER / f"{page.id}.md", page_text(page, _proofs()[page.id]))
+    golden(FOLDER / f"{page.id}.md", page_text(page))
 
 
 def test_the_index_lists_every_rule(golden: Callable[[Path, str], None]) -> None:
@@ -113,48 +125,36 @@ def index(pages: Iterable[RulePage], proofs: Proofs) -> str:
         by_group[group_of(page.id)].append(page)
     for group, members in by_group.items():
         if members:
-            lines += [
-                f"## {group}: {GROUPS[group]}",
-                "",
-                "| id | name | finds | needs | proven on |",
-                "|---|---|---|---|---|",
-            ]
+            lines += [f"## {group}: {GROUPS[group]}", "", "| rule | finds | found in |", "|---|---|---|"]
             lines += [_row(page, proofs.get(page.id, ())) for page in members]
             lines.append("")
     return "\n".join(lines)
 
 
-def page_text(page: RulePage, proofs: tuple[str, ...]) -> str:
-    """``<ID>.md``."""
-    parts = [f"# {page.id} {page.name}: {page.title}", page.summary]
-    for section in page.sections:
-        parts += [f"## {section.title}", section.text]
-    parts += ["## Needs", _sentence(page.needs) if page.needs else "No input in particular."]
-    if page.refines:
-        links = ", ".join(f"[{rule}]({rule}.md)" for rule in page.refines)
-        parts += ["## Hides findings of", f"{links} about the same time."]
+def page_text(page: RulePage) -> str:
+    """``<ID>.md``: what to do first."""
+    texts = {section.title: section.text for section in page.sections}
+    parts = [f"# {page.id} {page.name}", page.summary]
+    parts += [f"**{heading}:** {texts[title]}" for title, heading in HEADINGS.items()]
+    if page.needs or page.refines:
+        parts.append(" ".join(_needs_and_hides(page)))
     if page.thresholds:
-        parts += ["## Thresholds", "\n".join(_thresholds(page.thresholds))]
-    parts += ["## Tested on", _list(proofs)]
+        parts.append("\n".join(["**Thresholds:**", "", *map(_threshold, page.thresholds)]))
     return "\n\n".join(parts) + "\n"
 
 
+def _needs_and_hides(page: RulePage) -> Iterable[str]:
+    if page.needs:
+        yield f"**Needs:** {', '.join(page.needs)}."
+    if page.refines:
+        yield f"**Hides:** {', '.join(f'[{rule}]({rule}.md)' for rule in page.refines)} about the same time."
+
+
 def _row(page: RulePage, proofs: tuple[str, ...]) -> str:
-    proven = f"{len(proofs)} recording{'s' if len(proofs) > 1 else ''}" if proofs else SYNTHETIC
-    return f"| [{page.id}]({page.id}.md) | {page.name} | {page.title} | {', '.join(page.needs)} | {proven} |"
+    return f"| [{page.id}]({page.id}.md) {page.name} | {page.title} | {len(proofs) or '-'} |"
 
 
-def _thresholds(rows: Iterable[ThresholdRow]) -> list[str]:
-    lines = ["| name | default | allowed values | why |", "|---|---|---|---|"]
-    return lines + [f"| `{row.name}` | {row.value} | {row.may_be} | {row.reason} |" for row in rows]
-
-
-def _list(proofs: tuple[str, ...]) -> str:
-    if not proofs:
-        return "Synthetic traces only: this rule has no finding on a real recording yet."
-    return "\n".join(f"- `{recording}`" for recording in proofs)
-
-
-def _sentence(needs: tuple[str, ...]) -> str:
-    text = ", ".join(needs)
-    return f"{text[0].upper()}{text[1:]}."
+def _threshold(row: ThresholdRow) -> str:
+    usual = "a number from 0 to 1" if row.name.endswith("_share") else "a number from 0"
+    allowed = "" if row.may_be.replace("whole ", "") == usual else f" Allowed: {row.may_be}."
+    return f"- `{row.name}={row.value}`: {row.reason}{allowed}"

@@ -27,24 +27,20 @@ class DataLoaderWait(Rule):
     """The training loop waits for its next batch, and the GPU is idle meanwhile.
 
     What it finds: Time in which the training thread is inside the data loader's ``__next__`` and the GPU runs nothing.
-        If no GPU was recorded, all time inside ``__next__`` counts. Loading that overlaps GPU operations does not
-        count.
-    Why it costs time: The data loader delivers batches more slowly than the training loop uses them. The GPU is idle
-        until the next batch arrives.
+        Without a recorded GPU, all time inside ``__next__``.
+    Why it costs time: The data loader delivers batches more slowly than the training loop uses them.
     How to fix it: Load in worker processes, and raise ``num_workers`` to the smallest number that hides the wait.
-        Decode less data, or decode it before the training. If receiving a batch takes a fifth of an undisturbed step:
+        Decode less data, or decode it before the training. If receiving a batch takes a fifth of an undisturbed step,
         use larger batches, and a few large tensors instead of many small ones. If a batch is cheap, as of small samples
         in tensors, let the data set take all its rows with one index.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
-        hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
-        If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
-        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times. How long one index takes is unknown:
-        at most the whole wait is saved, and the CPU time of workers that leave the training no core. For a
-        ``TensorDataset`` in memory, it takes 0.15 ms and 1 ns per byte of the rows at most; of the rest, 0.5 to 1.0 is
-        saved, and 0.9 expected.
-    When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
-        queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
-        training thread.
+        hidden behind the wait becomes visible and is not saved. Taking a batch is expected to cost 0.7 ms. If the
+        training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long with
+        workers (low 1.2, high 1.0). How long one index takes is unknown: at most the whole wait is saved, and the CPU
+        time of workers that leave the training no core. For a ``TensorDataset`` in memory, an index takes at most 0.15
+        ms and 1 ns per byte of the rows; 0.9 of the rest is saved (0.5 to 1.0).
+    When it may be wrong: Starting and exporting a recording stalls the loop while workers refill their queue, so the
+        first steps afterwards wait less. With few free CPU cores, more workers slow down the training thread.
     """
 
     meta = RuleMeta("DATA001", "dataloader-wait", "The training loop waits for the data loader")
@@ -53,7 +49,7 @@ class DataLoaderWait(Rule):
     claims = frozenset({Category.DATA_WAIT})
 
     min_share: float = 0.05
-    """Share of the step. With only a few recorded steps, a shorter wait is noise. The TensorBoard plugin uses the same
+    """Share of the step. With few recorded steps, a shorter wait is noise. The TensorBoard plugin uses the same
     threshold."""
 
     def check(self, facts: Facts) -> Outcome:

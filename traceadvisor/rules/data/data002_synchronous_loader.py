@@ -12,27 +12,25 @@ class SynchronousLoader(Rule):
     """The training process loads its own batches, and the GPU is idle meanwhile.
 
     What it finds: A ``DataLoader`` without workers (``num_workers=0``, recorded as ``_SingleProcessDataLoaderIter``)
-        whose loading does not overlap GPU operations. Or one that a thread of the script iterates, which puts batches
-        into a queue (such as a ``BackgroundGenerator``), while the training thread waits for the queue: both threads
-        share one Python interpreter.
-    Why it costs time: The training thread reads, decodes and collates one batch at a time. Meanwhile it launches no
-        kernels.
+        whose loading does not overlap GPU operations. Or one that a thread of the script iterates (such as a
+        ``BackgroundGenerator``) while the training thread waits for its queue: both threads share one Python
+        interpreter.
+    Why it costs time: The training thread reads, decodes and collates one batch at a time, and launches no kernels
+        meanwhile.
     How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
-        is the smallest that hides the wait: less than 2% of the step is left. A capture measures the CPU time of the
-        loading thread and the waiting time of each batch. CPU time needs a free core per worker, so the cores limit the
-        number. Time that is spent waiting for storage or a network needs none. More than 16 workers are not proposed
-        for that: larger or asynchronous reads wait as well, with less memory. Other threads of the training process
-        mostly spin while one loads. If cores are free, the number allows for operators that several threads shared.
-    How the saving is estimated: The step is simulated with the proposed number of workers. Each worker takes as long
-        for a batch as the training process did, and prefetches as many batches as the loader's settings say. Taking a
-        batch and other CPU work cost the same as for DATA001. Processes that compute share the cores. If the simulation
-        is not trusted, the saving of a capture follows from the number of workers, the measured times of the batches
-        and the rest of the step. The low estimate lets all processes compute at the same time, and workers run alone
-        what other threads may have shared. No worker saves the time of the sampler, nor that of taking a batch: 0.7 ms,
-        and twice as long where other programs use all cores. There, a fix that removes work comes first.
-    When it may be wrong: Without a capture it is unknown whether loading computes or waits, and how many cores there
-        are. Then enough free cores are assumed. For a data set in memory, sending batches between processes can take
-        longer than indexing.
+        is the smallest that leaves less than 2% of the step as wait, by each batch's CPU time and waiting time, which a
+        capture measures. CPU time needs a free core per worker. Waiting for storage or a network needs none, but more
+        than 16 workers are not proposed for it: larger or asynchronous reads need less memory. If cores are free, the
+        number allows for operators that several threads shared.
+    How the saving is estimated: The step is simulated with the proposed number of workers. Each takes as long for a
+        batch as the training process did, and prefetches as the loader's settings say; processes that compute share the
+        cores. Taking a batch and other CPU work cost the same as for DATA001. If the simulation is not trusted, the
+        saving of a capture follows from the number of workers, the measured batches and the rest of the step. The low
+        estimate lets all processes compute at the same time. Workers do not save the time of the sampler, nor of taking
+        a batch: 0.7 ms, and twice as long where other programs use all cores. There, a fix that removes work comes
+        first.
+    When it may be wrong: Without a capture it is unknown whether loading computes or waits; then enough free cores are
+        assumed. For a data set in memory, sending batches between processes can take longer than indexing.
     """
 
     meta = RuleMeta("DATA002", "synchronous-loader", "Batches are loaded in the training process")
@@ -41,7 +39,7 @@ class SynchronousLoader(Rule):
     claims = frozenset({Category.DATA_WAIT})
 
     min_share: float = 0.05
-    """Share of the step. Below it, loading in the training process does no harm. Same value as for DATA001."""
+    """Share of the step. Below it, loading in the training process does no harm. As for DATA001."""
 
     def check(self, facts: Facts) -> Outcome:
         loader = facts.needed(facts.observation.loader, Input.LOADER)

@@ -31,23 +31,18 @@ ELSEWHERE = {
 class WorkerCount(Rule):
     """The data loader has too few workers for the step, or more than it needs.
 
-    What it finds: A data loader with the wrong number of workers. Too few: the training loop waits, and more workers
-        would deliver batches faster. Too many: less than half of the workers would still hide the loading of a step
-        twice as fast.
-    Why it costs time: Too few: every step waits for its batch. Too many: each worker holds its own copy of the data
-        that it loads, and queues batches. This takes memory, and the workers compete with the training thread for
-        cores.
-    How to fix it: Set the smallest number that hides the wait: less than 2% of the step is left. It follows from the
-        CPU time and the waiting time of a worker per batch, measured by clock reads or by CPU samples, and from the
-        rest of the step. Time to receive a batch that is ready is no wait: a capture measures it, and it does not count
-        as saved. Workers that are late by less than the rest of the step varies during the run are enough: identical
-        runs differ by more. CPU time needs a free core per worker, so the cores limit the number. Time that is spent
-        waiting for storage or a network needs none. More than 16 workers are not proposed for that: larger or
-        asynchronous reads wait as well, with less memory. More prefetched batches do not help while the queue is empty.
+    What it finds: Too few workers: the training loop waits, and more would deliver batches faster. Too many: less than
+        half of them would still hide the loading of a step twice as fast.
+    Why it costs time: Too few: every step waits for its batch. Too many: each worker holds its own copy of the data and
+        queues batches, which takes memory, and competes with the training thread for cores.
+    How to fix it: Set the smallest number that leaves less than 2% of the step as wait, by a worker's measured CPU time
+        and waiting time per batch and the rest of the step, with the limits of DATA002. Time to receive a ready batch
+        is no wait. Workers that are late by less than the rest of the step varies are enough: identical runs differ by
+        more. More prefetched batches do not help while the queue is empty.
     How the saving is estimated: Too few: the step is simulated with the proposed number of workers, as for DATA002. Too
-        many: only memory is saved, no time.
-    When it may be wrong: A disk or a server may answer more slowly when more workers ask. Other programs may use the
-        same cores.
+        many: only memory is saved.
+    When it may be wrong: A disk or a server may answer more slowly to more workers. Other programs may use the same
+        cores.
     """
 
     meta = RuleMeta("DATA003", "worker-count", "The data loader needs another number of workers")

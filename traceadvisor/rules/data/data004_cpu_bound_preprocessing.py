@@ -18,17 +18,16 @@ from traceadvisor.rules.data.loading_limit import (
 class CpuBoundPreprocessing(Rule):
     """The training loop waits for data while all CPU cores that it may use are busy.
 
-    What it finds: A data wait of a loader whose batches need more CPU time than the cores can give: more
-        workers would not shorten the step by 2%. A capture measures the CPU time of each batch. In older captures, the
-        training processes use nearly all of their granted CPU time, or all cores of the machine are busy.
-    Why it costs time: Decoding, transforming and collating batches needs more CPU time than the cores have. More
-        workers cannot help.
+    What it finds: A data wait of a loader whose batches need more CPU time than the cores can give: more workers would
+        not shorten the step by 2%. A capture measures the CPU time of each batch. In older captures: the training
+        processes use nearly all of their granted CPU time, or all cores are busy.
+    Why it costs time: Decoding, transforming and collating need more CPU time than the cores have.
     How to fix it: Do less CPU work per sample. Decode to the size that you need. Prepare the data once and store the
         result. Move transforms to the GPU: ``torchvision.transforms.v2`` works on GPU tensors. Decode on the GPU with
-        NVIDIA DALI or nvImageCodec. If most of the CPU time is in ``collate_fn``, pad less, and stack arrays once
-        instead of sample by sample. Or use more CPU cores.
-    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
-        This is the saving of a complete fix.
+        NVIDIA DALI or nvImageCodec. If most of the CPU time is in ``collate_fn``, pad less, and stack arrays once. Or
+        use more CPU cores.
+    How the saving is estimated: The step is simulated with every batch ready, as for DATA001: the saving of a complete
+        fix.
     When it may be wrong: Other programs on the machine may keep the cores busy. Busy-waiting in libraries counts as CPU
         time.
     """
@@ -42,8 +41,8 @@ class CpuBoundPreprocessing(Rule):
     """Share of the step spent waiting, as for DATA001."""
 
     busy_share: float = 0.9
-    """Share of the granted CPU time in use. From this value on, no CPU time is left for more work: the usual sign of a
-    saturated CPU. Only used if batches were not timed."""
+    """Share of the granted CPU time in use, above which nothing is left for more work. Only used if batches were not
+    timed."""
 
     min_loading_cores: float = 0.8
     """CPU cores that all loader workers together keep busy. With less, other programs keep the CPU busy. Only used if

@@ -10,16 +10,15 @@ from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, 
 class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 
-    What it finds: A data wait while CPU cores are idle with outstanding reads: at least four loading processes
-        spend most of their time in I/O wait. Fewer processes read more if there are more of them: see DATA002 and
-        DATA003.
+    What it finds: A data wait while CPU cores are idle with outstanding reads: at least four loading processes spend
+        most of their time in I/O wait. With fewer processes, raise their number first: see DATA002 and DATA003.
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.
     How to fix it: Copy the data to local storage first. Pack many small files into a few large ones, and read them in
         large blocks. Keep data in memory if it fits.
-    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
-        This is the saving of a complete fix.
-    When it may be wrong: I/O wait is measured for the whole machine, including other programs. Network storage does not
-        always count as I/O wait.
+    How the saving is estimated: The step is simulated with every batch ready, as for DATA001: the saving of a complete
+        fix.
+    When it may be wrong: I/O wait covers the whole machine, other programs too. Network storage does not always count
+        as I/O wait.
     """
 
     meta = RuleMeta("DATA005", "storage-bound", "Storage limits data loading")

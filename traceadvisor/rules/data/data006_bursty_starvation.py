@@ -14,25 +14,23 @@ from traceadvisor.rules.data.loading_limit import loader_fix, usually_fast
 
 @frozen
 class BurstyStarvation(Rule):
-    """The data loader is fast enough on average, but its queue sometimes runs empty and the training loop waits.
+    """The data loader is fast enough on average, but its queue sometimes runs empty.
 
-    What it finds: Time in the data loader over all undisturbed steps, beyond the usual time to take a batch. The times
-        are averaged over turns: in each turn, every worker delivers one batch. A few turns have long waits and contain
-        nearly all of the waiting time. This means that the queue is too short for an uneven data source. If a few turns
-        contain nearly all of the time in the loader, usual waits do not matter.
-    Why it costs time: A queue of ``num_workers x prefetch_factor`` batches bridges a pause of that many steps. A pause
-        can be longer: a worker opens a new file, decodes a large sample or fetches a remote shard. Then the training
-        loop waits for the rest of the pause.
-    How to fix it: Prefetch more batches: raise ``prefetch_factor`` until the queue bridges the longest pause. This
-        takes more CPU memory, and needs workers that are faster than the loop on average: prefetching never fills a
-        queue that is usually empty. It is better to smooth the data source: use shards of equal size, open them ahead
-        of time, and cut large samples beforehand.
-    How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in these
-        waits, applied to the step. The median step contains no such wait. If a capture timed the batches, the proposed
-        ``prefetch_factor`` is the smallest with which a simulation of these batches waits for less than 2% of the step.
+    What it finds: Time in the data loader over all undisturbed steps, beyond the usual time to take a batch, averaged
+        over turns in which every worker delivers one batch. A few turns contain nearly all of it: the queue is too
+        short for an uneven data source.
+    Why it costs time: A queue of ``num_workers x prefetch_factor`` batches bridges a pause of that many steps. If a
+        worker opens a new file, decodes a large sample or fetches a remote shard for longer, the loop waits for the
+        rest.
+    How to fix it: Smooth the data source: use shards of equal size, open them ahead of time, and cut large samples
+        beforehand. Or raise ``prefetch_factor`` until the queue bridges the longest pause. This takes CPU memory, and
+        needs workers that are faster than the loop on average.
+    How the saving is estimated: Upper limit: the share of the training time in these waits, from the step times of the
+        run, applied to the step. The median step contains no such wait. If a capture timed the batches, the proposed
+        ``prefetch_factor`` is the smallest with which a simulation of them waits for less than 2% of the step.
     When it may be wrong: A longer queue does not remove pauses with another cause, such as another job on the same
-        storage. The steps with a wait may not be among the recorded ones. The rule needs a capture. With few steps, or
-        an unknown number of workers, the rule cannot tell a pause from workers that deliver batches together.
+        storage. The rule needs a capture. With few steps, or an unknown number of workers, it cannot tell a pause from
+        workers that deliver together.
     """
 
     meta = RuleMeta("DATA006", "bursty-starvation", "The loader queue sometimes runs empty")
@@ -42,29 +40,28 @@ class BurstyStarvation(Rule):
     also_saves = "waits of steps that were not recorded"
 
     min_share: float = 0.03
-    """Share of the training time in long waits. It is lower than for other waits, because it is measured over the whole
-    run and not over a few steps."""
+    """Share of the training time in long waits. Lower than for other waits, because it is measured over the whole
+    run."""
 
     long_wait_share: float = 0.5
-    """Share of the rest of the step. A wait of at least this share is long. Delays by a busy core or a slow read are
-    shorter."""
+    """A long wait, as a share of the rest of the step. Delays by a busy core or a slow read are shorter."""
 
     max_turns_share: float = 0.3
-    """Share of turns with long waits. With more, the data loader is always too slow: see DATA001 and DATA003."""
+    """Share of turns with long waits. With more, the loader is always too slow: see DATA001 and DATA003."""
 
     min_concentration_share: float = 0.8
     """Share of the waiting time that is in long waits."""
 
     max_usual_share: float = 0.25
     """Time in the loader in the median turn, as a share of the rest of the step. With more, the queue is usually empty.
-    On a busy machine, taking a batch that is ready takes up to a sixth of a short step."""
+    On a busy machine, taking a ready batch takes up to a sixth of a short step."""
 
     least_turns: int = 10
-    """Number of turns. With fewer, the rule cannot distinguish rare waits from regular ones."""
+    """Number of turns. With fewer, rare waits look like regular ones."""
 
     max_rare_share: float = 0.2
-    """Share of turns that may contain nearly all of the time in the loader. Then usual waits, however long beside a
-    short step, are not the cause. In recordings of loaders that are always slow, a fifth contains a third of it."""
+    """Share of turns that may contain nearly all of the time in the loader. Then usual waits do not matter. In loaders
+    that are always slow, a fifth of the turns contains a third of it."""
 
     def check(self, facts: Facts) -> Outcome:
         loader = facts.needed(facts.settings.loader, Input.SETTINGS)

@@ -22,25 +22,21 @@ UNKNOWN_SAMPLER = (
 class WorkerRestart(Rule):
     """Each loop over a data loader stops its workers and starts new ones.
 
-    What it finds: The time to start and stop worker processes, of each data loader of the run, validation's too, for
-        all loops except the first. A capture times it apart from the sampler, which also runs at the start of a loop:
-        ``persistent_workers`` saves nothing of that. The first batch counts as far as it comes later than a worker
-        takes to make one; of an iterable data set, than it takes to make a first one, since ``__iter__`` runs in kept
-        workers, too. Captures before 2026-11-27 timed the start of an epoch as a whole. There it is the time in
-        the data loader's ``__iter__`` without the part in which samples show the sampler, the extra time of the first
-        ``__next__``, and the last call of the epoch before, which stops the workers. The rule covers only loaders that
-        do not keep their workers (``persistent_workers=False``).
-    Why it costs time: Each worker is a new process. It may import modules, open files and fill caches again. The queue
+    What it finds: The time to start and stop worker processes, of each data loader of the run with
+        ``persistent_workers=False``, validation's too, for all loops except the first. The sampler does not count. The
+        first batch counts as far as it comes later than a worker takes to make one; of an iterable data set, than it
+        takes to make a first one, since ``__iter__`` runs in kept workers, too. Captures before 2026-11-27 time the
+        loader's ``__iter__`` without samples of the sampler, the extra time of the first ``__next__``, and the last
+        call of the epoch before.
+    Why it costs time: Each worker is a new process that imports modules, opens files and fills caches again. The queue
         is empty until the first batch is ready.
     How to fix it: ``DataLoader(..., persistent_workers=True)`` keeps the workers, and the state of their data set,
         between epochs.
-    How the saving is estimated: Upper limit, from the times of the run: the share of the training loop in starts and
-        stops of workers, applied to the training time per step. In older captures, the first 20 steps of an epoch may
-        be longer because of the start. What they take longer than later ones, or than the fastest tenth if epochs are
-        that short, counts too, up to the time of the start itself. The first batch of an epoch takes time in any case.
-    When it may be wrong: Kept workers hold their memory between epochs, also during validation. The training process
-        may change the data set between epochs, for example its seed or the length of samples. Kept workers do not see
-        this change.
+    How the saving is estimated: Upper limit: the share of the training loop in starts and stops of workers, applied to
+        the training time per step. In older captures, what the first 20 steps of an epoch take longer than later ones
+        (in short epochs: than the fastest tenth) counts too, up to the time of the start itself.
+    When it may be wrong: Kept workers hold their memory between epochs, also during validation. They do not see changes
+        that the training process makes to the data set between epochs, such as its seed or the length of samples.
     """
 
     meta = RuleMeta("DATA007", "worker-restart", "Loader workers are restarted in each epoch")
@@ -48,7 +44,7 @@ class WorkerRestart(Rule):
     also_saves = "starts of epochs, and the steps that follow, in steps that were not recorded"
 
     min_share: float = 0.01
-    """Share of the training time. The fix is one argument, so even a small share is worth it. Less is noise."""
+    """Share of the training time. The fix is one argument; less is noise."""
 
     def check(self, facts: Facts) -> Outcome:
         loader, timing = facts.needed(facts.settings.loader, Input.SETTINGS), facts.timing

@@ -20,16 +20,15 @@ class CollateInMain(Rule):
     """Functions of the training script load batches in the training thread while the GPU is idle.
 
     What it finds: Time in which the GPU runs nothing and the training thread runs user functions inside the data
-        loader's ``__next__``. Examples are a data set's ``__getitem__``, transforms and a ``collate_fn``. The finding
-        names the functions, the most expensive first.
+        loader's ``__next__``: a data set's ``__getitem__``, transforms, a ``collate_fn``. The finding names the most
+        expensive first.
     Why it costs time: While the training thread loads a batch, it launches no kernels.
     How to fix it: Run these functions in worker processes: set ``num_workers``, or wrap a data pipe in a
         ``DataLoader``. Make the most expensive function cheaper: process whole batches instead of samples, and compute
-        constant values only once.
-    How the saving is estimated: The step is simulated without nine tenths of this work. The low estimate removes half
-        of it, the high estimate all of it.
-    When it may be wrong: A profiler that records call stacks slows down Python, mostly code with many small calls.
-        Operators inside a function count towards its time only if Python calls were recorded.
+        constants once.
+    How the saving is estimated: The step is simulated without 0.9 of this work (0.5 to all of it).
+    When it may be wrong: Recording call stacks slows down Python, mostly many small calls. Operators inside a function
+        count towards its time only if Python calls were recorded.
     """
 
     meta = RuleMeta("DATA008", "collate-in-main", "User functions load batches in the training thread")

@@ -12,19 +12,19 @@ from traceadvisor.rules.data.loading_limit import loader_fix
 class CpuQuota(Rule):
     """The process has more loader workers or threads than CPU cores that it may use.
 
-    What it finds: A CPU quota of the cgroup, or a CPU affinity, below the number of cores of the machine. The run has
-        more loader workers, or more threads per operator, than granted cores. This costs time: the training loop waits
-        for data, or the scheduler throttled the processes. Workers that mostly wait do not count, nor workers without
-        which loading would be slower: see DATA004.
+    What it finds: A CPU quota of the cgroup, or a CPU affinity, below the machine's cores, and more loader workers or
+        threads per operator than granted cores, while the training loop waits for data or the scheduler throttled the
+        processes. Workers that mostly wait do not count, nor workers without which loading would be slower: see
+        DATA004.
     Why it costs time: ``os.cpu_count()``, and everything sized by it, ignores a quota. When the processes have used up
         the quota, the scheduler stops all of them until its next period, including the training thread.
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the
         cgroup), minus those that the training keeps busy. Limit threads with ``OMP_NUM_THREADS`` or
         ``torch.set_num_threads``. Or request more cores.
-    How the saving is estimated: Upper limit: the data wait, and of the rest of the step the share in which the
-        quota was used up.
-    When it may be wrong: If a capture did not time the batches, it is unknown whether workers wait for storage. Then
-        they need no core. If the quota is not the limit, fewer workers load fewer batches.
+    How the saving is estimated: Upper limit: the data wait, and of the rest of the step the share in which the quota
+        was used up.
+    When it may be wrong: If a capture did not time the batches, workers may wait for storage, and need no core. If the
+        quota is not the limit, fewer workers load fewer batches.
     """
 
     meta = RuleMeta("DATA009", "cpu-quota", "More loading processes than granted CPU cores")

@@ -13,18 +13,16 @@ SECOND_RUN = (
 
 @frozen
 class LoaderCeiling(Rule):
-    """The data loader delivers fewer samples per second than the model could process, so fix loading first.
+    """The data loader delivers fewer samples per second than the model could process.
 
-    What it finds: The batch rate of the data loader alone and the batch rate of the model alone. A capture shows both
-        if the training process loads batches itself, because loader and model then take turns. It also shows both if
-        the loop waits for workers, because the workers then set the pace.
+    What it finds: The batch rates of the data loader alone and of the model alone. A capture shows both if the training
+        process loads batches itself, because they take turns, or if the loop waits for workers, which then set the
+        pace.
     Why it costs time: The slower of the two limits the run. Making the other one faster saves no time.
-    How to fix it: If the data loader is slower, fix loading first: other findings name the causes. Otherwise leave
-        loading as it is.
-    How the saving is estimated: It has no saving of its own: see the findings that name the causes. Upper limit: the
-        whole data wait.
-    When it may be wrong: Data loader and model share the CPU cores, so each alone is slightly faster than both
-        together. The rates count whole batches, including the last, smaller batch of an epoch.
+    How to fix it: Fix loading first if it is slower: other findings name the causes. Otherwise leave loading as it is.
+    How the saving is estimated: Upper limit: the whole data wait. The findings that name the causes have the savings.
+    When it may be wrong: Loader and model share the CPU cores, so each alone is slightly faster. The rates count whole
+        batches, including the last, smaller one of an epoch.
     """
 
     meta = RuleMeta("DATA010", "loader-ceiling", "The data loader is slower than the model")
@@ -33,8 +31,8 @@ class LoaderCeiling(Rule):
     claims = frozenset({Category.DATA_WAIT})
 
     min_wait_share: float = 0.25
-    """Share of the step in the data loader. From this share on, the workers set the pace. On a busy machine, taking a
-    batch that is ready takes up to a sixth of a short step."""
+    """Share of the step in the data loader, from which the workers set the pace. On a busy machine, taking a ready
+    batch takes up to a sixth of a short step."""
 
     def check(self, facts: Facts) -> Outcome:
         loader, timing = facts.settings.loader, facts.timing

@@ -14,18 +14,17 @@ WORKER = "pt_data_worker"
 class UnbalancedWorkers(Rule):
     """One loader worker is always busy while the others are mostly idle, and the training loop waits.
 
-    What it finds: The time of each loader worker per batch, if a capture timed the batches: one worker takes several
-        times as long as the others. Otherwise the CPU time of the loader workers over the undisturbed steps: one worker
-        uses several times the mean of the others, and is busy enough to make the training loop wait.
-    Why it costs time: Batches arrive in order, so the whole data loader is as fast as its slowest worker.
+    What it finds: If a capture timed the batches: one worker takes several times as long per batch as the others.
+        Otherwise, over the undisturbed steps: one uses several times the mean CPU time of the others, and is busy
+        enough to make the loop wait.
+    Why it costs time: Batches arrive in order, so the loader is as fast as its slowest worker.
     How to fix it: Distribute the work evenly. For an ``IterableDataset``, use shards of equal size, and give each
-        worker the same number of shards (``get_worker_info()`` identifies the worker). If files differ much in size,
-        split the large ones.
-    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
-        This is the saving of a complete fix.
-    When it may be wrong: A worker may be busy for a short time only, for example with the first file that it opens.
-        Only the busiest sixteen child processes are sampled. With several data loaders, the busiest workers are assumed
-        to belong to the training loader, as many as it has.
+        worker the same number (``get_worker_info()`` identifies the worker). Split large files.
+    How the saving is estimated: The step is simulated with every batch ready, as for DATA001: the saving of a complete
+        fix.
+    When it may be wrong: A worker may be busy for a short time only, for example with its first file. Only the busiest
+        sixteen child processes are sampled. With several data loaders, the busiest workers are assumed to belong to the
+        training loader.
     """
 
     meta = RuleMeta("DATA011", "unbalanced-workers", "One loader worker does much more work than the others")
@@ -37,9 +36,8 @@ class UnbalancedWorkers(Rule):
     """Share of the step spent waiting, as for DATA001."""
 
     max_ratio: float = 2.5
-    """Busiest worker relative to the mean of the others; even work has a ratio of 1. Workers that took turns reached at
-    most 1.24 in recordings. From the default on, even work would make the data loader 1.4 times as fast with two
-    workers, and 1.8 times with four."""
+    """Busiest worker relative to the mean of the others. Workers that took turns reached 1.24 at most in recordings.
+    From 2.5 on, even work would make the loader 1.4 times as fast with two workers, 1.8 times with four."""
 
     min_cores: float = 0.5
     """CPU cores used by the busiest worker. With less, the training loop does not wait for this worker."""

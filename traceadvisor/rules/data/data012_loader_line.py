@@ -77,26 +77,23 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, in a transform, in ``collate_fn``. Loader workers sample themselves. If the
-        training process loads its batches, the samples of its thread count. The finding has the share of the line in
-        the time of a batch, in its CPU time and in its waiting time. Time to receive batches that are ready is no such
-        wait: no line makes it shorter. Nor is a wait for workers that are late by less than the rest of the step
-        varies: identical runs differ by more.
+        batches: in ``__getitem__``, a transform or ``collate_fn``. Loader workers sample themselves; if the training
+        process loads, the samples of its thread count. The finding has the line's share in the time of a batch, in its
+        CPU time and in its waiting time. Waits for ready batches, and for workers that are late by less than the rest
+        of the step varies, do not count.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
-    How the saving is estimated: The step is simulated with batches that take less time. The low estimate removes 0.5
-        of the time of this line, the high estimate the whole function around it, with the time of its caller in which
-        Python frees what it made. Expected is 0.9 of the middle between the line and all of this, since what is done
-        once takes the lines around it along; of random transformations and waits, 0.9 of the line alone. With workers,
-        without a GPU, and where the simulation is not trusted, the saving is that part of the undisturbed time in the
-        loader, or of the whole step if the loop waits for workers. It is at most the wait, without the time to receive
-        a batch that is ready: the measured one, else 0.7 ms. Only the high estimate without a GPU may exceed it:
-        workers that compute less leave more of the cores to the training, at most the CPU time that this line takes in
-        them, and loading that does less leaves it more of the CPU's caches. The rest of the step then takes at least
-        0.4 of the time that it takes in its least disturbed steps.
-    When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
-        a server that also answers others.
+    How the saving is estimated: The step is simulated with batches that take less time. Low: without 0.5 of the line's
+        time. High: without the whole function around it, with the time in which its caller frees what it made.
+        Expected: without 0.9 of the middle between the line and that; of random transformations and waits, 0.9 of the
+        line alone. With workers, without a GPU, and where the simulation is not trusted, it is that part of the
+        undisturbed time in the loader, or of the whole step if the loop waits for workers; at most the wait, without
+        the time to receive a ready batch (measured, else 0.7 ms). Only the high estimate without a GPU may exceed the
+        wait: workers leave the training more of the cores, at most the CPU time of this line in them, and of the
+        caches. The rest of the step then takes at least 0.4 of its time in the least disturbed steps.
+    When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
+        server that also answers others.
     """
 
     meta = RuleMeta("DATA012", "loader-line", "One line takes much of the time of a batch")
@@ -109,7 +106,7 @@ class LoaderLineCost(Rule):
     """Share of the step spent waiting for data, as for DATA001."""
 
     min_line_share: float = 0.4
-    """Share of the loading in the line. A line with less is one of several, and its fix alone saves little."""
+    """Share of the loading in the line. A smaller line is one of several, and its fix alone saves little."""
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line

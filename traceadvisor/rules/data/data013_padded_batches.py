@@ -41,18 +41,18 @@ class PaddedBatches(Rule):
     """A large part of each batch is padding, and the model computes on it like on data.
 
     What it finds: Padding in the first batches that the training loop received, as ``traceadvisor capture`` measured it
-        on the CPU: zeros of an ``attention_mask``, or one value that only ends rows, or only begins them. Other
-        recordings hold shapes and no values, which shows no padding.
+        on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows. Other recordings
+        hold no values.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
         (``group_by_length=True`` of the Trainer), or several short samples into one row.
     How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the step without its optimizer,
-        times the share of padding that the fix removes. Operators that pair positions, such as attention, lose the
-        share of pairs with this padding: their time grows with the square of the length.
-    When it may be wrong: Work that does not grow with the length stays. The model may leave out padding itself in a
-        way that no operator shows. Later batches may have other lengths. Where each new length compiles or
-        captures a CUDA graph, pad to a few lengths.
+        times the share of padding that the fix removes. Attention and other operators that pair positions lose the
+        share of padded pairs: their time grows with the square of the length.
+    When it may be wrong: Work that does not grow with the length stays. The model may leave out padding in a way that
+        no operator shows. Later batches may have other lengths. Where each new length compiles or captures a CUDA
+        graph, pad to a few lengths.
     """
 
     meta = RuleMeta("DATA013", "padded-batches", "A large part of each batch is padding")

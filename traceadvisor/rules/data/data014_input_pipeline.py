@@ -36,7 +36,7 @@ FIXES = (
 
 @frozen
 class InputPipeline(Rule):
-    """The training loop of JAX, TensorFlow or PyTorch/XLA waits for its input, and nothing computes meanwhile.
+    """The training loop of JAX, TensorFlow or PyTorch/XLA waits for its input, and nothing computes.
 
     What it finds: Time in which the training thread takes a batch from ``tf.data``, or is in an annotation or a Python
         function whose name says that it loads or makes a batch. Time in which XLA computes does not count.
@@ -45,8 +45,8 @@ class InputPipeline(Rule):
         end the pipeline with ``prefetch(tf.data.AUTOTUNE)``. With code of your own, make the next batch in another
         thread or process while this step runs.
     How the saving is estimated: Upper limit: all of that time. These profiles are not simulated.
-    When it may be wrong: Names may mislead: a function that is called ``load_batch`` may do other work, too. Code that
-        makes batches under another name is not recognised; its time counts as other CPU work.
+    When it may be wrong: A function that is called ``load_batch`` may do other work, too. Code that makes batches under
+        another name counts as other CPU work.
     """
 
     meta = RuleMeta("DATA014", "input-pipeline", "The training loop waits for its input")
@@ -55,7 +55,7 @@ class InputPipeline(Rule):
     of_pytorch = False
 
     min_share: float = 0.05
-    """Share of the step. With only a few recorded steps, a shorter wait is noise."""
+    """Share of the step. With few recorded steps, a shorter wait is noise."""
 
     def check(self, facts: Facts) -> Outcome:
         loader = facts.observation.loader

@@ -44,19 +44,19 @@ CHUNKS = (
 
 @frozen
 class SlowSampler(Rule):
-    """The sampler of the data loader takes long, and it runs in the training process, whatever the number of workers.
+    """The sampler of the data loader takes long, and runs in the training process, whatever the number of workers.
 
-    What it finds: Time of the training thread in the sampler or batch sampler: within ``__next__``, by samples of its
-        stack, and at the start of each loop, by clock reads in ``__iter__``. A few samples do not show it, and samplers
-        that a loader makes by itself already draw an epoch at once.
-    Why it costs time: The sampler decides which samples are in a batch, before a worker can make it. While the training
-        thread runs it, it launches nothing, and more workers do not share this work.
+    What it finds: Time of the training thread in the sampler or batch sampler: within ``__next__`` by samples of its
+        stack, at the start of each loop by clock reads in ``__iter__``. A few samples do not show it, and a loader's
+        own samplers already draw an epoch at once.
+    Why it costs time: The sampler picks samples before a worker can make the batch. The training thread launches
+        nothing meanwhile.
     How to fix it: Draw the batches of an epoch at once with array operations, or before the training. Keep data sorted
-        that each batch sorts again. ``RandomSampler``, which ``shuffle=True`` means, makes a Python list of all indices
-        at the start of each epoch: for tens of millions of samples, convert the permutation in parts.
-    How the saving is estimated: Within steps: 0.9 of the sampled share of the undisturbed time in the loader; the low
-        estimate is 0.5 of the lower end of its 95% interval, the high estimate all of the upper end. At the start of
-        loops: at most all of that time.
+        that each batch sorts again. ``RandomSampler`` (``shuffle=True``) makes a Python list of all indices at the
+        start of each epoch: for tens of millions of samples, convert the permutation in parts.
+    How the saving is estimated: Within steps: 0.9 of the sampled share of the undisturbed time in the loader (low: 0.5
+        of the lower end of its 95% interval; high: all of the upper end). At the start of loops: at most all of that
+        time.
     When it may be wrong: A sampler that groups samples well may save more time in the model than it costs.
     """
 
@@ -66,7 +66,7 @@ class SlowSampler(Rule):
     claims = frozenset({Category.DATA_WAIT})
 
     min_share: float = 0.03
-    """Share of the training time. The fix is in few lines of Python, and no other fix shortens this time."""
+    """Share of the training time. The fix is a few lines of Python, and no other fix shortens this time."""
 
     min_low_share: float = 0.01
     """Lower end of the 95% interval of the share of a step in the sampler. Two samples of twenty show nothing."""

@@ -8,17 +8,16 @@ from traceadvisor.rules.data.loading_limit import MIN_LOCK_SHARE, Limit, cost_ev
 
 @frozen
 class LockBetweenWorkers(Rule):
-    """Loader workers wait for each other: each needs a lock that one of them holds.
+    """Loader workers wait for a lock that one of them holds.
 
-    What it finds: The share of the time of a batch in which a worker waits for a lock, by samples of its stack: a lock
-        of ``multiprocessing`` or ``threading``, a file lock, or a manager that answers one process at a time.
-    Why it costs time: One worker at a time does the work behind the lock. More workers only wait longer.
+    What it finds: The share of the time of a batch in which a worker waits for a lock, by samples of its stack: of
+        ``multiprocessing`` or ``threading``, of a file, or of a manager that answers one process at a time.
+    Why it costs time: One worker at a time does the work behind the lock; more workers only wait longer.
     How to fix it: Give each worker its own file handle, connection or cache, opened in ``worker_init_fn`` or at its
         first sample. Hold the lock only while shared data change, not while a sample is read or decoded.
-    How the saving is estimated: Upper limit: workers that the loop waits for set its pace, and this share of their time
-        goes. At most the whole wait.
-    When it may be wrong: The lock may protect a device that answers one request at a time anyway. Time behind the lock
-        that only one worker may spend stays.
+    How the saving is estimated: Upper limit: this share of the time of workers for which the loop waits, at most the
+        whole wait.
+    When it may be wrong: The lock may protect a device that answers one request at a time anyway.
     """
 
     meta = RuleMeta("DATA016", "lock-between-workers", "Loader workers wait for each other")

@@ -35,14 +35,14 @@ class NativeThreads(Rule):
     """Batches are made in threads of native libraries, on more than one core for each process that loads.
 
     What it finds: CPU time of other threads of a loading process while it makes a batch: of BLAS, OpenCV, tokenizers or
-        Arrow. A capture reads the CPU time of the thread and of the process. In the training process, what threads of
-        torch's own operators may take is left out. Samples tell when the loading thread waits while others compute.
-    Why it costs time: Each loader worker starts as many such threads as there are cores. Several workers then share
-        the cores among many times as many threads, which wait for each other.
+        Arrow. A capture reads the CPU time of the thread and of the process, without what torch's own threads may take
+        in the training process. Samples tell when the loading thread waits while others compute.
+    Why it costs time: Each loader worker starts as many such threads as there are cores. Several workers then share the
+        cores among many times as many threads.
     How to fix it: In workers, limit these libraries to one thread each: by environment variables, or with
         ``threadpoolctl`` in ``worker_init_fn``. Or do the work once before the training: tokenise in advance.
-    How the saving is estimated: Upper limit. With workers: if all CPU time of these threads were busy waiting. Without
-        workers: all of the data wait, if the work is done once before the training.
+    How the saving is estimated: Upper limit. With workers: if all CPU time of these threads were busy waiting. Without:
+        all of the data wait, if the work is done before the training.
     When it may be wrong: Some of this CPU time is work that has to be done. Threads of the script count, too.
     """
 

@@ -23,19 +23,18 @@ _QUEUED = "the loader is late at times only, which a longer queue bridges in the
 
 @frozen
 class SlowBatchBlocks(Rule):
-    """A slow batch keeps finished ones waiting, because batches are delivered in their order.
+    """A slow batch keeps finished ones waiting, because batches are delivered in order.
 
-    What it finds: Workers that make batches fast enough on average, while the training loop waits for a slow one. The
-        measured times of the batches are simulated twice: delivered in their order, and as soon as any is ready.
-    Why it costs time: The loop takes batches in the order of the sampler. While one worker makes a slow batch, the
-        others fill their part of the queue and stop.
+    What it finds: Workers that are fast enough on average while the training loop waits for a slow batch. The measured
+        batches are simulated twice: delivered in order, and as soon as any is ready.
+    Why it costs time: While one worker makes a slow batch, the others fill their part of the queue and stop.
     How to fix it: ``DataLoader(..., in_order=False)`` (torch 2.6 and later) delivers the first batch that is ready.
         Otherwise make samples of equal size, or prefetch more batches.
     How the saving is estimated: The difference between both simulations as a share of the simulated step, at most the
-        share of the measured wait in the mean step. The longest batch of each worker does not count: a collection of
-        garbage, for example, comes once. The low estimate lets the training slow down by a tenth.
+        measured wait. The longest batch of each worker does not count: a garbage collection, for example, comes once.
+        The low estimate lets the training slow down by a tenth.
     When it may be wrong: The order of batches then depends on timing, so runs differ with the same seed. Slow samples
-        come later than fast ones. That matters if they differ in content.
+        come later than fast ones, which matters if they differ in content.
     """
 
     meta = RuleMeta("DATA018", "slow-batch-blocks", "A slow batch keeps finished ones waiting")

@@ -21,16 +21,16 @@ _EPOCHS = "steps as such do not get shorter: there are fewer of them in an epoch
 class RepeatedByWorkers(Rule):
     """Each loader worker returns the whole stream of samples, so each sample is trained on several times per epoch.
 
-    What it finds: An ``IterableDataset`` with several workers that return the same rows. A capture compares the first
-        four batches of each worker.
-    Why it costs time: Each worker has a copy of the data set and iterates all of it, unless the data set divides the
-        samples. An epoch then has as many steps more as there are workers.
+    What it finds: An ``IterableDataset`` whose workers return the same rows. A capture compares the first four batches
+        of each worker.
+    Why it costs time: Each worker iterates its copy of the data set, unless the data set divides the samples. With n
+        workers, an epoch then has n times the steps.
     How to fix it: Ask ``torch.utils.data.get_worker_info()`` in ``__iter__``, and yield only the samples of this
-        worker. Better still, give each worker files of its own: so none reads what others yield.
-    How the saving is estimated: Upper limit: the share of the training time for all repetitions but one. A step takes
-        as long as before, and an epoch has fewer of them.
-    When it may be wrong: A training of a fixed number of steps takes as long with the fix, and sees more different
-        samples. Workers that only begin with the same samples look the same.
+        worker. Better still, give each worker files of its own, so that none reads what others yield.
+    How the saving is estimated: Upper limit: the share of the training time for all repetitions but one. Steps take as
+        long as before, and an epoch has fewer.
+    When it may be wrong: A training of a fixed number of steps takes as long, and sees more different samples. Workers
+        that only begin with the same samples look the same.
     """
 
     meta = RuleMeta("DATA019", "repeated-by-workers", "Every loader worker returns the same samples")

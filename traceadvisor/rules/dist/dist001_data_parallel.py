@@ -13,12 +13,11 @@ class DataParallel(Rule):
 
     What it finds: Steps that run ``DataParallel.forward`` in a process that uses more than one GPU.
     Why it costs time: Each step copies the model to all GPUs, scatters the batch and gathers the results on the first
-        GPU. One Python interpreter launches all GPU operations.
+        GPU. One Python interpreter launches everything.
     How to fix it: Use ``DistributedDataParallel`` with one process per GPU, started by ``torchrun``, also on a single
         machine.
-    How the saving is estimated: The saving is an upper limit: the idle time of this GPU in these steps. The expected
-        value is half of it.
-    When it may be wrong: If each GPU is busy most of the time, you save little more than the copies of the model.
+    How the saving is estimated: Upper limit: the idle time of this GPU in these steps. Half of it is expected.
+    When it may be wrong: If each GPU is mostly busy, you save little more than the copies of the model.
     """
 
     meta = RuleMeta("DIST001", "data-parallel", "One process drives several GPUs")

@@ -18,8 +18,8 @@ class GlooOnGpu(Rule):
         transfer them between GPUs over NVLink or PCIe, while the CPU continues.
     How to fix it: Use ``init_process_group("nccl")``, which selects RCCL on AMD GPUs. Keep a Gloo group only for
         tensors in CPU memory.
-    How the saving is estimated: The saving is an upper limit: the GPU idle time during these collectives. The expected
-        value is half of it. NCCL also takes time, which this recording does not show.
+    How the saving is estimated: Upper limit: the GPU idle time during these collectives. Half of it is expected: NCCL
+        takes time, too.
     When it may be wrong: Collectives on CPU tensors, such as a barrier or a metric, belong to Gloo. They should be rare
         and short.
     """

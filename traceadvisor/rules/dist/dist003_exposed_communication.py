@@ -34,19 +34,19 @@ class ExposedCommunication(Rule):
     """Collectives run while no compute kernel runs.
 
     What it finds: Time in which collectives run on the GPU and no compute kernel runs. The finding names the kind of
-        communication with the most exposed time, and claims the time of this kind only.
-    Why it costs time: Communication that no compute overlaps makes the step longer. If one rank is late, all others
-        wait inside the collective.
-    How to fix it: For a gradient all-reduce, send fewer bytes: compress 32-bit gradients to 16 bits with a
-        communication hook. Or communicate less often: accumulate gradients of two batches under ``no_sync()``. A larger
-        batch per GPU spreads the all-reduce over more samples. Other kinds have rules of their own. First check whether
-        one rank is late, because the others' wait looks like communication.
-    How the saving is estimated: For a gradient all-reduce, we simulate the step. With 16-bit messages, half of the
-        transfer goes; the transfer is at most the time of the fastest equal message, and the rest is a wait that stays.
-        With accumulation, half of the exposed part goes. The low estimates save half as much. For other kinds, the
-        saving is an upper limit.
+        communication with the most exposed time, and claims only that.
+    Why it costs time: Communication that no compute overlaps makes the step longer. All ranks wait inside the
+        collective for the last one.
+    How to fix it: First check whether one rank is late, because the others' wait looks like communication. For a
+        gradient all-reduce, send fewer bytes: compress 32-bit gradients to 16 bits with a communication hook. Or
+        communicate less often: accumulate gradients of two batches under ``no_sync()``. A larger batch per GPU spreads
+        the all-reduce over more samples. Other kinds have rules of their own.
+    How the saving is estimated: For a gradient all-reduce, the step is simulated. With 16-bit messages, half of the
+        transfer goes; the transfer is at most the time of the fastest equal message, and the wait stays. With
+        accumulation, half of the exposed part goes. The low estimates save half as much. For other kinds: an upper
+        limit.
     When it may be wrong: A collective lasts until the slowest rank arrives. One rank's recording does not separate
-        transfer from waiting. Communication settings do not fix a late rank.
+        transfer from waiting.
     """
 
     meta = RuleMeta("DIST003", "exposed-communication", "The GPU waits for communication")

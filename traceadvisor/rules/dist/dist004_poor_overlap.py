@@ -26,14 +26,13 @@ class PoorOverlap(Rule):
     """The gradient all-reduce outlasts the backward pass by more than it needs to.
 
     What it finds: Time after the backward pass in which gradients are still reduced, although they would fit beside the
-        backward pass. Other kinds of communication do not count. Of several micro-batches in a step, the last one that
-        reduces counts.
+        backward pass. Of several micro-batches in a step, the last one that reduces counts.
     Why it costs time: DistributedDataParallel reduces the gradients of one bucket while the backward pass computes the
-        next. One huge bucket, parameters used out of order, or a search for unused parameters in every step can prevent
-        this. Then the whole all-reduce follows the backward pass.
+        next. One huge bucket, parameters used out of order, or a search for unused parameters can move the whole
+        all-reduce behind the backward pass.
     How to fix it: Use smaller buckets (``bucket_cap_mb``) and ``gradient_as_bucket_view=True``. Use
         ``static_graph=True`` if every step uses the same parameters. Avoid ``find_unused_parameters``.
-    How the saving is estimated: We simulate the step with each all-reduce starting when its bucket is ready. The last
+    How the saving is estimated: The step is simulated with each all-reduce starting when its bucket is ready. The last
         bucket still follows the backward pass, and so does whatever takes longer than the backward pass. The low
         estimate keeps the last bucket as it is, the high estimate halves the proposed one.
     When it may be wrong: Compute kernels run more slowly beside communication. A late rank looks the same.

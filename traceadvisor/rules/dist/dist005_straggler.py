@@ -44,24 +44,20 @@ _LATE_START = "The others began the first recorded step earlier: what delayed th
 class Straggler(RankRule):
     """One rank arrives late at the collectives, and all others wait for it.
 
-    What it finds: The rank that the others wait for most, the categories that take longer on it, and the line or the
-        operator with the most extra time. A collective ends on all ranks at the same time. So the rank that spends the
-        least time in it arrived last. Timers show no difference: all ranks wait inside ``backward()``. A recording of
-        an Ascend device has the transfers inside each collective, so it shows alone how long its rank waits. Its
-        steps ``Notify_Wait`` name the rank that it waits for, if each rank waits for all others and not for neighbors.
-    Why it costs time: Ranks reduce their gradients in every step. No rank continues before the last one arrives, so the
-        job is as fast as its slowest rank.
+    What it finds: The rank that the others wait for most, the categories that take longer on it, and the line or
+        operator with the most extra time. A collective ends on all ranks at the same time, so the rank that spends the
+        least time in it arrived last; timers show no difference. One rank's recording of an Ascend device shows how
+        long it waits, and by its steps ``Notify_Wait`` for which rank, if each rank waits for all others.
+    Why it costs time: No rank continues before the last one arrives, so the job is as fast as its slowest rank.
     How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
         a slower disk or GPU, or other processes on the machine.
-    How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank, or the extra time in
-        its line if that is longer. The expected value is half of it. Without this wait, another rank may be the last.
-    When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is
-        late in more steps than chance explains, or if one line explains it that takes the others no time. A
-        rank whose first recorded step begins after the others' is late for a reason that was not recorded; the
-        finding says so. If other programs used the CPU, a rank without a GPU that only computes longer may have
-        lacked a core: unless several steps show it, and in one kind of work or by a quarter of the step, the
-        check is skipped. If ranks take turns at being late, for example with samples of uneven length, DIST015
-        says so.
+    How the saving is estimated: Upper limit: the others' mean wait for that rank, or the extra time in its line if that
+        is longer. Half of it is expected: without this wait, another rank may be the last.
+    When it may be wrong: In a short recording, any rank may be late by chance: one is named only if it is late in more
+        steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
+        recorded step begins later is late for a reason that was not recorded. If other programs used the CPU, a rank
+        without a GPU may have lacked a core: the check is skipped unless several steps show it, in one kind of work or
+        by a quarter of the step. If ranks take turns at being late, see DIST015.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
@@ -72,7 +68,7 @@ class Straggler(RankRule):
     """Share of the step that the others wait for this rank. Small differences between ranks are normal."""
 
     min_share_of_waiting: float = MOST_WAITING
-    """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
+    """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns."""
 
     def check(self, facts: Facts) -> Outcome:
         waiting_ns, step_ns = facts.per_step_ns(facts.exposed_recorded_waits), facts.step_ns

@@ -61,19 +61,17 @@ _WAITS = "most of the time of small messages is waiting for other ranks"
 class SmallMessages(Rule):
     """Collectives with small messages run while no compute kernel runs.
 
-    What it finds: Collectives with small messages, by the sizes that PyTorch records, and the time in which no compute
-        kernel overlaps them.
-    Why it costs time: Before the first byte moves, each rank launches the collective and all ranks synchronise. So a
+    What it finds: Time in which collectives with small messages, by the sizes that PyTorch records, run and no compute
+        kernel does.
+    Why it costs time: Each rank launches the collective and all ranks synchronise before the first byte moves. So a
         small message takes as long as a much larger one.
     How to fix it: Combine small collectives. Use larger buckets (``bucket_cap_mb``) for gradients. Run one all-reduce
-        of a concatenated tensor instead of one per value. Shard whole blocks instead of small modules. A synchronised
-        batch norm communicates in every layer, so check whether you need it. DIST018 has metrics that the script sends.
-    How the saving is estimated: The saving is an upper limit: all of this time but that of one message of each kind and
-        purpose, which stays. The expected value is half of it. The recording does not show how long one large
-        collective would take.
-    When it may be wrong: A late rank makes a small message look slow. On GPUs, a small message of more than 2 ms counts
-        as waiting. On CPUs, each message waits until all ranks run, and the longest message of each step stays: it has
-        the wait for a late rank. Messages without a recorded size count as large.
+        of a concatenated tensor instead of one per value. Shard whole blocks instead of small modules. Check whether
+        you need a synchronised batch norm: it communicates in every layer. DIST018 has metrics that the script sends.
+    How the saving is estimated: Upper limit: all of this time but one message of each kind and purpose. Half of it is
+        expected: the recording does not show how long one large collective would take.
+    When it may be wrong: A late rank makes a small message look slow: on GPUs, one of more than 2 ms counts as waiting;
+        on CPUs, the longest of each step stays. Messages without a recorded size count as large.
     """
 
     meta = RuleMeta("DIST006", "small-messages", "Ranks send many small messages")

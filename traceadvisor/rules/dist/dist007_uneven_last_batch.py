@@ -14,18 +14,16 @@ _UNKNOWN = "The number of samples per rank and epoch is unknown"
 class UnevenLastBatch(RankRule):
     """Some rank has a tiny last batch, or fewer batches than the other ranks.
 
-    What it finds: The rule divides the samples per epoch of each rank by the batch size. It finds a last batch of a
-        single sample, or a rank without any batch. If several ranks were recorded, it also finds ranks with different
-        numbers of batches.
-    Why it costs time: Batch normalisation needs more than one sample. With one, it raises an error or its statistics
-        become NaN. A rank without batches leaves the others waiting in their next collective until it times out after
-        minutes.
+    What it finds: A last batch of a single sample, or a rank without any batch: the samples per epoch of each rank
+        divided by the batch size. If several ranks were recorded, also ranks with different numbers of batches.
+    Why it costs time: Batch normalisation of one sample raises an error, or its statistics become NaN. A rank without
+        batches leaves the others waiting in their next collective until it times out after minutes.
     How to fix it: Use ``drop_last=True``, or a ``DistributedSampler``, which gives every rank the same number of
-        samples. The sampler repeats some samples, or drops some with ``drop_last=True``. If the data cannot be made
-        even, use ``torch.distributed.algorithms.join.Join``.
+        samples: it repeats some, or drops some with ``drop_last=True``. If the data cannot be made even, use
+        ``torch.distributed.algorithms.join.Join``.
     How the saving is estimated: No saving is claimed: the fix prevents errors.
-    When it may be wrong: A last batch of one sample does no harm in a model without batch normalisation. A loop that
-        stops after a fixed number of steps never reaches the last batch.
+    When it may be wrong: Without batch normalisation, a last batch of one sample does no harm. A loop that stops after
+        a fixed number of steps never reaches the last batch.
     """
 
     meta = RuleMeta("DIST007", "uneven-last-batch", "Last batches are too short or uneven across ranks")

@@ -8,16 +8,16 @@ from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rul
 class PerGpuBatch(Rule):
     """The batch per GPU is so small that GPUs mostly wait for kernel launches and for each other.
 
-    What it finds: A batch per GPU below a minimum, in a run on several GPUs. The GPU must also be idle between
-        launches, or in exposed communication, for much of the step.
-    Why it costs time: Launches and collectives take the same time for one sample as for many. If you split a batch over
-        more GPUs, only the compute time shrinks.
+    What it finds: A batch per GPU below a minimum, in a run on several GPUs whose GPU is idle between launches, or in
+        exposed communication, for much of the step.
+    Why it costs time: Launches and collectives take the same time for one sample as for many. Over more GPUs, only the
+        compute time of a batch shrinks.
     How to fix it: Use a larger batch per GPU, or fewer GPUs for the same batch. If memory limits the batch, gradient
         accumulation (``no_sync()``) saves collectives.
-    How the saving is estimated: The saving is an upper limit, per sample. It is the launch and communication time saved
-        by spreading it over a batch of the minimum size.
+    How the saving is estimated: Upper limit, per sample: the launch and communication time that a batch of the minimum
+        size saves.
     When it may be wrong: A larger global batch changes convergence, so check the learning rate. A few long sequences
-        can fill a GPU. Then the GPU is not idle, and this rule reports nothing.
+        can fill a GPU; then the rule reports nothing.
     """
 
     meta = RuleMeta("DIST008", "per-gpu-batch", "The batch per GPU is too small")

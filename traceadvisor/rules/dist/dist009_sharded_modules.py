@@ -38,16 +38,16 @@ class ShardedModules(Rule):
     """All-gather and reduce-scatter of sharded modules run while no compute kernel runs.
 
     What it finds: Time in which FSDP, ``fully_shard`` or ZeRO gathers parameters or scatters gradients, and nothing
-        else runs on the GPU. Time in which an all-gather only waits for a reduce-scatter belongs to DIST017.
+        else runs on the GPU. An all-gather that only waits for a reduce-scatter belongs to DIST017.
     Why it costs time: Each sharded module gathers its parameters before it computes, in forward and again in backward.
-        If the next module's all-gather does not run beside this module's compute, the GPU waits for it.
+        The GPU waits for the next module's all-gather if it does not run beside this module's compute.
     How to fix it: Prefetch: ``forward_prefetch=True`` and ``BackwardPrefetch.BACKWARD_PRE``, or
         ``set_modules_to_forward_prefetch`` with ``fully_shard``. Where memory allows, keep parameters gathered between
         forward and backward: ``reshard_after_forward=False`` or ``SHARD_GRAD_OP``. Use ``limit_all_gathers=False`` only
         if the CPU is late. Shard whole blocks, neither the whole model as one nor each small layer.
-    How the saving is estimated: The saving is an upper limit: all of this time. It is not simulated, because no
-        recording of sharded modules has validated the simulation.
-    When it may be wrong: If communication takes longer than the compute, only part of it can overlap. Then send fewer
+    How the saving is estimated: Upper limit: all of this time. No recording of sharded modules has validated a
+        simulation.
+    When it may be wrong: If communication takes longer than the compute, only part of it can overlap: then send fewer
         bytes, or use a larger batch per GPU. A late rank looks the same.
     """
 

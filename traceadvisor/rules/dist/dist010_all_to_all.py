@@ -33,12 +33,12 @@ class AllToAll(Rule):
     What it finds: Time in which an all-to-all, of embeddings or experts, is alone on the GPU.
     Why it costs time: The layers after the exchange wait for it, and the slowest of all ranks sets its length.
     How to fix it: Start the exchange before compute that does not need it, such as the dense part of a recommender or
-        shared experts, and wait for it afterwards. Split the batch in two, and exchange one half during the compute of
-        the other. Send fewer and larger messages. Send 16-bit numbers. If waiting for late ranks takes much of the
-        time, balance tables or experts over the ranks.
-    How the saving is estimated: We simulate the step with the exchange beside compute of the same phase that nothing
-        overlaps yet. An exchange in the forward pass hides only behind the forward pass. The high estimate uses all of
-        this compute, the expected one half of it, the low one none: which compute needs the exchange is not recorded.
+        shared experts, and wait for it afterwards. Exchange one half of the batch during the compute of the other. Send
+        fewer and larger messages, or 16-bit numbers. If waiting for late ranks takes much of the time, balance tables
+        or experts over the ranks.
+    How the saving is estimated: The step is simulated with the exchange beside compute of the same phase that nothing
+        overlaps yet: forward only behind forward. The high estimate uses all of this compute, the expected one half,
+        the low one none: which compute needs the exchange is not recorded.
     When it may be wrong: If all later compute needs the exchange, only a split batch or fewer bytes help. 16-bit
         numbers change the result slightly. Waiting for an unbalanced rank stays.
     """

@@ -18,11 +18,11 @@ class TensorParallel(Rule):
         All-reduce kernels of vLLM, SGLang, FlashInfer, TensorRT-LLM and of symmetric memory count too.
     Why it costs time: Each split layer waits for the partial results of all ranks, in forward and in backward. Nothing
         of the same batch can run meanwhile.
-    How to fix it: Use asynchronous tensor parallelism, which splits a matmul into parts and communicates one part
-        during the next. Use sequence parallelism, which also splits what lies between the layers. Keep the
-        tensor-parallel group within the GPUs that NVLink or Infinity Fabric connects, or make it smaller.
-    How the saving is estimated: The saving is an upper limit: all of this time. It is not simulated, because no
-        recording of tensor parallelism has validated the simulation.
+    How to fix it: Use asynchronous tensor parallelism, which communicates one part of a matmul during the next. Use
+        sequence parallelism, which also splits what lies between the layers. Keep the tensor-parallel group within the
+        GPUs that NVLink or Infinity Fabric connects, or make it smaller.
+    How the saving is estimated: Upper limit: all of this time. No recording of tensor parallelism has validated a
+        simulation.
     When it may be wrong: A smaller group needs more memory per GPU. For small batches, splitting a matmul costs more
         than it hides. A late rank looks the same.
     """

@@ -19,10 +19,9 @@ class PipelineBubbles(Rule):
         wait for the last gradient. Unequal stages wait for the slowest one.
     How to fix it: Use more microbatches: with p stages and m microbatches, a bubble takes about (p - 1) / m of the
         compute. Use an interleaved or a zero-bubble schedule. Balance the layers over the stages.
-    How the saving is estimated: The saving is an upper limit: all of this time. It is not simulated, because no
-        recording of a pipeline has validated the simulation.
-    When it may be wrong: More microbatches of the same batch make each one smaller, and the GPU less busy. The
-        recording of one stage does not show which stage is slowest.
+    How the saving is estimated: Upper limit: all of this time. No recording of a pipeline has validated a simulation.
+    When it may be wrong: More microbatches of the same batch make each one smaller, and the GPU less busy. One stage's
+        recording does not show which stage is slowest.
     """
 
     meta = RuleMeta("DIST012", "pipeline-bubbles", "A pipeline stage waits for other stages")

@@ -20,7 +20,7 @@ class BufferBroadcast(Rule):
     How to fix it: Use ``forward_sync_buffers=False`` if ranks need no equal buffers during training; with an older
         PyTorch, ``broadcast_buffers=False``. Batch norm uses its running statistics in evaluation only, and checkpoints
         of rank 0 hold those of rank 0 either way.
-    How the saving is estimated: We simulate the step without the broadcasts.
+    How the saving is estimated: The step is simulated without the broadcasts.
     When it may be wrong: If every rank evaluates by itself, its running statistics differ without the broadcast.
         Buffers that change in forward and are needed there, such as a queue of keys, have to stay equal.
     """

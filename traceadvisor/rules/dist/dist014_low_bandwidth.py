@@ -25,21 +25,21 @@ _GOOD_SHARE = 0.5
 class LowBandwidth(Rule):
     """Large messages use a tiny part of the bandwidth between the GPUs.
 
-    What it finds: The bus bandwidth of large messages, as nccl-tests defines it, against the published bandwidth of the
-        link between GPUs: that of the board, otherwise PCIe, because a bridge between two cards is not recorded. The
-        fastest message counts, because it waited least for late ranks.
-    Why it costs time: If GPUs cannot reach each other directly, data go through CPU memory or a network card. Then an
+    What it finds: The bus bandwidth of the fastest large message, which waited least for late ranks, as nccl-tests
+        defines it, against the published bandwidth of the link: that of the board, otherwise PCIe, because a bridge
+        between two cards is not recorded.
+    Why it costs time: If GPUs cannot reach each other directly, data go through CPU memory or a network card, and an
         all-reduce takes many times as long.
     How to fix it: Run with ``NCCL_DEBUG=INFO`` and read which transport connects the ranks: P2P is direct, SHM goes
         through CPU memory, NET through the network. Check ``nvidia-smi topo -m`` or ``rocm-smi --showtopo``, the
         container's shared memory and access to all GPUs, ACS and IOMMU settings, and NCCL_P2P_DISABLE. Measure with
         nccl-tests or rccl-tests.
-    How the saving is estimated: We simulate large messages at half of the published bandwidth. This is the high
-        estimate. The expected one gains half as much. The low one gains nothing, because all of the time may be a wait
-        for late ranks.
-    When it may be wrong: If a rank is late in every collective, even the fastest message waited. If the ranks run on
-        several machines, the network sets the limit; the recording does not show machines. Runs with more than 8 ranks
-        are skipped, and so are GPUs with links of their own whose bandwidth is not in our table.
+    How the saving is estimated: The step is simulated with large messages at half of the published bandwidth: the high
+        estimate. The expected one gains half as much, the low one nothing, because all of the time may be a wait for
+        late ranks.
+    When it may be wrong: If a rank is late in every collective, even the fastest message waited. Between machines,
+        which a recording does not show, the network sets the limit. Runs with more than 8 ranks are skipped, and so are
+        GPUs with links of unknown bandwidth.
     """
 
     meta = RuleMeta("DIST014", "low-bandwidth", "Large messages use little of the bandwidth between GPUs")

@@ -48,21 +48,19 @@ _SHAPES = "Other programs used the CPU: the saving is what the shapes of the rec
 class RanksInTurns(RankRule):
     """Ranks wait in their collectives, now for one rank and now for another.
 
-    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it, or in too few
-        steps to tell which one does.
-    Why it costs time: No rank continues before the last one arrives. So each step takes as long as that of the rank
-        which is slowest in it.
+    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it, or in too few steps
+        to tell which one does.
+    Why it costs time: Each step takes as long as that of its slowest rank.
     How to fix it: Give all ranks equal work in each step: batches of similar length, equal numbers of boxes, tokens or
         rows, tables or experts spread evenly. Keep other programs off the machines.
-    How the saving is estimated: The saving is an upper limit: the mean wait of a rank. The expected value is half.
-        Without GPUs, if other programs used the CPU, any rank may wait. There the recorded shapes are the evidence, of
-        ranks that share gradients or only send single values: the forward and backward pass of each step take as much
-        longer than on average as the rank with most operations has more than the mean of all ranks. Expected are three
-        quarters of this time, at most the wait, since samples cannot be shared out exactly; low is a quarter, high all
-        of it with the 95% interval over the steps.
+    How the saving is estimated: Upper limit: the mean wait of a rank. Half of it is expected. Without GPUs, if other
+        programs used the CPU, recorded shapes are the evidence, of ranks that share gradients or only send single
+        values: forward and backward of each step take as much longer as the rank with most operations has more than the
+        mean of all ranks. Expected are three quarters of this time, at most the wait, since samples cannot be shared
+        out exactly; low a quarter, high all of it with the 95% interval over the steps.
     When it may be wrong: On a busy machine, any rank may be late for a moment. If one rank causes most of the waiting,
-        DIST005 names it instead. Without GPUs, if other programs used the CPU and no shapes show that the ranks have
-        unequal work, the check is skipped.
+        DIST005 names it. Without GPUs, if other programs used the CPU and no shapes show unequal work, the check is
+        skipped.
     """
 
     meta = RuleMeta("DIST015", "ranks-in-turns", "Ranks wait for each other")

@@ -32,16 +32,16 @@ class GradientsEachMicroBatch(Rule):
     """Gradients are reduced in every micro-batch, although the optimizer needs them only after the last one.
 
     What it finds: Gradient all-reduces that a later backward pass repeats with the same messages before the same
-        optimizer step, and the time in which nothing overlaps them. Forward passes separate backward passes.
-    Why it costs time: With gradient accumulation, the sum over ranks of the last micro-batch is enough: gradients of
-        earlier ones are added on each rank first. DistributedDataParallel does not know which micro-batch is the last.
+        optimizer step, and the time in which nothing overlaps them.
+    Why it costs time: With gradient accumulation, the sum over ranks of the last micro-batch is enough: each rank adds
+        up the earlier ones first. DistributedDataParallel does not know which is the last.
     How to fix it: Run all micro-batches but the last in ``model.no_sync()``, with their forward pass. Accelerate has
         ``accelerator.accumulate(model)`` for it. With ``fully_shard`` over a mesh with replicas, call
         ``model.set_requires_all_reduce(False)`` for them.
-    How the saving is estimated: We simulate the step without these all-reduces. Without a GPU, the saving is an upper
-        limit: all of their time, because they also take cores from the backward pass.
+    How the saving is estimated: The step is simulated without these all-reduces. Without a GPU, upper limit: all of
+        their time, because they also take cores from the backward pass.
     When it may be wrong: If a rank is late, its delay moves to the last all-reduce. If the backward passes belong to
-        different losses that share no step, nothing accumulates.
+        different losses without a common step, nothing accumulates.
     """
 
     meta = RuleMeta("DIST016", "gradients-each-micro-batch", "Gradients are reduced in every micro-batch")

@@ -13,16 +13,15 @@ _FULLY_SHARD = "model.set_separate_reduce_scatter_group()  # once, after fully_s
 class GathersBehindScatters(Rule):
     """All-gathers of parameters wait in the queue behind reduce-scatters of gradients.
 
-    What it finds: All-gathers of sharded modules that were launched while a reduce-scatter of the same stream still ran
-        and began when it ended, and the time in which the GPU computes nothing meanwhile.
-    Why it costs time: Collectives of one process group run one after the other, even if the program has a stream for
-        each: they share a communicator. In the backward pass, the next module's parameters then wait for the last
-        module's gradients.
+    What it finds: All-gathers of sharded modules that were launched while a reduce-scatter of the same stream ran and
+        began when it ended, and the time in which the GPU computes nothing meanwhile.
+    Why it costs time: Collectives of one process group run one after the other, even on streams of their own: they
+        share a communicator. In the backward pass, the next module's parameters then wait for the last module's
+        gradients.
     How to fix it: Give the reduce-scatter a process group of its own: ``model.set_separate_reduce_scatter_group()``
-        with ``fully_shard`` (torch 2.13), ``--create-all-gather-group`` with Megatron. Both collectives then run at the
-        same time.
-    How the saving is estimated: The saving is an upper limit: of each all-gather, the time it waited, as far as no
-        compute ran from the start of the reduce-scatter to the end of the all-gather.
+        with ``fully_shard`` (torch 2.13), ``--create-all-gather-group`` with Megatron. Both then run at the same time.
+    How the saving is estimated: Upper limit: the time that each all-gather waited, as far as no compute ran from the
+        start of the reduce-scatter to the end of the all-gather.
     When it may be wrong: If one collective already uses the whole network, both together take as long as one after the
         other. A second communicator takes GPU memory.
     """

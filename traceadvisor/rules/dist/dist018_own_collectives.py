@@ -35,18 +35,18 @@ _WAITS = "most of this time is waiting for other ranks"
 class OwnCollectives(Rule):
     """The script sends metrics or other small values between ranks in each step.
 
-    What it finds: Collectives with tiny messages, and barriers, that the script calls itself in training steps, or a
-        library of metrics or logs for it, such as ``sync_dist=True`` of Lightning. The recorded Python stacks tell them
-        from those of DistributedDataParallel, sharded modules, optimizers and the model. The finding names the lines,
-        and claims the time in which nothing else overlaps them.
-    Why it costs time: Before the first byte moves, each rank launches the collective and all ranks synchronise. The
+    What it finds: Collectives with tiny messages, and barriers, that the script calls in training steps, or a library
+        of metrics or logs for it, such as ``sync_dist=True`` of Lightning. Recorded Python stacks tell them from those
+        of the model, the optimizer, DistributedDataParallel and sharded modules. The finding names the lines, and
+        claims the time that nothing else overlaps.
+    Why it costs time: Each rank launches the collective and all ranks synchronise before the first byte moves. The
         training thread often waits for the result.
-    How to fix it: Log every hundred steps. Add up values on each rank, and send their sums once at the end of an
-        epoch. Send all values of a step as one tensor. Gather tensors, not Python objects. ``async_op=True`` lets the
-        step go on, if its result is used later.
-    How the saving is estimated: On GPUs, we simulate the step without these collectives. Without a GPU, the saving is
-        an upper limit: all of their time. If waits for other ranks are unknown, the longest collective of each step
-        stays: without it, the next one would wait for a late rank.
+    How to fix it: Log every hundred steps. Add up values on each rank, and send their sums once at the end of an epoch.
+        Send all values of a step as one tensor. Gather tensors, not Python objects. Use ``async_op=True`` if the result
+        is used later.
+    How the saving is estimated: On GPUs, the step is simulated without these collectives. Without a GPU, upper limit:
+        all of their time. If waits for other ranks are unknown, the longest collective of each step stays: without it,
+        the next one would wait for a late rank.
     When it may be wrong: The training may need these values, such as a loss scale or a decision to stop. Then send them
         together.
     """

@@ -27,15 +27,15 @@ class DataOnEveryRank(RankRule):
     """Every rank goes through the whole data set, so each sample is trained on several times per epoch.
 
     What it finds: Ranks that reduce gradients together, each with a loader whose sampler draws all samples of the same
-        data: a ``RandomSampler`` or ``SequentialSampler`` of its own length. A capture compares digests of the data:
-        lists, arrays and tensors that the data set holds, with as many entries as it has samples.
+        data: a ``RandomSampler`` or ``SequentialSampler`` of its own length. A capture compares digests of the lists,
+        arrays and tensors of the data set that have as many entries as it has samples.
     Why it costs time: Each epoch takes as many steps as on one rank. More ranks only repeat the samples.
     How to fix it: Give the loader a ``DistributedSampler``, and call its ``set_epoch`` in each epoch. Accelerate,
-        Lightning and the Trainer of Hugging Face do this by themselves, if the loader is prepared by them.
-    How the saving is estimated: Upper limit: the share of the training time for all repetitions but one. A step takes
-        as long as before, and an epoch has fewer of them.
-    When it may be wrong: A training of a fixed number of steps takes as long with the fix, and sees more different
-        samples. The loop may take only a part of each batch on each rank.
+        Lightning and the Trainer of Hugging Face do this for a loader that they prepare.
+    How the saving is estimated: Upper limit: the share of the training time for all repetitions but one. Steps take as
+        long as before, and an epoch has fewer.
+    When it may be wrong: A training of a fixed number of steps takes as long, and sees more different samples. The loop
+        may take only a part of each batch on each rank.
     """
 
     meta = RuleMeta("DIST019", "data-on-every-rank", "Every rank trains on the whole data set")

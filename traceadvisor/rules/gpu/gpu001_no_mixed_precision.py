@@ -37,21 +37,21 @@ with torch.autocast("cuda", dtype=torch.{dtype}):
 class NoMixedPrecision(Rule):
     """Matmuls, convolutions and attention run in float32 although the GPU has tensor cores.
 
-    What it finds: Kernel time of matrix operations (matmuls, convolutions and attention) with float32 inputs. The rule
-        reads the recorded input types of the operator that launches a kernel. Where they are missing, it reads the
-        kernel's name. Kernels below 10 µs do not count: 16 bits hardly shorten them.
-    Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the GPU's ordinary cores multiply
-        float32 matrices. 16-bit values also halve the memory traffic.
+    What it finds: Kernel time of matmuls, convolutions and attention with float32 inputs, by the recorded input types
+        of the operator that launches a kernel, else by the kernel's name. Kernels below 10 µs do not count: 16 bits
+        hardly shorten them.
+    Why it costs time: Tensor cores multiply 16-bit matrices many times faster than ordinary cores multiply float32
+        matrices. 16-bit values also halve the memory traffic.
     How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it
         (NVIDIA compute capability 8.0 or newer, AMD Instinct). With float16, also scale the loss with ``GradScaler``.
-    How the saving is estimated: The shapes of a call give its number of operations and its minimum memory traffic. With
-        the GPU's peak rates, these give the shortest possible time of the call in float32 and in 16 bits. We assume
-        that the call reaches the same share of this limit in 16 bits as in float32. That share is at most what similar
-        calls reach. The step is simulated with these faster kernels. Without shapes, the saving is an upper limit from
-        the ratio of the peak rates; it counts matrix operations of unknown type as well.
+    How the saving is estimated: Shapes give the operations and the minimum memory traffic of a call; with the GPU's
+        peak rates, these give its shortest possible time in float32 and in 16 bits. The call is assumed to reach the
+        same share of this limit in both, at most what similar calls reach. The step is simulated with these kernels.
+        Without shapes: an upper limit from the ratio of the peak rates, which counts matrix operations of unknown type
+        as well.
     When it may be wrong: Mixed precision changes numerics: check that training still converges. Float32 may already run
-        on tensor cores as TF32, which input types do not show. The speed-up is then at most about 2. Casts take
-        additional time. Pointwise operations also save time in 16 bits, which is not counted.
+        on tensor cores as TF32, which input types do not show; the speed-up is then at most about 2. Casts take time.
+        What pointwise operations save is not counted.
     """
 
     meta = RuleMeta("GPU001", "no-mixed-precision", "Matrix operations run in float32 on a GPU with tensor cores")
@@ -65,7 +65,7 @@ class NoMixedPrecision(Rule):
     """Share of the step that 16 bits could save at most. Below it, the cost of casts cancels the saving."""
 
     short_kernel_us: float = 10.0
-    """A kernel below this duration is shorter than its own launch: fixed costs limit it, not its arithmetic."""
+    """A shorter kernel takes less time than its launch: fixed costs limit it, not its arithmetic."""
 
     def check(self, facts: Facts) -> Outcome:
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work

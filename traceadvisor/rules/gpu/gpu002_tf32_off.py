@@ -40,19 +40,19 @@ recorded torch has it, and the older one, which all versions accept, if the vers
 class Tf32Off(Rule):
     """Float32 matmuls or convolutions do not use TF32 although the GPU supports it.
 
-    What it finds: Kernel time of float32 matrix operations that do not run as TF32. Kernel names show this. If they do
-        not, the captured settings do.
-    Why it costs time: From compute capability 8.0, tensor cores can multiply float32 matrices after rounding them to
-        TF32, which has 10 mantissa bits. By the published rates, this is eight times as fast as on CUDA cores of an
-        A100, twice as fast on an A10, L4 or L40S, and no faster on an A10G, L40 or most GeForce cards. PyTorch allows
-        TF32 for convolutions but, since 1.12, not for matmuls.
+    What it finds: Kernel time of float32 matrix operations that do not run as TF32, by kernel names, else by the
+        captured settings.
+    Why it costs time: From compute capability 8.0, tensor cores can multiply float32 matrices rounded to TF32 (10
+        mantissa bits). By the published rates, this is eight times as fast as on CUDA cores of an A100, twice as fast
+        on an A10, L4 or L40S, and no faster on an A10G, L40 or most GeForce cards. PyTorch allows TF32 for convolutions
+        but, since 1.12, not for matmuls.
     How to fix it: Call ``torch.set_float32_matmul_precision("high")`` for matmuls. Set
         ``torch.backends.cudnn.allow_tf32 = True`` for convolutions. From torch 2.9, set
         ``torch.backends.cuda.matmul.fp32_precision`` and ``torch.backends.cudnn.conv.fp32_precision`` instead. Mixed
         precision saves more time but needs more care.
-    How the saving is estimated: As for mixed precision (GPU001): the shapes of a call and the GPU's peak rates give its
-        possible time in TF32. The step is simulated with these faster kernels. Without shapes, the saving is an upper
-        limit from the ratio of the peak rates. GPUs whose rates are not known are skipped.
+    How the saving is estimated: As for GPU001: shapes and peak rates give the possible time of a call in TF32, and the
+        step is simulated with it. Without shapes: an upper limit from the ratio of the peak rates. GPUs with unknown
+        rates are skipped.
     When it may be wrong: TF32 changes numerics: factors keep 10 mantissa bits instead of 23. Keep full float32 for
         operations that need it.
     """

@@ -15,17 +15,16 @@ MOST_SIZES = 3
 class MisalignedShapes(Rule):
     """Rows of matrices are not multiples of 16 bytes.
 
-    What it finds: Matmuls on tensor cores with a misaligned matrix: the size along which its elements are contiguous in
-        memory is not a multiple of 8 in 16 bits (16 in 8 bits, 4 in TF32). If the kernel's name tells its alignment,
-        the name decides. Else the shapes and strides do. The number of samples or tokens does not matter: in a linear
-        layer, no matrix is contiguous along it. Matmuls with a size below 8 are left out, because they do not benefit
-        from tensor cores.
-    Why it costs time: Tensor cores process 16-bit matrices in tiles of 8 or more elements. They read memory in units of
-        16 bytes. Other sizes need kernels that load smaller pieces.
+    What it finds: Matmuls on tensor cores with a misaligned matrix: the size along which its elements are contiguous is
+        not a multiple of 8 in 16 bits (16 in 8 bits, 4 in TF32), by the kernel's name, else by shapes and strides. The
+        number of samples or tokens does not matter: in a linear layer, no matrix is contiguous along it. Matmuls with a
+        size below 8 are left out.
+    Why it costs time: Tensor cores process tiles of 8 or more 16-bit elements and read memory in units of 16 bytes.
+        Other sizes need kernels that load smaller pieces.
     How to fix it: Round layer sizes and vocabulary size up to multiples of 8, ideally 64. For example, increase a
         vocabulary of 50,257 entries to 50,304.
-    How the saving is estimated: Upper limit: half of the time of these matmuls, or less if they already run close to
-        the GPU's limit. The cost of the larger sizes is a few percent at most and is not counted.
+    How the saving is estimated: Upper limit: half of the time of these matmuls, or less if they run close to the GPU's
+        limit. The larger sizes cost a few percent at most, which is not counted.
     When it may be wrong: Newer libraries pad some sizes themselves and lose less time. Without recorded strides, only
         sizes that are certainly contiguous count.
     """

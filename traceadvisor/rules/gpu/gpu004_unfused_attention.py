@@ -25,22 +25,19 @@ _NOTHING = 1e-9
 class UnfusedAttention(Rule):
     """Attention runs as separate matmuls, masks, softmax and dropout.
 
-    What it finds: A softmax between two batched matmuls (``bmm``) without another matrix operation in between. The same
-        pattern counts in the backward pass. All kernels from the first of these matmuls to the last are counted. In a
-        CUDA graph, the names and order of kernels show the pattern.
+    What it finds: All kernels from one batched matmul (``bmm``) over a softmax to the next, without another matrix
+        operation in between, in forward and backward. In a CUDA graph, the names and order of kernels show the pattern.
     Why it costs time: The score matrix of each head grows with the square of the sequence length. Each separate kernel
-        reads it from GPU memory and writes it back. A fused kernel keeps parts of it on the chip and never writes it to
-        memory.
+        reads it from GPU memory and writes it back. A fused kernel never writes it to memory.
     How to fix it: Call ``torch.nn.functional.scaled_dot_product_attention``. For Hugging Face models, set
-        ``attn_implementation="sdpa"``. If the model already does this, check for float32 inputs, an unusual mask or an
-        unsupported head size. They prevent fused kernels.
-    How the saving is estimated: A fused kernel does the same matmuls, but no softmax, mask or dropout kernel runs. The
-        high estimate is the step simulated without those and their launches. If shapes and the GPU's peak rates are
-        known, matmuls also run at up to 0.7 of the peak rate, as fused kernels do; if not, the high estimate has no
-        limit for them, and the expected one leaves them as recorded. The expected estimate saves half of that GPU
-        time and the launches, the low one nothing.
+        ``attn_implementation="sdpa"``. If the model already does this, look for what prevents fused kernels: float32
+        inputs, an unusual mask or an unsupported head size.
+    How the saving is estimated: The high estimate is the step simulated without softmax, mask and dropout kernels and
+        their launches. If shapes and the GPU's peak rates are known, matmuls also run at up to 0.7 of the peak rate, as
+        fused kernels do; if not, the high estimate has no limit for them, and the expected one leaves them as recorded.
+        The expected estimate saves half of that GPU time and the launches, the low one nothing.
     When it may be wrong: A softmax between two matmuls may not be attention. Attention cannot be fused if the model
-        reads or changes the attention weights. Short sequences gain little.
+        reads or changes its weights. Short sequences gain little.
     """
 
     meta = RuleMeta("GPU004", "unfused-attention", "Attention runs as separate kernels instead of one fused kernel")

@@ -28,19 +28,18 @@ class UnfusedOptimizer(Rule):
     What it finds: Many kernels in ``Optimizer.step`` that are shorter than their own launch. Without a GPU: many
         operators that are as short, and the Python code between them.
     Why it costs time: A model has hundreds of parameters, and each update takes three to about twelve operations. The
-        CPU takes longer to launch these kernels than the GPU takes to run them. Meanwhile, the CPU launches no other
-        kernels.
+        CPU takes longer to launch these kernels than the GPU takes to run them, and launches no others meanwhile.
     How to fix it: ``fused=True`` updates all parameters with a few kernels; Adam, AdamW, SGD and Adagrad have it.
-        ``foreach=True`` uses one kernel per operation, and most torch optimizers have it. Pass one of the two, not
-        both. Newer torch versions use ``foreach`` on GPUs by default. Each parameter group is updated on its own:
-        with a group for each parameter, put those with the same settings into one group first.
-    How the saving is estimated: The step is simulated with 0.1 of the CPU time in the optimizer (range: 0.5 to 0.03).
-        Its kernels become one kernel without gaps. Without a GPU, 0.25 of the time in the
-        optimizer remains with Adam and AdamW (range: 0.4 to 0.13), 0.4 with others (0.7 to 0.2): a fused update moves
-        the same bytes. That time is the share of the stack samples in a capture, else an upper limit.
-    When it may be wrong: ``foreach`` needs memory for intermediate results, about the size of the parameters. A
-        third-party optimizer may have neither setting. The saving is small if the CPU is far ahead of the GPU. Only a
-        capture shows the current setting. If there are several optimizers, it shows that of the first.
+        ``foreach=True``, which most torch optimizers have, uses one kernel per operation, and is the default on GPUs in
+        newer versions. Pass one of the two, not both. First put parameter groups with the same settings into one: each
+        is updated on its own.
+    How the saving is estimated: The step is simulated with 0.1 of the CPU time in the optimizer (range: 0.5 to 0.03)
+        and one kernel without gaps. Without a GPU, 0.25 of the time in the optimizer remains with Adam and AdamW
+        (range: 0.4 to 0.13), 0.4 with others (0.7 to 0.2): a fused update moves the same bytes. That time is the share
+        of the stack samples in a capture, else an upper limit.
+    When it may be wrong: ``foreach`` needs memory of about the size of the parameters. A third-party optimizer may have
+        neither setting. The saving is small if the CPU is far ahead of the GPU. Only a capture shows the current
+        setting: that of the first optimizer.
     """
 
     meta = RuleMeta("GPU005", "unfused-optimizer", "The optimizer launches several small kernels for each parameter")

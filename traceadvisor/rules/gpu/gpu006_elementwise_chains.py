@@ -21,17 +21,17 @@ _ELEMENTWISE = re.compile(r"elementwise_kernel", re.IGNORECASE)
 class ElementwiseChains(Rule):
     """Long runs of elementwise kernels take a significant part of the step.
 
-    What it finds: Elementwise kernels (additions, activations, casts, masks) that follow each other on a stream without
-        another kernel in between, by the names of torch's kernels. Kernels of the optimizer and of matrix operations
-        are not counted, nor kernels that ``torch.compile`` generated: it has fused them.
+    What it finds: Elementwise kernels (additions, activations, casts, masks) that follow each other on a stream, by the
+        names of torch's kernels. Kernels of the optimizer, of matrix operations, and those that ``torch.compile`` has
+        fused do not count.
     Why it costs time: Each kernel reads its input from GPU memory and writes its result back, for one operation per
-        element. Memory bandwidth limits these kernels, and most of their memory traffic is avoidable.
+        element. Most of this traffic is avoidable.
     How to fix it: ``torch.compile`` fuses such a run into one kernel that reads and writes once. Fused operators exist
         for common cases.
     How the saving is estimated: A fused run takes at least as long as its longest kernel. The step is simulated without
-        half of the remaining time of each run (range: none to all of it).
+        half of the rest of each run (range: none to all of it).
     When it may be wrong: Consecutive kernels may work on different data. Intermediate results that autograd needs are
-        written in any case. Compilation takes minutes and repeats for each new shape.
+        written in any case. Compilation takes minutes, and repeats for each new shape.
     """
 
     meta = RuleMeta("GPU006", "elementwise-chains", "Runs of elementwise kernels are not fused")

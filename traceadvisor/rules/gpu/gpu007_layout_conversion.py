@@ -17,13 +17,13 @@ class LayoutConversion(Rule):
 
     What it finds: Kernels that only reorder dimensions around a convolution: ``nchwToNhwc`` and ``nhwcToNchw`` of
         cuDNN, and ``batched_transpose`` of MIOpen.
-    Why it costs time: Kernels for tensor cores use the channels-last layout. By default, PyTorch tensors are
-        channels-first, so the library converts them before and after each convolution.
+    Why it costs time: Kernels for tensor cores use the channels-last layout. PyTorch tensors are channels-first by
+        default, so the library converts them before and after each convolution.
     How to fix it: Convert the model with ``model.to(memory_format=torch.channels_last)``, and each batch in the same
         way.
     How the saving is estimated: The step is simulated without these kernels.
-    When it may be wrong: Operators without channels-last support convert their inputs themselves. With several such
-        operators, the saving is small. In float32, some convolutions are slower with channels last.
+    When it may be wrong: Operators without channels-last support convert their inputs themselves; several of them leave
+        little saving. In float32, some convolutions are slower with channels last.
     """
 
     meta = RuleMeta("GPU007", "layout-conversion", "Layout conversions run before and after convolutions")
@@ -32,7 +32,7 @@ class LayoutConversion(Rule):
     claims = frozenset({Category.KERNEL})
 
     min_kernel_share: float = 0.05
-    """Share of kernel time. With channels-last tensors, the first and last layers still have a few conversions. With
+    """Share of kernel time. With channels-last tensors, the first and last layers still convert a little. With
     channels-first tensors, the share is 10 to 20%."""
 
     min_share: float = 0.01

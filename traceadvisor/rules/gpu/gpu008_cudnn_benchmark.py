@@ -45,16 +45,16 @@ FIX = Fix(
 class CudnnBenchmark(Rule):
     """Convolution autotuning is off although the shapes of convolutions do not change.
 
-    What it finds: Kernel time of convolutions whose shapes are the same in every recorded step. The capture shows that
-        ``torch.backends.cudnn.benchmark`` is off.
-    Why it costs time: For each shape there are several algorithms. Without autotuning, a heuristic chooses one.
-        Autotuning tries each algorithm once and keeps the fastest.
+    What it finds: Kernel time of convolutions whose shapes are the same in every recorded step, if the capture shows
+        that ``torch.backends.cudnn.benchmark`` is off.
+    Why it costs time: A heuristic chooses one of several algorithms. Autotuning tries each once per shape and keeps the
+        fastest.
     How to fix it: Set ``torch.backends.cudnn.benchmark = True`` before training. The first step then takes longer.
-    How the saving is estimated: Upper limit: the time that convolutions take beyond good algorithms, and at most half
-        of their time. Shapes and peak rates give the shortest possible time of a convolution. Good algorithms reach 0.8
-        of this limit in float32 and 0.5 on tensor cores.
+    How the saving is estimated: Upper limit: the time that convolutions take beyond good algorithms, at most half.
+        Shapes and peak rates give the shortest possible time; good algorithms reach 0.8 of this limit in float32 and
+        0.5 on tensor cores.
     When it may be wrong: The heuristic is often right. Autotuning needs memory for workspaces, so the largest possible
-        batch is smaller. If shapes do change, each new shape is tuned again, which costs more than it saves.
+        batch is smaller. If shapes do change, each new one is tuned again, which costs more than it saves.
     """
 
     meta = RuleMeta("GPU008", "cudnn-benchmark", "cuDNN autotuning is off although convolution shapes are constant")

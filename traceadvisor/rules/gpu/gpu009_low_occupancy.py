@@ -21,16 +21,15 @@ _OF_PARAMETERS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSGD|fused_adam|f
 class LowOccupancy(Rule):
     """Kernels with too few blocks to fill the GPU take a significant part of the step.
 
-    What it finds: Time in kernels that launch fewer than half a block per multiprocessor (SM), as recorded by the
-        profiler. Kernels that only process parameters are not counted: those in the optimizer's step, and by name
-        those that process lists of tensors.
-    Why it costs time: A block runs on one multiprocessor. With fewer blocks than multiprocessors, some multiprocessors
-        are idle while the kernel runs. More work would take no longer.
+    What it finds: Time in kernels that launch fewer than half a block per multiprocessor (SM). Kernels that only
+        process parameters do not count: those in the optimizer's step, and by name those that process lists of tensors.
+    Why it costs time: A block runs on one multiprocessor, so the others are idle while the kernel runs. More work would
+        take no longer.
     How to fix it: Give each kernel more work: a larger batch, longer sequences, or one batched matmul instead of
-        several small ones. If batch size and GPU memory are known, the evidence shows the largest batch that fits, as
-        in MEM002.
-    How the saving is estimated: Upper limit, for the same number of samples: the kernels' time, multiplied by the share
-        of multiprocessors without a block.
+        several small ones. If batch size and GPU memory are known, the evidence has the largest batch that fits, as in
+        MEM002.
+    How the saving is estimated: Upper limit, for the same number of samples: the kernels' time times the share of
+        multiprocessors without a block.
     When it may be wrong: Another stream may use the idle multiprocessors. A larger batch changes convergence, so review
         the learning rate.
     """
@@ -40,18 +39,18 @@ class LowOccupancy(Rule):
     claims = frozenset({Category.KERNEL})
 
     min_share: float = 0.1
-    """Share of the step in such kernels. A few small kernels between large ones are common: 0.5% for a ResNet-50 with
-    batch size 32 on a V100."""
+    """Share of the step in such kernels. A few between large ones are common: 0.5% for a ResNet-50 with batch size 32
+    on a V100."""
 
     few_blocks: float = 0.5
-    """Blocks per multiprocessor. Below it, most multiprocessors have no block. Persistent kernels, such as matmuls on
-    newer GPUs, have just under one."""
+    """Blocks per multiprocessor. Below it, most have no block. Persistent kernels, such as matmuls on newer GPUs, have
+    just under one."""
 
     target_memory_share: float = 0.8
     """Share of GPU memory that the largest batch may use. The rest is for varying batches and fragmentation."""
 
     min_told_share: float = 0.5
-    """Share of kernel time that must have known block counts. ROCm and older recordings do not contain them."""
+    """Share of kernel time with known block counts. ROCm and older recordings do not contain them."""
 
     def check(self, facts: Facts) -> Outcome:
         work, durations_ns = facts.device_work, facts.trace.events.duration_ns

@@ -13,13 +13,13 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 class LowMfu(Rule):
     """Matmuls, convolutions and attention keep the GPU busy, but far below its peak rate.
 
-    What it finds: A busy GPU with a low model FLOPs utilisation (MFU): its rate is a low share of the peak for the data
-        types in use. Other rules cover GPUs that wait, and kernels that are limited by memory.
+    What it finds: A busy GPU with a low model FLOPs utilisation (MFU): its rate as a share of the peak for the data
+        types in use. Other rules cover GPUs that wait, and memory-bound kernels.
     Why it costs time: Small or thin matrices, and kernels designed for other shapes, leave most of the GPU idle.
     How to fix it: Give each call more work: a larger batch, packed sequences, merged weights of several layers,
         channels_last for convolutions. The evidence names the operator that loses the most time.
-    How the saving is estimated: Upper limit: the time of calls beyond that of similar ones. These reach a known share
-        of the shortest possible time, which shapes and peak rates give.
+    How the saving is estimated: Upper limit: the time of calls beyond that of similar ones, which reach a known share
+        of the shortest possible time by shapes and peak rates.
     When it may be wrong: FLOPs are counted as in torch: a causal mask is not deducted. Clocks may be low (power,
         temperature), whatever the code. A larger batch changes convergence.
     """

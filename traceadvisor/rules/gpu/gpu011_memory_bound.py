@@ -29,21 +29,19 @@ fused kernel reads and writes half of the data of two separate ones."""
 class MemoryBound(Rule):
     """The GPU is busy, but memory limits most of its kernels.
 
-    What it finds: Kernel time of pointwise operations, normalisation and reductions. Matmuls and convolutions count if,
-        according to their shapes, their memory traffic takes longer than their arithmetic. Kernels without a recorded
-        operator are recognised by their names. Very short kernels are left out, because memory does not limit them.
-    Why it costs time: Every kernel reads its inputs from GPU memory and writes its outputs back, even for little
-        arithmetic. A GPU with more FLOP/s would not be faster.
+    What it finds: Kernel time of pointwise operations, normalisation and reductions, and of matmuls and convolutions
+        whose memory traffic, by their shapes, takes longer than their arithmetic. Kernels without a recorded operator
+        are recognised by name. Very short kernels are left out: memory does not limit them.
+    Why it costs time: Every kernel reads its inputs from GPU memory and writes its outputs back. A GPU with more FLOP/s
+        would not be faster.
     How to fix it: Fuse kernels: ``torch.compile``, fused losses, scaled_dot_product_attention. Move less data: 16-bit
         activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
         which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
-        it generated, and cannot fuse those of other libraries, such as embedding tables. Kernels that
-        update parameters or reset gradients do not count either: compiling the model does not fuse them. Memory-bound
-        matmuls and convolutions are shown but not counted: 16-bit types halve their memory traffic, and GPU001 covers
-        them.
-    When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
-        the GPU's units are limited by neither memory nor arithmetic.
+        it generated, and cannot fuse other libraries' (embedding tables), updates of parameters or resets of gradients.
+        Memory-bound matmuls and convolutions are not counted: GPU001 covers them.
+    When it may be wrong: Data may come from the cache instead of memory. Kernels that use few of the GPU's units are
+        limited by neither memory nor arithmetic.
     """
 
     meta = RuleMeta("GPU011", "memory-bound", "Most kernel time is memory-bound")

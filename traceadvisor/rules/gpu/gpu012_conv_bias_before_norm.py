@@ -41,16 +41,16 @@ ADDING, SUMMING = frozenset({"aten::add_"}), frozenset({"aten::sum"})
 class ConvBiasBeforeNorm(Rule):
     """Convolutions that are followed by a batch norm have a bias.
 
-    What it finds: Convolutions with a bias that a batch norm follows in the order of operators. The rule counts the
-        kernels that add these biases or sum up their gradients.
+    What it finds: Convolutions with a bias that a batch norm follows in the order of operators, and the kernels that
+        add these biases or sum up their gradients.
     Why it costs time: A batch norm subtracts the mean of each channel, and with it the bias. Adding the bias is one
-        pass over all activations. Computing its gradient is another pass, and the gradient is zero except for rounding.
+        pass over all activations; its gradient is another, and zero except for rounding.
     How to fix it: Use ``nn.Conv2d(..., bias=False)`` before a batch norm. To continue training from a checkpoint, drop
-        its biases. To only evaluate a checkpoint, also subtract each bias from the running mean.
+        its biases. To only evaluate one, also subtract each bias from the running mean.
     How the saving is estimated: The step is simulated without these kernels.
     When it may be wrong: The order of operators is not the data flow: the batch norm may have another input. In
-        evaluation mode, a batch norm subtracts a stored mean, so the bias has an effect. Such a batch norm is ignored
-        if the recording contains its mode; recordings by older torch versions do not.
+        evaluation mode, the bias has an effect; such a batch norm is ignored if the recording contains its mode, which
+        older torch versions do not record.
     """
 
     meta = RuleMeta("GPU012", "conv-bias-before-norm", "Convolutions before a batch norm have a bias without effect")

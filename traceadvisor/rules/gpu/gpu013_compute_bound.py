@@ -13,15 +13,14 @@ NOT_BOUND = "other fixes can save more than a faster GPU"
 class ComputeBound(Rule):
     """The GPU is busy with tensor core operations at a good share of their peak rate.
 
-    What it finds: Steps that are almost entirely kernel time, with matrix operations in tensor core types. Their rate
-        is one that large training runs report.
-    Why it costs time: It does not: the GPU is used as intended. Settings can save little more.
-    How to fix it: Compute less: a smaller model, shorter sequences, fewer recomputed activations, or narrower types if
-        the model tolerates them. Otherwise, use a faster GPU or more GPUs.
+    What it finds: Steps that are almost entirely kernel time, with matrix operations in tensor core types, at a rate
+        that large training runs report.
+    Why it costs time: It does not: the GPU is used as intended.
+    How to fix it: Compute less: a smaller model, shorter sequences, fewer recomputed activations, or narrower types.
+        Otherwise, use a faster GPU or more GPUs.
     How the saving is estimated: There is no saving. The evidence shows the maximum saving on a GPU with twice the
         matrix rate.
-    When it may be wrong: Recomputed activations count as work. With activation checkpointing, part of the rate is
-        recomputation.
+    When it may be wrong: Recomputed activations count as work.
     """
 
     meta = RuleMeta("GPU013", "compute-bound", "The GPU computes at a good rate: no cheap fix is left")

@@ -30,13 +30,13 @@ class ZeroGradMemset(Rule):
     What it finds: Kernels and memsets launched in ``Optimizer.zero_grad``, and the additions of new gradients to these
         zeros.
     Why it costs time: Each parameter costs two small kernels and their launches: one writes zeros, one adds the new
-        gradient. If the old gradient is None, autograd keeps the new gradient without an addition.
+        gradient. If the old gradient is None, autograd keeps the new one without an addition.
     How to fix it: Call ``optimizer.zero_grad(set_to_none=True)``, the default since PyTorch 2.0. Pass the argument in
         older versions, and remove ``set_to_none=False``.
-    How the saving is estimated: The step is simulated without these GPU operations. Half of the CPU time before their
-        launches is also removed (range: none to all of it).
+    How the saving is estimated: The step is simulated without these GPU operations, and without half of the CPU time
+        before their launches (range: none to all of it).
     When it may be wrong: If several backward passes accumulate gradients before a step, only the first addition
-        disappears. Such additions are not counted. Code that reads ``parameter.grad`` between steps must handle None.
+        disappears; such additions are not counted. Code that reads ``parameter.grad`` between steps must handle None.
     """
 
     meta = RuleMeta("GPU014", "zero-grad-memset", "Gradients are set to zero instead of None")

@@ -39,12 +39,11 @@ class DoublePrecision(Rule):
 
     What it finds: Matrix operations and convolutions with float64 inputs. NumPy arrays are float64 by default, and
         ``torch.tensor`` and ``torch.from_numpy`` keep that type.
-    Why it costs time: Values of twice the size move through memory. On a CPU, optimised kernels for convolutions exist
-        for narrower types only. GPUs for graphics have few float64 units, and none has float64 tensor cores for
-        convolutions.
+    Why it costs time: Values of twice the size move through memory. On a CPU, optimised convolutions exist for narrower
+        types only. GPUs for graphics have few float64 units, and none has float64 tensor cores for convolutions.
     How to fix it: Convert inputs and targets to float32 where they are made, and call ``model.float()``.
     How the saving is estimated: Upper limit: half of this time, because half of the bytes move, or more if the GPU's
-        peak rate in float32 is more than twice that in float64. If the rates are not known, and on a CPU: all of it.
+        peak rate in float32 is more than twice that in float64. With unknown rates, and on a CPU: all of it.
     When it may be wrong: Some methods need float64, such as some models of physics. Steps that decompose matrices or
         solve systems, such as those of a Gaussian process, are not judged.
     """

@@ -16,20 +16,19 @@ SWITCHED_OFF = (
 class UnusedGradients(Rule):
     """The backward pass computes gradients of parameters that no optimizer updates with them.
 
-    What it finds: Gradients that arrive behind the last one that the next optimizer step uses. They belong to
-        parameters of no optimizer, or of another one, whose gradients are cleared before it steps. ``traceadvisor
-        capture`` measures this in a few early steps: a trace does not show which parameters an optimizer has.
-    Why it costs time: Backward goes on through all code that may need gradients. That of a frozen backbone, of a
-        teacher, or of a generator below the loss of its discriminator has an effect on nothing.
+    What it finds: Gradients that arrive behind the last one that the next optimizer step uses: of parameters of no
+        optimizer, or of another one that clears them before it steps. ``traceadvisor capture`` measures this in a few
+        early steps: a trace does not show which parameters an optimizer has.
+    Why it costs time: Backward goes on through all code that may need gradients: a frozen backbone, a teacher, or a
+        generator below the loss of its discriminator.
     How to fix it: Call ``requires_grad_(False)`` on a model that is not trained, and run it under ``torch.no_grad()``.
         Where one loss goes through a model that it does not train, do so for its forward and backward pass: gradients
-        still reach what comes before that model. Where nothing before it is trained either, ``detach()`` its output.
+        still reach what comes before it. Where nothing before it is trained either, ``detach()`` its output.
     How the saving is estimated: The measured time from the last used gradient to the last one of the same backward
-        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU. Those of another optimizer may come before the
-        last used one as well, and are then not in this time: their upper limit is the backward pass. With a GPU, it is
-        the time of the CPU, and so an upper limit.
-    When it may be wrong: The script may read these gradients itself. Then the fix would take them away. Parameters
-        that the script changes without an optimizer do not count.
+        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU, an upper limit with one. Gradients of another
+        optimizer may come before the last used one as well; their upper limit is the backward pass.
+    When it may be wrong: The script may read these gradients itself. Parameters that the script changes without an
+        optimizer do not count.
     """
 
     meta = RuleMeta("GPU016", "unused-gradients", "Gradients are computed that no optimizer uses")

@@ -43,18 +43,17 @@ class DenseEmbeddingGradients(Rule):
     """Gradients of embedding tables hold all rows, although a batch uses few of them.
 
     What it finds: Backward passes of ``nn.Embedding`` and ``nn.EmbeddingBag`` that fill a gradient as large as the
-        table, and the part of the optimizer that these tables take. The recorded shapes give the rows of a table and
-        the indices of a batch.
-    Why it costs time: Zeros fill the gradient, and the optimizer reads and writes the whole table and its own
-        state, for rows that have no gradient.
+        table, and these tables' part of the optimizer. Recorded shapes give the rows of a table and the indices of a
+        batch.
+    Why it costs time: Zeros fill the gradient, and the optimizer reads and writes the whole table and its own state.
     How to fix it: Construct the table with ``sparse=True``, and update it with ``torch.optim.SparseAdam``, or with SGD
         or Adagrad, which take sparse gradients, too, unless ``weight_decay`` or ``fused`` is set.
     How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the gradients
         or parameters times the optimizer's time, without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
-        decay: check that training still converges. Hooks and ``clip_grad_norm_`` may end with an error for sparse
-        gradients. Where the recording shows them, nothing is found. A table that shares its weight with another layer
-        has dense gradients anyway.
+        decay: check that training still converges. Hooks and ``clip_grad_norm_`` may raise an error for sparse
+        gradients; where they are recorded, nothing is found. A table that shares its weight with another layer has
+        dense gradients anyway.
     """
 
     meta = RuleMeta("GPU017", "dense-embedding-gradients", "Gradients of embedding tables hold rows that no batch uses")

@@ -20,11 +20,11 @@ parts = x.unbind(0)  # instead of x[0], x[1], ...; split() for slices, one index
 class IndexingInLoops(Rule):
     """Backward fills a gradient as large as a whole tensor for each of many parts of it.
 
-    What it finds: Many nodes of the backward pass that go back through indexing: ``x[i]``, ``x[:, t]``,
-        ``x[positions]``, ``narrow`` or ``gather``. A loop over rows, nodes of a graph or steps of a sequence makes
-        them. Indexing inside a library, such as in torch's own attention, does not count.
-    Why it costs time: The gradient of a part has the size of the whole tensor: zeros, and the part. A loop over n parts
-        fills and adds n such tensors, so its time grows with the square of n.
+    What it finds: Many backward nodes of indexing: ``x[i]``, ``x[:, t]``, ``x[positions]``, ``narrow`` or ``gather``. A
+        loop over rows, nodes of a graph or steps of a sequence makes them; inside a library, such as in torch's
+        own attention, none counts.
+    Why it costs time: The gradient of a part has the size of the whole tensor. A loop over n parts fills and adds n
+        such tensors, so its time grows with the square of n.
     How to fix it: Take all parts at once. ``unbind`` and ``split`` put their gradients side by side. Gather rows with
         one index that has all positions, and sum groups with ``index_add`` or ``scatter_reduce``.
     How the saving is estimated: Upper limit: all of this time.

@@ -45,17 +45,17 @@ _IDLE = (Category.IDLE_HOST, Category.IDLE_LAUNCH, Category.IDLE_SYNC, Category.
 class OptimizerShare(Rule):
     """The optimizer takes much of each step, and no setting makes it faster.
 
-    What it finds: Steps of optimizers that have no fused form in torch, such as Muon, NAdam without a GPU, or one of
-        the script, and optimizers that run on the CPU while the GPU is idle (ZeRO-Offload). In the latter case, copies
-        of the new weights to the GPU count as well.
+    What it finds: Steps of optimizers without a fused form in torch, such as Muon, NAdam without a GPU, or one of the
+        script, and of optimizers that run on the CPU while the GPU is idle (ZeRO-Offload), with their copies of the new
+        weights to the GPU.
     Why it costs time: The update of each parameter takes several operators. A CPU updates parameters with a tenth of
         the memory bandwidth of a GPU.
     How to fix it: Compile the optimizer's step, so that few kernels update all parameters. Use an optimizer with a
         fused form. Muon and similar ones can update all matrices of one shape as a batch. If the optimizer runs on the
-        CPU to save GPU memory, keep as much of its state on the GPU as fits: DeepSpeed's ``offload_optimizer`` has a
-        ``ratio`` for it.
-    How the saving is estimated: The saving is an upper limit: all time of the optimizer in which the GPU computes
-        nothing else. Without a GPU, it is at most the share of the stack samples there, if a capture has enough.
+        CPU to save GPU memory, keep as much of its state on the GPU as fits, by ``ratio`` of DeepSpeed's
+        ``offload_optimizer``.
+    How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else. Without
+        a GPU, at most the share of the stack samples there, if a capture has enough.
     When it may be wrong: A compiled step compiles anew if a learning rate is a number that changes; make it a tensor.
         Another optimizer may need other hyperparameters.
     """

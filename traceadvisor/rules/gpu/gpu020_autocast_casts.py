@@ -39,10 +39,10 @@ FIX = Fix(
 class AutocastCasts(Rule):
     """On a CPU, autocast converts tensors for long beside the operators that it converts them for.
 
-    What it finds: Conversions between types in the forward and backward pass of a run with autocast on a CPU, if they
-        take long beside the matrix operations and convolutions.
+    What it finds: Conversions between types in forward and backward, in a run with autocast on a CPU, if they take long
+        beside matrix operations and convolutions.
     Why it costs time: Autocast converts the inputs and weights of each such operator, and the backward pass converts
-        their gradients back. With small operators, this takes longer than what the narrower type saves.
+        their gradients back. With small operators, this takes longer than the narrower type saves.
     How to fix it: Leave autocast off. It pays with large matrices, on CPUs with instructions for the type. A model that
         is converted as a whole needs no conversions; its updates are then less exact.
     How the saving is estimated: Upper limit: 1.5 times the time of these conversions, because autocast also looks up

@@ -50,26 +50,26 @@ MOST_BETWEEN = 512
 class CostlyOperators(Rule):
     """Without a GPU, one place in the script takes much of the step in operators that could do less.
 
-    What it finds: A weight with a parametrization, such as orthogonal or weight norm, that is computed several times in
-        a step. Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. A function without gradients that
-        sorts the indices of a sparse tensor in each step, if no data loader feeds it. A difference or a repetition of
-        tensors with at least 8 times the elements of these, and the operators on it, unless one is an activation.
-        One-hot tensors that a linear layer multiplies. Python code in an ``autograd.Function`` of the script. A
-        function of the script that one large operator takes most of, if no gradient goes back through it: the finding
-        names it with its shapes. The line or function is named. Layers of a model, and recordings with a GPU, do not
-        count.
+    What it finds: A line or function in a training without a GPU, which the finding names, with one of these. A weight
+        with a parametrization, such as orthogonal or weight norm, that is computed several times in a step.
+        Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. Sorting the indices of a sparse tensor in each
+        step, in a function without gradients that no data loader feeds. A difference or a repetition of tensors with at
+        least 8 times their elements, and the operators on it, unless one is an activation. One-hot tensors that a
+        linear layer multiplies. Python code in an ``autograd.Function`` of the script. One large operator that takes
+        most of a function of the script through which no gradient goes back; the finding has its shapes. Layers of a
+        model do not count.
     Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would
         do, or Python computes number by number.
     How to fix it: Wrap the step in ``parametrize.cached()``. Compute only the singular values, or a bound of them. Make
         the normalised graph once. Replace an operator by a cheaper one, call it on fewer elements, or once for several
-        pieces. Take rows by ``torch.nn.Embedding`` instead of one-hot tensors. Compute distances by
-        ``torch.cdist`` or a matrix product.
-    How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass.
-        The first computation of each weight in a step is left out. Python code counts at most by its share of samples
-        of undisturbed steps.
-    When it may be wrong: A graph that changes from step to step has to be made anew. The decomposition may be what
-        the model needs. What replaces a large tensor takes time, too. Spectral norm is estimated again at each
-        call, and once per step it is a little behind.
+        pieces. Use ``torch.nn.Embedding`` instead of one-hot tensors, ``torch.cdist`` or a matrix product for
+        distances.
+    How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass,
+        without the first computation of each weight in a step. Python code counts at most by its share of samples of
+        undisturbed steps.
+    When it may be wrong: A graph that changes from step to step has to be made anew. The model may need the
+        decomposition. What replaces a large tensor takes time, too. Spectral norm is estimated again at each call; once
+        per step, it is a little behind.
     """
 
     meta = RuleMeta("GPU021", "costly-operators", "One place takes much of the step in operators")

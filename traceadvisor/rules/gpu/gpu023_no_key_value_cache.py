@@ -21,14 +21,13 @@ class NoKeyValueCache(Rule):
     """Each new token runs the model on the whole sequence again, because no keys and values are kept.
 
     What it finds: Matrix products of a recording without a training, on a sequence that is one longer in each
-        iteration, 6 times or more, of which one text has at least 3 in a row, and an operator that appends one place
-        to a sequence of each such length. With kept keys and values, the layers see one token. Recorded shapes show
-        it, whoever made the recording.
-    Why it costs time: Each token costs the time of the whole text before it, so a text of twice the length takes
-        four times as long or more.
+        iteration, 6 times or more, of which one text has at least 3 in a row, and an operator that appends one place to
+        a sequence of each such length. Recorded shapes show it, whoever made the recording.
+    Why it costs time: Each token costs the time of the whole text before it: a text of twice the length takes four
+        times as long or more.
     How to fix it: Pass ``use_cache=True`` to ``generate`` of Transformers. In code of your own, let each attention
-        layer return its keys and values, and give it those of the tokens before. Then feed only the new token, at
-        its position, to attention without a causal mask.
+        layer return its keys and values, and give it those of the tokens before. Then feed only the new token, at its
+        position, to attention without a causal mask.
     How the saving is estimated: Upper limit: the time of kernels, or without a GPU of operators, times the share of
         positions that were computed before. Small operators take as long for one token, so short texts save less.
     When it may be wrong: The tokens before must not change: attention has to be causal, and positions absolute. Caches

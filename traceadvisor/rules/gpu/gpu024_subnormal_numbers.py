@@ -26,16 +26,16 @@ AS_ZERO = Fix(
 class SubnormalNumbers(Rule):
     """Matrix products and convolutions on the CPU compute with subnormal numbers.
 
-    What it finds: A captured run on the CPU whose parameters, buffers or gradients hold subnormal numbers, those closer
-        to zero than about 1e-38 in float32, and whose matrix products and convolutions take at least 4 times as long as
-        their arithmetic explains. A capture looks at some values of each tensor of the modules that the script made,
-        before it records. Where the CPU treats such numbers as zero already, it finds none.
+    What it finds: A captured run on the CPU whose parameters, buffers or gradients hold subnormal numbers (in float32,
+        closer to zero than about 1e-38), and whose matrix products and convolutions take at least 4 times as long as
+        their arithmetic explains. A capture looks at some values of each tensor of the script's modules before it
+        records.
     Why it costs time: A CPU computes with subnormal numbers in microcode, ten to a hundred times as slowly. Long weight
-        decay, pruning by factors and filters that fade out leave such numbers.
+        decay, pruning by factors and filters that fade out leave them.
     How to fix it: Call ``torch.set_flush_denormal(True)`` at the start of the script. Or set such weights to zero once,
         when the model is loaded.
-    How the saving is estimated: Upper limit: the time of all operators forward and backward, because the results of
-        these operators are subnormal, too, less what matrix products and convolutions take on a usual core.
+    How the saving is estimated: Upper limit: the time of all operators forward and backward, because their results are
+        subnormal, too, less what matrix products and convolutions take on a usual core.
     When it may be wrong: On a CPU that other programs use, all operators take long. Results change by less than 1e-38.
     """
 

@@ -20,17 +20,16 @@ class PageableCopy(Rule):
 
     What it finds: Copies that the driver records as ``Memcpy HtoD (Pageable -> Device)`` and that do not overlap a
         kernel, and the idle time of the GPU after the CPU waited for them.
-    Why it costs time: The GPU cannot read pageable memory directly. The driver copies through a staging buffer, at a
-        fraction of the link rate. The call blocks the CPU until the copy is done. Then the queue of the GPU is empty,
-        and it is idle until the CPU launches the next kernel.
+    Why it costs time: The driver copies through a staging buffer, at a fraction of the link rate. The call blocks the
+        CPU until the copy is done. Then the GPU is idle until the CPU launches the next kernel.
     How to fix it: Use ``DataLoader(..., pin_memory=True)`` and then ``batch.to(device, non_blocking=True)``. The copy
         runs at the link rate while the CPU continues.
-    How the saving is estimated: The step is simulated with no call waiting for these copies. Copies that are slower
-        than four fifths of the link rate run at that rate. The low estimate keeps the recorded rate, the high estimate
-        uses the full link rate. Copies from pinned memory stay the same. The link is the sampled one, otherwise the one
-        that the GPU supports. If neither is known, copies take as long as recorded. The saving is usually small.
-    When it may be wrong: Pinning a batch takes CPU time. For a few kilobytes, it takes longer than the copy, and saves
-        only the wait. ROCm does not record which copies are pageable, so the rule is skipped there.
+    How the saving is estimated: The step is simulated with no call waiting for these copies. Copies slower than four
+        fifths of the link rate run at that rate (low: as recorded; high: the full rate). Copies from pinned memory stay
+        the same. The link is the sampled one, otherwise the one that the GPU supports; without either, copies take as
+        long as recorded. The saving is usually small.
+    When it may be wrong: Pinning a batch takes CPU time: for a few kilobytes, longer than the copy. ROCm does not
+        record which copies are pageable, so the rule is skipped there.
     """
 
     meta = RuleMeta("H2D001", "pageable-copy", "Batches are copied from pageable memory")

@@ -12,7 +12,7 @@ class BlockingCopy(Rule):
 
     What it finds: Copies from pinned memory whose operator synchronises the stream before it returns.
     Why it costs time: The CPU also waits for everything that was launched before the copy. Only then does it launch the
-        next kernels, and the GPU is idle until they arrive. With pinned memory, this wait is unnecessary.
+        next kernels. With pinned memory, this wait is unnecessary.
     How to fix it: Use ``batch.to(device, non_blocking=True)``. Kernels on the same stream wait for the copy
         automatically.
     How the saving is estimated: The step is simulated without these waits.

@@ -21,7 +21,7 @@ class ExposedCopy(Rule):
     """Copies to the GPU run while no kernel runs.
 
     What it finds: Time in which the GPU runs only CPU-to-GPU copies. Copies of weights that an optimizer on the CPU has
-        updated are no batches, and do not count.
+        updated do not count.
     Why it costs time: A copy does not need the compute units. But on the stream of the kernels, it runs between two
         steps, and the kernels wait.
     How to fix it: Copy the next batch on a separate stream while the GPU computes the current one, from pinned memory

@@ -14,18 +14,16 @@ from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate
 class SlowLink(Rule):
     """Copies from pinned memory reach less than half of the rate of the link to the GPU.
 
-    What it finds: The rate of large copies from pinned memory: their bytes divided by their time. It is far below the
-        rate of the PCIe link. The link is the sampled one, otherwise the one that the GPU supports. Copies from
-        pageable memory do not count, because the CPU limits their rate.
+    What it finds: The rate of large copies from pinned memory, far below that of the PCIe link: the sampled one,
+        otherwise the one that the GPU supports. Copies from pageable memory do not count, because the CPU limits their
+        rate.
     Why it costs time: Exposed copies, which do not overlap a kernel, take longer in proportion.
-    How to fix it: Check the link first (`nvidia-smi -q`, section PCI). Possible causes are a slot with fewer lanes, a
-        riser, or a switch that several GPUs share. On machines with several sockets, run the process on the socket of
-        the GPU (`numactl --cpunodebind`; `nvidia-smi topo -m` shows the socket). In a virtual machine, the passthrough
-        of the GPU may be slow.
-    How the saving is estimated: Upper limit: the time that exposed copies would save at four fifths of the link rate,
-        which copies usually reach.
-    When it may be wrong: GPUs that copy at the same time share a switch. A copy is slower while other copies run, in
-        either direction. Slow links of another type than PCIe are not found if they are faster than PCIe.
+    How to fix it: Check the link first (``nvidia-smi -q``, section PCI): a slot with fewer lanes, a riser, or a switch
+        that several GPUs share. On machines with several sockets, run the process on the socket of the GPU (``numactl
+        --cpunodebind``; ``nvidia-smi topo -m`` shows it). In a virtual machine, the passthrough of the GPU may be slow.
+    How the saving is estimated: Upper limit: the time that exposed copies would save at four fifths of the link rate.
+    When it may be wrong: GPUs that copy at the same time share a switch, and copies in either direction slow each
+        other. Slow links of another type than PCIe are not found if they are faster than PCIe.
     """
 
     meta = RuleMeta("H2D004", "slow-link", "Copies to the GPU are much slower than the PCIe link")
@@ -33,7 +31,7 @@ class SlowLink(Rule):
     claims = frozenset({Category.H2D_COPY})
 
     min_share: float = 0.01
-    """Share of the step in exposed copies. Below it, the effect of a faster link cannot be measured."""
+    """Share of the step in exposed copies. Below it, a faster link cannot be measured."""
 
     min_rate_share: float = 0.5
     """Share of the link rate. Below it, something is wrong: large pinned copies reach about four fifths."""

@@ -16,10 +16,10 @@ class ManySmallCopies(Rule):
     What it finds: Many CPU-to-GPU copies of a few kilobytes within a step, and the idle time of the GPU during their
         calls.
     Why it costs time: A copy takes about ten microseconds of CPU time, whatever its size. With pageable memory, the CPU
-        also waits for each copy. Many small copies take longer than one large copy.
+        also waits for each.
     How to fix it: Collate related values into one tensor and copy that. Take views of it on the GPU.
-    How the saving is estimated: The step is simulated with only one of these copies per step. Half of the CPU work
-        before the other copies is removed; the low estimate removes none of it, the high estimate all of it.
+    How the saving is estimated: The step is simulated with one of these copies per step, and without half of the CPU
+        work before the others (range: none to all of it).
     When it may be wrong: Values that are computed one after the other during the step cannot be copied together.
     """
 

@@ -39,16 +39,15 @@ class HostBuiltTensor(Rule):
     """The CPU creates tensors within the step and copies them to the GPU right away.
 
     What it finds: Operators that create a tensor (``zeros``, ``ones``, ``arange``, ``randn`` and similar) on the
-        training thread, outside the data loader. The next operator copies the result to the GPU.
+        training thread, outside the data loader, whose result the next operator copies to the GPU.
     Why it costs time: The CPU fills memory that the GPU could fill in one or two microseconds. The copy from pageable
-        memory blocks the CPU until it is done. Meanwhile the GPU gets no new kernels.
+        memory blocks the CPU, and the GPU gets no new kernels.
     How to fix it: Create the tensor on the GPU: ``torch.zeros(n, device=device)``, ``torch.randn_like(x)``. If it is
         the same in every step, create it once before the loop and keep it as a buffer.
-    How the saving is estimated: The step is simulated with a tenth of the CPU time in these operators, no waits for
-        these copies, and short kernels in their place. The low estimate keeps half of the CPU time, the high estimate
-        none.
-    When it may be wrong: With the same seed, the GPU draws other random numbers than the CPU. If another operator runs
-        between creating and copying a tensor, the rule does not find this tensor.
+    How the saving is estimated: The step is simulated with a tenth of the CPU time in these operators (low: half; high:
+        none), no waits for these copies, and short kernels in their place.
+    When it may be wrong: With the same seed, the GPU draws other random numbers than the CPU. A tensor is not found if
+        another operator runs between creating and copying it.
     """
 
     meta = RuleMeta("H2D006", "host-built-tensor", "Tensors are created on the CPU within the step, then copied")

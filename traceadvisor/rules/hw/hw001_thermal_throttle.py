@@ -9,7 +9,7 @@ class ThermalThrottle(Rule):
     """The GPU lowers its clocks because it is too hot.
 
     What it finds: Samples in which the driver's clock event reasons include a thermal slowdown, by software or
-        hardware. The figure is their share of all samples during the run's undisturbed steps.
+        hardware, as a share of all samples during undisturbed steps.
     Why it costs time: All kernels run at the lower clock while the GPU is hot.
     How to fix it: Check the cooling: fans, dust, air temperature, other devices in the chassis. A lower power limit can
         be faster than repeated throttling.

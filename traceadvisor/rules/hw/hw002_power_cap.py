@@ -12,17 +12,16 @@ class PowerCap(Rule):
     """The GPU lowers its clocks because of a lowered power limit or its power supply.
 
     What it finds: Samples in which the driver's clock event reasons include power, with clocks clearly below the
-        maximum. In addition, either the power limit is below the GPU's default, or the power supply requests a
-        slowdown. If the driver does not report a default, the highest allowed limit is used instead. A GPU at its
-        default limit is not reported, even if a higher limit is allowed: it is fully used.
+        maximum, and either a power limit below the GPU's default (if unknown: below the highest allowed) or a power
+        supply that requests a slowdown. A GPU at its default limit is fully used.
     Why it costs time: All kernels run at the lower clock.
-    How to fix it: Raise the limit with `nvidia-smi -pl` as an administrator. First check whether someone lowered it on
-        purpose: for cooling, for the electrical circuit, or to save energy. If the driver reports a hardware power
+    How to fix it: Raise the limit with ``nvidia-smi -pl`` as an administrator. First check whether someone lowered it
+        on purpose: for cooling, the electrical circuit, or to save energy. If the driver reports a hardware power
         brake, check cables and power supplies.
     How the saving is estimated: Upper limit: the kernel time that the maximum clock would save if all kernels depended
         on the clock.
     When it may be wrong: Memory-bound kernels depend little on the core clock. A power limit of 80% often costs 10% of
-        the speed or less. Some workloads never reach the maximum clock, whatever the limit.
+        the speed or less. Some workloads never reach the maximum clock.
     """
 
     meta = RuleMeta("HW002", "power-cap", "A power limit slows the GPU down")

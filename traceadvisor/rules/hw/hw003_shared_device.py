@@ -9,14 +9,14 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 class SharedDevice(Rule):
     """Processes outside this training use the GPU's memory or time.
 
-    What it finds: GPU memory of other processes, as the driver reports it. It counts from 10% of the GPU's memory. If
-        the GPU is also busier than this training makes it, it counts from 2%.
-    Why it costs time: Processes take turns on a GPU. While a kernel of another process runs, the kernels of this one
-        wait and appear longer. Memory that others use is not available for a larger batch.
+    What it finds: GPU memory of other processes, as the driver reports it, from 10% of the GPU's memory; from 2% if the
+        GPU is also busier than this training makes it.
+    Why it costs time: While a kernel of another process runs, the kernels of this one wait and appear longer. Memory
+        that others use is not available for a larger batch.
     How to fix it: Find the processes with `nvidia-smi`. End them, or use another GPU for them or for this training
         (`CUDA_VISIBLE_DEVICES`).
-    How the saving is estimated: Upper limit: the kernel time, multiplied by the difference between the GPU's
-        utilisation and the share that this training uses. If others only hold memory, there is no saving.
+    How the saving is estimated: Upper limit: the kernel time times the difference between the GPU's utilisation and
+        this training's share. If others only hold memory, there is no saving.
     When it may be wrong: A process of the same job counts as another process if a different launcher started it. The
         driver's utilisation is coarse.
     """
@@ -30,7 +30,7 @@ class SharedDevice(Rule):
     """Share of GPU memory, for processes that also use GPU time. The context of an idle process takes less."""
 
     min_idle_memory_share: float = 0.1
-    """Share of GPU memory, for processes that were not seen to use GPU time. A desktop takes less."""
+    """Share of GPU memory, for processes that use no GPU time. A desktop takes less."""
 
     min_time_share: float = 0.1
     """Difference between the GPU's utilisation and this training's share. The driver's figure is not more precise."""

@@ -9,15 +9,15 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 class LinkDegraded(Rule):
     """The GPU's PCIe link has fewer lanes or a lower generation than GPU and slot support.
 
-    What it finds: The best PCIe link during the run's undisturbed steps is below the maximum of GPU and slot together.
-        The driver reports both.
+    What it finds: The best PCIe link during undisturbed steps is below the maximum of GPU and slot together. The driver
+        reports both.
     Why it costs time: Copies between CPU and GPU take longer in proportion. So do copies between GPUs without a direct
         link.
     How to fix it: Reseat the GPU and its riser, and clean the contacts. Check the BIOS settings of the slot, and update
         the firmware. If another card shares the lanes, move that card.
     How the saving is estimated: Upper limit: the time that exposed copies would save at the maximum link rate.
-    When it may be wrong: An idle GPU lowers its link generation, and a sample may come before the GPU raises it again.
-        So a lower generation alone counts only if the GPU is busy.
+    When it may be wrong: An idle GPU lowers its link generation, and a sample may come before it raises it again. So a
+        lower generation alone counts only if the GPU is busy.
     """
 
     meta = RuleMeta("HW004", "link-degraded", "The GPU's PCIe link is slower than its maximum")

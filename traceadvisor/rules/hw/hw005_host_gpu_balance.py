@@ -22,15 +22,14 @@ SECOND_RUN = (
 class HostGpuBalance(Rule):
     """Step time with a faster GPU, a faster CPU or a faster data loader.
 
-    What it finds: The step time if one part of the machine were twice as fast, for each part. This is information and
-        not a problem.
-    Why it costs time: A faster part saves nothing if it already waits for another part. If the CPU limits the step, a
-        GPU twice as fast does not shorten it.
+    What it finds: The step time if one part of the machine were twice as fast, for each part. This is information, not
+        a problem.
+    Why it costs time: A faster part saves nothing if it already waits for another part.
     How to fix it: Upgrade the part that limits the step, and keep the others.
-    How the saving is estimated: The step is simulated with shorter kernels, shorter CPU work (data loading included) or
-        shorter data loading. These durations are divided by the same factor. Copies and communication keep their
-        durations. If the simulation is not trusted, the rule is skipped. Two short runs then show which part limits the
-        step. If CPU work alone explains the step, the highest saving of a faster GPU tells whether it would help.
+    How the saving is estimated: The step is simulated with shorter kernels, CPU work (data loading included) or data
+        loading, all divided by the same factor. Copies and communication keep their durations. If the simulation is not
+        trusted, the rule is skipped: then two short runs show which part limits the step. If CPU work alone explains
+        the step, the highest saving of a faster GPU tells whether it would help.
     When it may be wrong: No GPU is twice as fast at everything: small kernels gain less than large ones. A faster CPU
         may not have faster cores.
     """

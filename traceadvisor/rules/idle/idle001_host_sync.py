@@ -58,19 +58,16 @@ class HostSync(Rule):
     """The CPU waits for the GPU. Then the GPU is idle until the CPU launches the next kernel.
 
     What it finds: Calls inside the step that wait for the GPU: ``.item()``, ``.cpu()``, ``nonzero``, printing a tensor,
-        explicit synchronisation. The finding shows the GPU idle time after each call. If stacks were recorded, it also
-        names the line. If most of this time is Python code, the simulated saving decides, and that time counts as well.
-        Waits for CPU-to-GPU copies belong to other rules.
-    Why it costs time: The CPU launches no kernels while it waits. When the GPU is done, it is idle until the CPU
-        launches the next kernel.
-    How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Compare on the
-        GPU. Use ``torch.where`` instead of branching on a value. Inference must read the results of each step: read
-        them a step later, while the GPU computes the next one. Serving engines call this overlap scheduling or
-        asynchronous scheduling.
-    How the saving is estimated: We simulate the step without these waits. The low estimate keeps the waits that fetch a
+        explicit synchronisation. The finding shows the GPU idle time after each call, and the line if stacks were
+        recorded. If most of this time is Python code, it counts by its simulated saving. Waits for CPU-to-GPU copies
+        belong to other rules.
+    Why it costs time: The CPU launches no kernels while it waits.
+    How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Use
+        ``torch.where`` instead of branching on a value. Inference can read the results of a step one step later, while
+        the GPU computes the next one. Serving engines call this overlap scheduling or asynchronous scheduling.
+    How the saving is estimated: The step is simulated without these waits. The low estimate keeps those that fetch a
         value from the GPU.
-    When it may be wrong: A wait must stay if its value decides what runs next. If you remove one wait, the idle time
-        may move to the next wait.
+    When it may be wrong: A wait must stay if its value decides what runs next. The idle time may move to the next wait.
     """
 
     meta = RuleMeta("IDLE001", "host-sync", "The CPU waits for the GPU inside the step")
@@ -80,7 +77,7 @@ class HostSync(Rule):
     also_saves = "waits beside a busy GPU, after which its queue is empty"
 
     min_share: float = 0.02
-    """Share of the step. A smaller idle time is only a few launches, and a fix would save little."""
+    """Share of the step. A smaller idle time is only a few launches."""
 
     min_saving_share: float = 0.05
     """Simulated saving, as a share of the step, that makes a shorter idle time a finding."""

@@ -50,21 +50,20 @@ class LaunchBound(Rule):
     """The GPU is idle while the CPU is still launching the next kernel.
 
     What it finds: Time in which the GPU is idle and the launching thread is inside operators or runtime calls. The
-        finding shows whether many short calls or a few long ones are the cause; code that torch compiled is judged by
-        its gaps. It needs three steps, because the first steps of a run compile, load and allocate.
+        finding shows whether many short calls or a few long ones are the cause; compiled code is judged by its gaps. It
+        needs three steps, because the first steps of a run compile, load and allocate.
     Why it costs time: An operator takes microseconds of CPU time, whatever its size. If its kernels are shorter, the
-        queue runs empty and the GPU waits for every launch.
+        GPU waits for every launch.
     How to fix it: For many short calls, give each kernel more to do (larger batch), or launch fewer kernels
         (``torch.compile``, CUDA graphs, fused or ``foreach`` optimizers). For compiled code, use CUDA graphs. For a few
-        long calls, check what they do. For example, a first call may compile, allocate or search for an algorithm.
-    How the saving is estimated: For many short calls, we simulate the step with 0.7 of the CPU time in operators and
-        launch calls. The low estimate keeps 0.9 of it, the high estimate 0.1. Python between operators keeps its time:
-        a recording does not show how much of it would be compiled. The saving may exceed the GPU idle time, because
-        other CPU work, such as loading batches, then overlaps the GPU. Where the step cannot be simulated, the saving
-        is an upper limit: all of this idle time. Expected is 0.3 of it. For a few long calls, it is the same limit,
-        and half of it is expected.
+        long calls, check what they do: a first call may compile, allocate or search for an algorithm.
+    How the saving is estimated: For many short calls, the step is simulated with 0.7 of the CPU time in operators and
+        launch calls (low: 0.9; high: 0.1). Python between operators keeps its time: a recording does not show how much
+        of it would be compiled. The saving may exceed the GPU idle time, because other CPU work then overlaps the GPU.
+        Where the step cannot be simulated, all of this idle time is the upper limit, and 0.3 of it is expected. For a
+        few long calls: the same limit, and half of it.
     When it may be wrong: The profiler slows down every operator and launch, even more if it records stacks and shapes.
-        Without the profiler, the run is less launch-bound than shown.
+        Without it, the run is less launch-bound than shown.
     """
 
     meta = RuleMeta("IDLE002", "launch-bound", "The GPU waits for kernel launches")
@@ -74,13 +73,13 @@ class LaunchBound(Rule):
     also_saves = "launches beside a busy GPU, which leave it a longer queue"
 
     min_share: float = 0.05
-    """Share of the step. A smaller share may come from the profiler, which slows down every launch."""
+    """Share of the step. A smaller share may come from the profiler."""
 
     short_kernel_us: float = 10.0
     """A shorter kernel takes less time than its launch."""
 
     few_long_calls: float = 0.5
-    """Share of this idle time in long calls. Above it, long calls are the cause, and fewer launches do not help."""
+    """Share of this idle time in long calls. Above it, fewer launches do not help."""
 
     min_compiled: float = 0.5
     """Share of this idle time in compiled code, above which ``torch.compile`` is no news."""

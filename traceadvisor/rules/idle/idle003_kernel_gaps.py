@@ -11,15 +11,15 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule,
 class KernelGaps(Rule):
     """The GPU pauses between kernels although the next kernel is already queued.
 
-    What it finds: Short gaps in which the GPU is idle although the CPU has already launched the next operation. This is
-        kernel-launch latency: the time to end one kernel and start the next.
-    Why it costs time: Each change of kernel costs about a microsecond. If kernels take ten microseconds or less, the
-        gaps are a noticeable part of the step. Earlier launches do not help.
+    What it finds: Short gaps in which the GPU is idle although the CPU has already launched the next operation:
+        kernel-launch latency, the time to end one kernel and start the next.
+    Why it costs time: Each change of kernel costs about a microsecond, which is much beside kernels of ten microseconds
+        or less. Earlier launches do not help.
     How to fix it: Run fewer and larger kernels. ``torch.compile`` fuses elementwise operators. Fused or ``foreach``
         optimizers update all parameters at once. A larger batch gives each kernel more to do. CUDA graphs shorten the
         gaps.
-    How the saving is estimated: We simulate the step with gaps of 0.55 of their length, as measured with CUDA graphs.
-        The low estimate keeps 0.8 of each gap. The high estimate keeps 0.1, as after fusion.
+    How the saving is estimated: The step is simulated with gaps of 0.55 of their length, as measured with CUDA graphs
+        (low: 0.8; high: 0.1, as after fusion).
     When it may be wrong: Profilers lengthen the gaps a little. A short gap may also be a wait for another stream.
     """
 

@@ -66,43 +66,31 @@ class PythonOverhead(Rule):
     """Python code of the script delays the training step.
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
-        GPU is idle: logging, metrics, checkpoints, sleep. A wait inside ``backward()`` is none. If stacks were
-        recorded, the finding names the functions. Code of torch counts as the line that calls it if it neither computes
-        nor runs a pass: ``model.train()`` and other walks over modules and parameters. So do metrics that are modules.
-        For recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
-        were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
-        the model. Functions that a few large operators take most of do not count: Python is not their cost. It needs
-        those in modules, in the backward pass and in the optimizer, and those that gradients go
-        back through. Without stacks, only those stretches count that the median step has at the same place. Nor does
-        the optimizer's step count: it cannot run less often. Nor does code that every step calls, if
-        other programs on a busy machine held it up in some. Without a GPU, many small operators in the forward and
-        backward pass, and the Python between them, count as well: by the usual time of each, as a busy machine holds
-        up some. They do not in a loop over recurrent cells that computes the input of each cell from the one before,
-        by an attention or an output layer. Nor do calls of a module in a loop, such as those of a solver or a decoder,
-        if each needs the one before: an operator draws its input from that output, or it takes a tensor of the shape of
-        that output, gradients go back to it, and it is no part of another tensor. The code between such calls is
-        needed, too.
-    Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
-        launched for long, the queue runs empty.
+        GPU is idle: logging, metrics, checkpoints, sleep. With stacks, the finding names the functions; torch's walks
+        over modules and parameters, such as ``model.train()``, and metrics count as the line that calls them. For
+        recordings from 2021, it names the lines before and after. Without a GPU, with stacks, operators that the
+        training does not need count as well: averages of weights, metrics, copies of the model. So do many small
+        operators in forward and backward, with the Python between them, by the usual time of each; not in a loop over
+        recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
+        one before, as in a solver or a decoder. These do not count: waits inside ``backward()``,
+        functions that a few large operators take most of, the optimizer's step, without stacks stretches that the
+        median step does not have at the same place, and code of every step that other programs held up in some.
+    Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         over tensors by operators on whole tensors. Keep the result of a function that goes through all values, such as
         ``max``, and change it with each new value. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.
-    How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
-        the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
-        if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
-        them counts, too. The high estimate removes all of their function, unless that is the training loop. Without
-        samples, if only some steps run this code, the saving is an upper limit: all of this time. So it is for waits
-        for other processes. For small operators, it is an upper limit as well: the Python between operators, and of
-        each operator up to the time in which Python calls one. If nearly all of them run in one function, or one
-        function runs many beside larger ones, the limit is the share of that function in samples of undisturbed steps,
-        with its part of the backward pass.
-    When it may be wrong: Steps whose Python code the script profiles or traces are not judged, because that takes time
-        at each call. Stack recording slows down Python, especially many small calls. The next operators may need
-        the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
-        recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be
-        needed in each step.
+    How the saving is estimated: The step is simulated with 0.9 of this work removed (low: 0.5; high: all of it).
+        Without a GPU, stack samples of undisturbed steps tell how long these lines take, with their part of the
+        backward pass; the high estimate removes all of their function, unless that is the training loop. Upper limits:
+        all of the time of code of only some steps without samples, and of waits for other processes; for small
+        operators, the Python between them and for each up to the time of a call, or the sampled share of the function
+        that runs most of them, with its part of the backward pass.
+    When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
+        microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
+        may need the result of this code at once, and the model what makes its input. A thread that waits for a busy
+        core looks the same if no Python calls were recorded.
     """
 
     meta = RuleMeta("IDLE004", "python-overhead", "The script's Python code slows down the step")
@@ -121,8 +109,8 @@ class PythonOverhead(Rule):
     """Share of the step in Python between small operators, without a GPU. Usual training stays below 10%."""
 
     max_small_us: float = 15.0
-    """Undisturbed time per operator in forward and backward pass, with the Python between them, without a GPU. Calling
-    an operator from Python takes 3 to 10 µs. In usual trainings, the mean is above 40 µs."""
+    """Undisturbed time per operator in forward and backward pass, with the Python between them, without a GPU. A call
+    from Python takes 3 to 10 µs. In usual trainings, the mean is above 40 µs."""
 
     min_small_share: float = 0.5
     """Share of the step in these passes, from which the size of their operators decides."""

@@ -30,17 +30,16 @@ class GcPause(Rule):
     """Training pauses while Python collects garbage.
 
     What it finds: Calls of ``gc.collect`` inside steps while no kernel runs, if stacks were recorded. In a captured
-        run, the time of all collections since the first step, including automatic ones. One or two long collections in
-        the whole run are no cost of every step: the passed check names their time. Long collections after the last step
-        do not count. Nor do those while ``torch.compile`` compiles: they are a part of it.
-    Why it costs time: A collection visits every Python object. A training program has millions of them: models, data
-        sets, compiled graphs. Meanwhile the CPU launches no kernels.
+        run, the time of all collections between the first and the last step, automatic ones too. One or two long
+        collections in the whole run are no cost of every step: the passed check names their time. Those while
+        ``torch.compile`` compiles are a part of it.
+    Why it costs time: A collection visits every Python object, of which a training has millions. Meanwhile the CPU
+        launches no kernels.
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
         existing objects from later collections. ``gc.set_threshold(50_000, 20, 20)`` makes collections rarer. With
         several ranks, collect on all of them in the same step.
-    How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it. If
-        most collections run while batches are loaded, loading makes the objects that set them off: their time is
-        part of its time.
+    How the saving is estimated: Upper limit: all of this time. Half of it is expected. If most collections run while
+        batches are loaded, their time is part of loading.
     When it may be wrong: A collection costs nothing while the GPU is busy; a captured run does not show this. If only
         collections free memory, fewer of them need more memory.
     """
@@ -55,8 +54,8 @@ class GcPause(Rule):
     """Share of the training time. Python's small automatic collections usually take less than 1%."""
 
     fewest_long: int = 3
-    """Collections of 10 ms or longer in a captured run, from which they are a rate. One or two in a short run are what
-    its start left, or what recording made."""
+    """Collections of 10 ms or longer in a captured run, from which they are a rate. One or two are what the start of
+    the run, or recording, left."""
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps

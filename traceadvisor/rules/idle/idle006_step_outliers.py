@@ -80,33 +80,28 @@ _LAYERS: Mapping[str, int] = {"aten::linear": 0, "aten::convolution": 0, "aten::
 
 @frozen
 class StepOutliers(Rule):
-    """Most steps are fast, but a few slow steps take a noticeable part of the run.
+    """Most steps are fast, but a few slow ones take a noticeable part of the run.
 
-    What it finds: Steps longer than 1.5 times the median, without their time in the data loader. The rule compares
-        all undisturbed steps of a captured run, otherwise, and if the CPU launched most of them ahead of the GPU,
-        the recorded steps. Time by which the steps right after a slow one are shorter is taken off it: there the
-        CPU only waited for the GPU. If every n-th step is slow, only these steps count, and the finding shows n.
-        More than a fifth of the steps count only if they save checkpoints. For slow steps that were recorded, the
-        finding shows the category that grew. It also shows operators, calls and functions that only these steps
-        contain. Samples of the whole run name the line that slow steps have more of than others. Without a GPU,
-        slow steps at random without such contents or a checkpoint do not count: other programs delay them. Slow
-        steps in which samples show logging, or functions without gradients, always count, with the function that takes
-        most of it if a model does not. So do many slow steps that
-        take half of the training loop beyond the usual step and twice the CPU time of others, if samples show one line
-        for it: a rollout or advantages before the updates of reinforcement learning. Steps that update the
-        parameters do not count if the others only accumulate gradients. If no slow step was recorded, the finding
-        names a line only if samples show that it takes more time than all usual steps together.
-    Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
-        every hundred steps, adds a tenth to the run.
+    What it finds: Steps longer than 1.5 times the median, without their time in the data loader: all undisturbed steps
+        of a captured run, else the recorded ones (also if the CPU launched most of them ahead of the GPU). Time by
+        which the next steps are shorter is taken off: there the CPU only waited for the GPU. If every n-th step is
+        slow, only these count. More than a fifth count only if they save checkpoints. Recorded slow steps show the
+        category that grew, and what only they contain. Samples of the whole run name the line that slow steps have more
+        of; if no slow step was recorded, only one that takes more time than all usual steps together. Without a GPU,
+        slow steps at random do not count, since other programs delay them: they need such contents, a checkpoint, or
+        samples of logging or of functions without gradients. Many slow steps that take half of the training loop beyond
+        the usual step, and twice the CPU time of others, count if samples show one line for it: a rollout before the
+        updates of reinforcement learning. Updates beside steps that only accumulate gradients do not count.
+    Why it costs time: Rare work adds to the average of all steps: a checkpoint of ten steps, made every hundred steps,
+        adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
         few fixed input shapes, or keep allocated memory.
-    How the saving is estimated: The saving is an upper limit: the time of these steps beyond the median. It is a share
-        of the training time, applied to the step. For a line before some updates it is the share of that line in
-        samples of undisturbed steps, or of the extra time of slow steps in the training loop, whichever is larger, both
-        without calls of modules and the backward pass.
+    How the saving is estimated: Upper limit: the time of these steps beyond the median, as a share of the training
+        time. For a line before some updates: its share in samples of undisturbed steps, or of the extra time of slow
+        steps in the training loop, whichever is larger, without calls of modules and the backward pass.
     When it may be wrong: Other programs on the machine slow down random steps. Without a data loader, each optimizer
-        step counts as a step: if an iteration holds several, its rollout looks like a slow step. The
-        profiler itself may slow down a recorded step.
+        step counts as a step: if an iteration holds several, its rollout looks like a slow step. The profiler may slow
+        down a recorded step.
     """
 
     meta = RuleMeta("IDLE006", "step-outliers", "Some steps take far longer than most")
@@ -118,11 +113,11 @@ class StepOutliers(Rule):
     """Ratio to the median. Clocks, caches and other programs usually change a step less."""
 
     min_share: float = 0.05
-    """Share of the training time that slow steps take beyond the median. A smaller share is rarely worth the search."""
+    """Share of the training time that slow steps take beyond the median. Less is rarely worth the search."""
 
     max_steps_share: float = 0.2
-    """Maximum share of slow steps; one slow step is always allowed. With more, step times vary in general, unless
-    these steps save checkpoints."""
+    """Maximum share of slow steps; one is always allowed. With more, step times vary in general, unless these steps
+    save checkpoints."""
 
     least_steps: int = 20
     """Minimum number of undisturbed steps to compare. With fewer, the rule compares the recorded steps."""

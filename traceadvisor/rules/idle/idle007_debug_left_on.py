@@ -64,27 +64,25 @@ class DebugLeftOn(Rule):
     """Debugging options are enabled that slow down every step.
 
     What it finds: Autograd anomaly detection, ``CUDA_LAUNCH_BLOCKING=1``, a disabled caching allocator, CUDA sync debug
-        mode, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, and a profiler of the script that runs in most steps: one of torch, or
-        one of Python code, as cProfile, yappi, coverage and debuggers set. A capture sees all of them. The first two
-        are also visible in other recordings: a NaN check follows each node of the backward pass, and launches return
-        only when their kernel has ended. Backward nodes without NaN checks show that anomaly detection is off in the
-        recorded steps, even if it was on for a while: ``torch.compile`` turns it on to trace.
-    Why it costs time: Anomaly detection keeps a Python stack for each operator and waits for the GPU after each node of
-        the backward pass. Blocking launches prevent all overlap of CPU and GPU. Without its cache, each allocation
-        calls the driver. What profiles or traces Python code runs at each call or line of it.
+        mode, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, and a profiler of the script that runs in most steps: torch's, or one
+        of Python code, as cProfile, yappi, coverage and debuggers set. A capture sees all of them. Other recordings
+        show the first two: a NaN check follows each node of the backward pass, and launches return only when their
+        kernel has ended. Where nodes have no NaN check, anomaly detection is off; ``torch.compile`` turns it on to
+        trace.
+    Why it costs time: Anomaly detection keeps a Python stack for each operator and waits for the GPU after each
+        backward node. Blocking launches prevent all overlap of CPU and GPU. Without its cache, each allocation calls
+        the driver. A profiler of Python code runs at each call or line.
     How to fix it: Remove the option once the error is found, or make it a command-line option.
     How the saving is estimated: With a GPU, an upper limit: the time in which the GPU waits for the CPU, also for
-        batches, or runs NaN checks. With blocking launches, it includes copies and communication that no kernel
-        overlaps. Without a GPU, anomaly detection takes the time of the NaN checks and of the Python stacks that it
-        keeps. Recorded Python stacks show both; without them, the limit is the checks and all operators outside the
-        backward pass. A tenth of the rest is added to the limit, because the checks displace data in CPU caches. The
-        low end assumes that all time that the profiler adds to a step was added to the checks. Samples of undisturbed
-        steps in a capture show the stacks' part of the step, which is then the low end, without the frames of the
-        capture itself: those make each stack longer. If the profiler makes the steps much longer and there are few
-        samples, only the upper limit is given. A profiler of the script takes up to
-        0.7 of the CPU time of a step, measured on small operators; 0.25 is expected. For the other options, no saving
-        is claimed.
-    When it may be wrong: The option may have been on for a while only, in other steps than the recorded ones.
+        batches, or runs NaN checks; with blocking launches, also exposed copies and communication. Without a GPU,
+        anomaly detection takes the time of the NaN checks and of the Python stacks that it keeps, as recorded stacks
+        show; without them, the limit is the checks and all operators outside the backward pass. A tenth of the rest is
+        added, because the checks displace data in CPU caches. The low end takes off all time that the profiler may have
+        added to the checks; with samples of undisturbed steps, it is the stacks' part of the step. If the profiler
+        makes the steps much longer and there are few samples, only the upper limit is given. A profiler of the script
+        takes up to 0.7 of the CPU time of a step, measured on small operators; 0.25 is expected. For the other options,
+        no saving is claimed.
+    When it may be wrong: The option may have been on in other steps than the recorded ones only.
     """
 
     meta = RuleMeta("IDLE007", "debug-left-on", "Debugging options are enabled")

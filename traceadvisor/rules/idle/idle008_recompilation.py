@@ -33,19 +33,17 @@ OF_VALUES = Fix(
 class Recompilation(Rule):
     """Steps after the first still compile or search for algorithms.
 
-    What it finds: Compilations by ``torch.compile``, and cuDNN algorithm searches of convolutions, in recorded steps
-        other than the first. The rule detects a search by event waits inside a convolution, which time each attempt.
-        In a captured run, the compilations of all steps count, as torch itself times them, if they go on after the
-        first third of the steps, or if torch compiled one function 8 times: then it stops. The finding then shows what
-        had changed, and the line that calls the compiled code.
-    Why it costs time: Both run once for each new input shape and take the time of many steps. If lengths or batch sizes
-        change all the time, they never end.
+    What it finds: Compilations by ``torch.compile``, and cuDNN algorithm searches of convolutions (event waits that
+        time each attempt), in recorded steps other than the first. In a captured run, the compilations of all steps
+        count, as torch times them, if they go on after the first third of the steps, or if torch compiled one function
+        8 times: then it stops. The finding then has what had changed, and the line that calls the compiled code.
+    Why it costs time: Both run once for each new input shape and take the time of many steps. If shapes change all the
+        time, they never end.
     How to fix it: Use few input shapes: sort samples into buckets by length, pad to a few lengths, drop the smaller
         last batch. ``torch.compile(..., dynamic=True)`` compiles for all lengths at once. If shapes change, set
         ``torch.backends.cudnn.benchmark`` to False.
-    How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it.
-    When it may be wrong: A short recording may contain the first use of each shape. If no new shape follows, there is
-        nothing to save.
+    How the saving is estimated: Upper limit: all of this time. Half of it is expected.
+    When it may be wrong: A short recording may contain the first use of each shape, with none to follow.
     """
 
     meta = RuleMeta("IDLE008", "recompilation", "Later steps still compile or search for algorithms")
@@ -60,7 +58,7 @@ class Recompilation(Rule):
     """The last of these steps as a share of the run. A run whose first steps alone compile has all it needs."""
 
     min_share: float = 0.03
-    """Share of the steps. One compilation takes tenths of a second, so a smaller share means very rare ones."""
+    """Share of the steps. One compilation takes tenths of a second, so less means very rare ones."""
 
     def check(self, facts: Facts) -> Outcome:
         facts = facts.of_all_steps

@@ -20,17 +20,16 @@ UNKNOWN = "Check the largest idle category first: the GPU is mostly idle"
 class LowGpuBusy(Rule):
     """The GPU is idle for most of the step. Other findings show the causes.
 
-    What it finds: Kernels and collectives run on the GPU for less than half of the step. If GPU and CPU were sampled,
-        the rule compares both. A busy CPU beside an idle GPU points to loading and preprocessing. If both are idle,
-        synchronisation, kernel launches or the loop structure are likely causes. If the loop also waits for batches,
-        slow storage or serial loading is likely.
-    Why it costs time: The GPU is the most expensive part of the machine. While it waits, each step becomes longer.
+    What it finds: Kernels and collectives run on the GPU for less than half of the step. If GPU and CPU were sampled: a
+        busy CPU points to loading and preprocessing; if both are idle, synchronisation, kernel launches or the loop
+        structure are likely causes; if the loop also waits for batches, slow storage or serial loading.
+    Why it costs time: Each step becomes longer while the GPU waits.
     How to fix it: Follow the findings that name the causes. This rule says which to check first.
-    How the saving is estimated: No saving is claimed, because the causes have their own savings. The upper limit is the
-        time in which no kernel or collective runs.
-    When it may be wrong: The busy share does not show how efficiently the GPU works: a short step can have a low share.
-        If the recording does not show for some time whether the GPU worked, the share is a range.
-        The driver averages utilisation over its own periods, which blurs short runs.
+    How the saving is estimated: Upper limit: the time in which no kernel or collective runs. The causes have the
+        savings.
+    When it may be wrong: The busy share does not show how efficiently the GPU works. If some time does not show whether
+        the GPU worked, the share is a range. The driver averages utilisation over its own periods, which blurs short
+        runs.
     """
 
     meta = RuleMeta("IDLE009", "low-gpu-busy", "The GPU is idle for most of the step")
@@ -42,13 +41,13 @@ class LowGpuBusy(Rule):
     """Share of the step. The TensorBoard plugin calls less than 0.5 low, and 0.7 or more good."""
 
     busy_cores_share: float = 0.8
-    """Share of the granted CPU cores. From here on they count as fully used, because the system needs the rest."""
+    """Share of the granted CPU cores, from which they count as fully used: the system needs the rest."""
 
     idle_cores_share: float = 0.5
     """Share of the granted CPU cores. Below it, the cores limit nothing."""
 
     min_wait_share: float = 0.05
-    """Share of the step that waits for batches. From here on it counts as a cause, as in the data loading rules."""
+    """Share of the step that waits for batches, from which it counts as a cause, as in the data loading rules."""
 
     def check(self, facts: Facts) -> Outcome:
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)

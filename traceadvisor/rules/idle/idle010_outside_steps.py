@@ -19,22 +19,20 @@ RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the
 class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 
-    What it finds: Time of the whole run in validation and in saving checkpoints. Validation is every loop over a data
-        loader without an optimizer step. Start-up, the profiler and the end of the script do not count. Epoch starts,
-        and starting and stopping workers for validation, have a check of their own. So do checkpoints within an epoch:
-        they make some steps slow. A capture counts the nodes of autograd that validation makes: with gradients, each
-        operator makes one for a backward pass that never runs. The finding says so if no sample shows a backward pass
-        there.
+    What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
+        step, and in saving checkpoints. Start-up, the profiler and the end of the script do not count. Epoch starts,
+        workers for validation, and checkpoints within an epoch have checks of their own. With gradients, validation
+        makes nodes of autograd for a backward pass that never runs: a capture counts them, and the finding says so.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps. With gradients,
         torch also keeps the activations of each batch, and does not use its faster kernels for inference.
     How to fix it: Validate under ``torch.inference_mode()`` or ``torch.no_grad()``: on a CPU, that took 13% off
         validation with convolutions, 27% with small linear layers, and 35% with a transformer and an LSTM. Validate
         less often, or on part of the data. Save checkpoints less often, save only what a restart needs, or write them
         in the background.
-    How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the
-        time of the loop per training step.
-    When it may be wrong: A short captured run may validate more often than the real one. The rule sees validation only
-        if it uses a ``DataLoader``. It does not know how often results are needed.
+    How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the time of the
+        loop per training step.
+    When it may be wrong: A short captured run may validate more often than the real one. Validation without a
+        ``DataLoader`` is not seen. How often results are needed is unknown.
     """
 
     meta = RuleMeta("IDLE010", "outside-steps", "Validation or checkpoints take a large part of the run")

@@ -12,13 +12,11 @@ from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rul
 class TooManyThreads(Rule):
     """Operators on the CPU use more threads than there are CPU cores.
 
-    What it finds: A training on the CPU whose operators use more threads than the process may use cores. Every rank on
-        the machine has as many threads, so the threads of all ranks count. The capture reads their number from
-        ``torch.get_num_threads()``.
-    Why it costs time: An operator ends when its last thread ends. With fewer cores than threads, some threads wait for
-        a core, and the others wait for them.
-    How to fix it: Call ``torch.set_num_threads`` with the number of cores, divided by the number of ranks on the
-        machine. Or set ``OMP_NUM_THREADS``, before the start. In a container, count the cores that it was granted.
+    What it finds: A training on the CPU whose operators use more threads (``torch.get_num_threads()``, which a capture
+        reads) than the process may use cores. The threads of all ranks on the machine count.
+    Why it costs time: An operator ends when its last thread ends, and the others wait for those without a core.
+    How to fix it: Call ``torch.set_num_threads`` with the number of granted cores, divided by the number of ranks on
+        the machine. Or set ``OMP_NUM_THREADS``, before the start.
     How the saving is estimated: Upper limit: the time in operators, times the share of threads without a core.
     When it may be wrong: Some operators use one thread only. More ranks than cores wait for each other with one thread
         each, too: that needs fewer ranks, and is no finding. With hyperthreading, a core runs two threads at once.

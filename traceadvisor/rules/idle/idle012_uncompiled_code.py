@@ -12,8 +12,8 @@ class UncompiledCode(Rule):
     """The training loop of JAX, TensorFlow or PyTorch/XLA runs code that computes nothing, and is not known to load.
 
     What it finds: Time of the step in which nothing computes, and no event of the training thread says that it takes or
-        makes a batch: Python code, dispatch and waiting. If Python calls were recorded, the finding names the
-        outermost functions.
+        makes a batch: Python code, dispatch and waiting. If Python calls were recorded, the finding names the outermost
+        functions.
     Why it costs time: The device or XLA waits until the next compiled function is called.
     How to fix it: Do this work less often, in another thread, or inside the compiled function. If it makes the next
         batch, make it while this step runs.

@@ -48,21 +48,20 @@ _STOPPED = "The steps stopped growing before the end of the run."
 class GrowingSteps(Rule):
     """Steps take longer and longer over the run.
 
-    What it finds: Undisturbed steps of a captured run whose time rises from its beginning to its end. On the CPU, the
-        CPU time of the training thread must rise, or one line by more than all others: other programs make all lines
-        longer alike. The slope is the median over all pairs of stretches of the run, and its 99% interval must exclude
-        zero. Steps that rise and then stay as they are count if they take 1.8 times as long at the end. The line is
-        the one that grows most, by samples. Subnormal numbers are the cause if parameters or gradients hold them, and a
-        graph that is kept if each recorded step runs more of the backward pass than the one before. A backward pass
-        that takes longer without it, on a CPU that other programs use, does not count.
+    What it finds: Undisturbed steps of a captured run whose time rises: the slope is the median over all pairs of
+        stretches, and its 99% interval excludes zero. On the CPU, the CPU time of the training thread must rise, or one
+        line by more than all others: other programs make all lines longer alike. Steps that rise and then stay count if
+        they take 1.8 times as long at the end. Samples name the line that grows most. Subnormal numbers are the cause
+        if parameters or gradients hold them; a kept graph, if each recorded step runs more of the backward pass than
+        the one before. Without it, a longer backward pass on a CPU that other programs use does not count.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
-        time that grows with the square of the steps. A long run spends most of its time there.
+        time that grows with the square of the steps.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
         subnormal numbers, call ``torch.set_flush_denormal(True)``.
-    How the saving is estimated: Upper limit: the time of the undisturbed steps beyond steps as at the beginning, as a
-        share. On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU,
-        which makes the thread's waits for a core longer alike. For subnormal numbers, the time of the operators in
-        the first steps counts, too: these may have such numbers already. A longer run would save more.
+    How the saving is estimated: Upper limit: the share of the undisturbed steps' time beyond steps as at the beginning.
+        On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU. For
+        subnormal numbers, the operators in the first steps count, too: these may have such numbers already. A longer
+        run would save more.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
     """

@@ -48,12 +48,12 @@ class SingleSamples(Rule):
 
     What it finds: Iterations over a ``DataLoader`` without a backward pass, in a run without an optimizer, whose
         batches hold one sample and whose operators are small; and operators that record gradients there.
-    Why it costs time: To call a small operator takes longer than what it computes. With gradients enabled, each call
+    Why it costs time: Calling a small operator takes longer than what it computes. With gradients enabled, each call
         also makes a node for a backward pass, which keeps its inputs in memory.
     How to fix it: Use larger batches, and ``torch.inference_mode()``.
-    How the saving is estimated: Upper limit: 15 of 16 parts of the iteration, as batches of 16 need one call instead of
-        16; for gradients alone 0.3 of the time outside the loader. Half of it is expected outside the loader, and
-        nothing inside: the loader reads samples one by one, also for a larger batch.
+    How the saving is estimated: Upper limit: 15 of 16 parts of the iteration, as for batches of 16; for gradients
+        alone, 0.3 of the time outside the loader. Half of it is expected outside the loader, and nothing inside, which
+        reads samples one by one also for a larger batch.
     When it may be wrong: Samples may come one by one, as from users, or differ in shape: then pad or sort them. The
         script may compute gradients of inputs in another place.
     """

@@ -21,7 +21,7 @@ class DistributionChecks(Rule):
     """Distributions of torch check their arguments whenever they are made and asked.
 
     What it finds: Samples of undisturbed steps in the checks of ``torch.distributions``: its constraints, and the
-        functions that evaluate them. Policies in reinforcement learning and variational models make a distribution in
+        functions that evaluate them. Policies in reinforcement learning and variational models make distributions in
         each step of a rollout.
     Why it costs time: Each check runs operators on all parameters or samples, and reads their result: on a GPU, the CPU
         waits for it.

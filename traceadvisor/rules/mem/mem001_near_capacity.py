@@ -18,21 +18,20 @@ AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of 
 class NearCapacity(Rule):
     """The run holds nearly all of the GPU memory.
 
-    What it finds: A peak of held memory above nine tenths of the GPU memory. The peak is sampled from the driver;
-        without samples, it is the memory reserved by PyTorch. Memory of other processes does not count: see HW003. If
-        PyTorch reserved at least twice the peak used by tensors, the excess does not count either: see MEM005.
-    Why it costs time: A slightly larger batch causes an out-of-memory error and ends the run. Even before that, the
-        allocator returns memory to the driver and allocates it again, which stops the GPU.
+    What it finds: A peak of held memory above nine tenths of the GPU memory: sampled from the driver, otherwise
+        reserved by PyTorch. Memory of other processes does not count (HW003), nor the excess where PyTorch reserved at
+        least twice the peak used by tensors (MEM005).
+    Why it costs time: A slightly larger batch causes an out-of-memory error. Even before that, the allocator returns
+        memory to the driver and allocates it again, which stops the GPU.
     How to fix it: Mixed precision halves the activations. Gradient checkpointing recomputes activations instead of
         keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step. Without
         cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
-    How the saving is estimated: No time is saved: the fix prevents out-of-memory errors. If allocations were recorded,
-        they are replayed with half of the saved activations, for checkpointing (as with 16 equal layers in four
-        segments) and mixed precision (if all were float32), and with half of all that grows with the batch, for two
-        half batches with gradient accumulation. We assume that one more forward pass takes a third of the kernel time.
-    When it may be wrong: PyTorch keeps memory that it once reserved. If the memory used by tensors was not recorded,
-        held memory can be far above it, and nothing is wrong. In a container, the driver may not distinguish the memory
-        of other processes from that of the run.
+    How the saving is estimated: The fix prevents out-of-memory errors and saves no time. Recorded allocations are
+        replayed with half of the saved activations for checkpointing (as with 16 equal layers in four segments) and for
+        mixed precision (if all were float32), and with half of all that grows with the batch for gradient accumulation.
+        One more forward pass is assumed to take a third of the kernel time.
+    When it may be wrong: PyTorch keeps memory that it once reserved: if the memory used by tensors was not recorded,
+        held memory can be far above it. In a container, the driver may not distinguish other processes' memory.
     """
 
     meta = RuleMeta("MEM001", "near-capacity", "GPU memory is nearly full")
@@ -43,9 +42,8 @@ class NearCapacity(Rule):
     """Share of GPU memory. Above it, an unusually large batch does not fit."""
 
     min_reserved_ratio: float = 2.0
-    """Reserved memory relative to memory used by tensors. From this ratio on, the excess does not count, as for MEM005.
-    PyTorch frees its cache before it runs out of memory. It cannot free unused parts of blocks in use, so a smaller
-    excess counts as needed."""
+    """Reserved memory relative to memory used by tensors, from which the excess does not count. PyTorch frees its cache
+    before it runs out of memory, but not unused parts of blocks in use, so a smaller excess counts."""
 
     def check(self, facts: Facts) -> Outcome:
         memory = facts.needed(facts.memory, Input.DEVICE_MEMORY)

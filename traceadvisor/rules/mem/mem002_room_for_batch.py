@@ -9,15 +9,14 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule,
 class RoomForBatch(Rule):
     """A larger batch would fit into GPU memory, and the GPU waits for kernel launches.
 
-    What it finds: Peak memory use well below 80% of the GPU memory, the limit that is safe. The GPU is idle between
-        launches, and it is not waiting for data. GPU009 covers kernels that use only part of the GPU, and predicts the
-        same batch size.
+    What it finds: Peak memory use well below 80% of the GPU memory, which is safe, and a GPU that is idle between
+        launches and does not wait for data. GPU009 covers kernels that use only part of the GPU.
     Why it costs time: The CPU cost of a launch does not depend on the batch size. With small batches, the GPU finishes
         before the next launch.
-    How to fix it: Raise the batch size to the smallest one with peak throughput, and use up to four fifths of the
-        memory. The largest batch that fits is predicted from the recorded tensors: inputs, activations and temporary
-        tensors grow, weights, gradients, optimizer state and workspaces stay. If these are unknown, everything that a
-        step adds grows.
+    How to fix it: Raise the batch size to the smallest one with peak throughput, up to four fifths of the memory. The
+        largest batch that fits is predicted from the recorded tensors: inputs, activations and temporary tensors grow;
+        weights, gradients, optimizer state and workspaces stay. If these are unknown, everything that a step adds
+        grows.
     How the saving is estimated: Upper limit, per sample: the idle time between launches.
     When it may be wrong: The batch size changes convergence. Memory does not always grow in proportion to the batch:
         the prediction was validated on one small model. A loader that is just fast enough is then too slow.

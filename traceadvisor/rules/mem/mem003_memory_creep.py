@@ -22,21 +22,19 @@ CAVEAT = "At its start, a run still allocates memory that it will keep."
 class MemoryCreep(Rule):
     """Each step leaves more memory in use than the one before.
 
-    What it finds: The memory that tensors hold at the end of each step, from allocator events. It grows in nearly every
-        step, by more than a list of numbers would take. Without allocator events, the sampled memory counts: it grows
-        from each quarter of the run to the next, by several percent of the GPU memory in total. Without a GPU, the
-        sampled memory of the training process counts if it grows steadily by a fifth. Memory that the profiler took
-        does not count.
-    Why it costs time: The run ends with an out-of-memory error when the GPU memory is full. Even before that, the
-        allocator returns memory to the driver and allocates it again, which stops the GPU. Without a GPU, the run ends
-        when the memory of the machine is full.
-    How to fix it: Find tensors that are kept from step to step with their graph. Examples are ``total += loss`` and
+    What it finds: The memory that tensors hold at the end of each step grows in nearly every step by more than a list
+        of numbers would take. Without allocator events: sampled memory grows from each quarter of the run to the next,
+        by several percent of the GPU memory in total; without a GPU, that of the training process by a fifth. Memory
+        that the profiler took does not count.
+    Why it costs time: The run ends with an out-of-memory error when the memory of the GPU, or without one of the
+        machine, is full. Before that, the allocator returns memory to the driver and allocates it again, which stops
+        the GPU.
+    How to fix it: Find tensors that are kept from step to step with their graph: ``total += loss`` and
         ``losses.append(loss)`` (use ``loss.detach()``), hidden states without ``detach()``, outputs collected for a
-        metric, ``backward(retain_graph=True)``, and a cache without a limit.
-    How the saving is estimated: No time is saved: the fix prevents out-of-memory errors.
-    When it may be wrong: At its start, a run still allocates memory that it will keep. Inputs that grow on purpose,
-        such as longer sequences, take more memory while they are in use. A data set that is kept in CPU memory grows
-        until its first epoch ends.
+        metric, ``backward(retain_graph=True)``, a cache without a limit.
+    How the saving is estimated: The fix prevents out-of-memory errors and saves no time.
+    When it may be wrong: At its start, a run still allocates memory that it will keep. Inputs that grow on purpose take
+        more memory while they are in use. A data set that is kept in CPU memory grows until its first epoch ends.
     """
 
     meta = RuleMeta("MEM003", "memory-creep", "Memory grows from step to step")
@@ -44,11 +42,11 @@ class MemoryCreep(Rule):
     training_only = True
 
     min_bytes_per_step: float = 65536.0
-    """A loss that is kept takes 512 bytes per step and never fills a GPU. At the default, 80 GB are full after about a
-    million steps."""
+    """A kept loss takes 512 bytes per step and never fills a GPU. At the default, 80 GB are full after about a million
+    steps."""
 
     min_rising_share: float = 0.9
-    """Share of steps that must hold more than the step before. Memory that varies with the batch falls as often as it
+    """Share of steps that must hold more than the one before. Memory that varies with the batch falls as often as it
     grows."""
 
     least_steps: int = 5

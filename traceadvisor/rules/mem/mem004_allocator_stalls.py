@@ -12,14 +12,14 @@ MOST_LOCATIONS = 3
 class AllocatorStalls(Rule):
     """Steady steps allocate memory through the driver and free it again.
 
-    What it finds: Calls of cudaMalloc, cudaFree and similar functions within the recorded steps, also for pinned
-        memory. Their cost is the idle time of the GPU while the launching thread is inside them.
-    Why it costs time: PyTorch keeps memory that it once allocated, and reuses it without the driver. If a run still
-        calls the driver in steady steps, this cache was emptied or has no block that is large enough. A call takes from
-        tens of microseconds to milliseconds, and cudaFree first waits for the GPU.
+    What it finds: Calls of cudaMalloc, cudaFree and similar functions, also for pinned memory, within the recorded
+        steps, and the idle time of the GPU meanwhile.
+    Why it costs time: PyTorch keeps and reuses memory without the driver. In steady steps, calls show that this cache
+        was emptied or has no large enough block. A call takes from tens of microseconds to milliseconds, and cudaFree
+        first waits for the GPU.
     How to fix it: Do not call ``torch.cuda.empty_cache()`` in the loop. If sizes change from step to step, set
         ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``, or round sizes up to a few values. If memory is nearly
-        full, use a smaller batch: before it gives up, the allocator frees its cache and tries again.
+        full, use a smaller batch.
     How the saving is estimated: The step is simulated without these calls and their waits. The low estimate keeps half
         of their own time.
     When it may be wrong: The first steps of a run fill the cache. A recording that begins with the run shows calls that

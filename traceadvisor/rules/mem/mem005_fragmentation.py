@@ -13,16 +13,16 @@ EXPANDABLE = "expandable_segments:True"
 class Fragmentation(Rule):
     """PyTorch's allocator has reserved much more GPU memory than tensors use even at their peak.
 
-    What it finds: The peak of reserved memory is more than twice the peak of memory used by tensors, within the
-        recorded steps. The difference is a large part of the GPU memory.
-    Why it costs time: Blocks of the wrong size are unused. A batch that could fit causes an out-of-memory error, or the
-        allocator replaces blocks through the driver. This stops the GPU.
+    What it finds: A peak of reserved memory of more than twice the peak used by tensors, within the recorded steps. The
+        difference is a large part of the GPU memory.
+    Why it costs time: A batch that could fit causes an out-of-memory error, or the allocator replaces blocks through
+        the driver, which stops the GPU.
     How to fix it: Set ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`` (in new versions also
         ``PYTORCH_ALLOC_CONF``) to let memory blocks grow. Memory fragments if shapes vary from batch to batch: bucket
         their lengths, or run the longest batch first.
-    How the saving is estimated: No time is saved: the fix frees memory.
-    When it may be wrong: Memory that was reserved for an earlier peak (validation, the first steps, a search for
-        algorithms) stays reserved. This is not fragmentation: the next such peak uses it again.
+    How the saving is estimated: The fix frees memory and saves no time.
+    When it may be wrong: Memory reserved for an earlier peak (validation, the first steps, a search for algorithms) is
+        no fragmentation: the next such peak uses it again.
     """
 
     meta = RuleMeta("MEM005", "fragmentation", "PyTorch reserves much more GPU memory than tensors use")

@@ -9,16 +9,16 @@ from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Par
 class CheckpointingCandidate(Rule):
     """Most of a nearly full GPU memory holds activations, which could be recomputed instead of kept.
 
-    What it finds: Steps that use most of the GPU memory at their peak. Most of this peak is activations, which the
-        forward pass keeps for the backward pass. Allocator events show which pass allocates and frees each tensor.
-    Why it costs time: It costs no time directly. But the batch cannot grow, although a larger batch may use the GPU
-        better. A larger batch than usual causes an out-of-memory error.
-    How to fix it: Wrap the largest blocks of the model in
-        ``torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)``. The backward pass then recomputes their
-        activations. Try mixed precision first: it frees about the same memory and saves time.
-    How the saving is estimated: No time is saved: the step becomes longer by up to one more forward pass. We assume
-        that this pass takes a third of the kernel time. The recorded allocations are replayed with half of the saved
-        activations, as with 16 equal layers in four segments.
+    What it finds: Steps that use most of the GPU memory at their peak, most of it activations, which the forward pass
+        keeps for the backward pass. Allocator events show which pass allocates and frees each tensor.
+    Why it costs time: It costs no time directly. But the batch cannot grow, and a larger one than usual causes an
+        out-of-memory error.
+    How to fix it: Wrap the largest blocks of the model in ``torch.utils.checkpoint.checkpoint(block, x,
+        use_reentrant=False)``. The backward pass then recomputes their activations. Try mixed precision first: it frees
+        about the same memory and saves time.
+    How the saving is estimated: The fix saves no time: the step becomes longer by up to one more forward pass, assumed
+        to take a third of the kernel time. The recorded allocations are replayed with half of the saved activations, as
+        with 16 equal layers in four segments.
     When it may be wrong: If most activations are in one layer, such as the logits of a large vocabulary, checkpointing
         blocks frees little memory.
     """
@@ -31,8 +31,8 @@ class CheckpointingCandidate(Rule):
     """Share of the peak. With less, half of the activations is less than a quarter of the memory in use."""
 
     min_capacity_share: float = 0.7
-    """Share of GPU memory that tensors use at the peak. With less, memory is free without this fix, up to the four
-    fifths that a run can safely hold."""
+    """Share of GPU memory that tensors use at the peak. With less, memory is free without this fix, up to a safe four
+    fifths."""
 
     def check(self, facts: Facts) -> Outcome:
         memory, allocations = facts.needed(facts.memory, Input.DEVICE_MEMORY), facts.allocations

@@ -13,12 +13,12 @@ class HostMemoryPressure(Rule):
 
     What it finds: Little available memory on the machine, a cgroup near its memory limit, or growing swap, over the
         undisturbed steps of the run.
-    Why it costs time: Files that the data set reads repeatedly no longer stay in memory. Swapping stops each process
-        that needs a swapped page. In the end, the kernel kills a process, usually a loader worker.
+    Why it costs time: Files that the data set reads repeatedly no longer stay in memory. Swapping stops processes. In
+        the end, the kernel kills one, usually a loader worker.
     How to fix it: Each loader worker holds its own copy of the Python objects that the data set uses, and
         ``prefetch_factor`` batches. Use fewer workers or a smaller ``prefetch_factor``. Replace lists of Python objects
         by arrays or memory-mapped files.
-    How the saving is estimated: It is not estimated: the cost of swapping appears as other waits.
+    How the saving is estimated: It is not estimated: swapping appears as other waits.
     When it may be wrong: Other programs on the machine may use the memory.
     """
 

@@ -28,20 +28,20 @@ MOST_LOCATIONS = 3
 class Recomputation(Rule):
     """The backward pass computes activations again that the forward pass did not keep.
 
-    What it finds: Operators that run with gradients enabled inside the backward pass, in the order in which the forward
-        pass ran them: activation checkpointing. With recorded shapes, those of matrix operations have to match, too. A
-        second backward pass, as for a gradient penalty, does not match.
-    Why it costs time: A checkpointed block runs its forward pass twice, which takes up to a third of a step. This pays
-        off only if the freed memory is used.
+    What it finds: Operators with gradients enabled inside the backward pass, in the order in which the forward pass ran
+        them: activation checkpointing. Recorded shapes of matrix operations have to match, too. A second backward pass,
+        as for a gradient penalty, does not match.
+    Why it costs time: A checkpointed block runs its forward pass twice, up to a third of a step. This pays off only if
+        the freed memory is used.
     How to fix it: Use ``checkpoint`` for fewer blocks, beginning with those that hold the least memory for their time.
-        Or use selective checkpointing (``context_fn`` of ``checkpoint`` with
-        ``create_selective_checkpoint_contexts``). In transformers, it is ``gradient_checkpointing_disable()``.
-    How the saving is estimated: The step is simulated without the recomputation, if the recorded memory shows that all
-        activations fit. Memory events show how much each block keeps when it is recomputed. All blocks but the
-        largest need that much more at the peak, up to four fifths of the GPU memory. Otherwise, the saving is an upper
-        limit: the time of the recomputation, with the code that calls a block again, or the part that fits.
-    When it may be wrong: The batch may be as large as it is because of checkpointing. Compiled regions recompute
-        inside one operator, which a recording does not show.
+        Or use selective checkpointing (``context_fn`` of ``checkpoint`` with ``create_selective_checkpoint_contexts``).
+        In transformers, it is ``gradient_checkpointing_disable()``.
+    How the saving is estimated: If the recorded memory shows that all activations fit, the step is simulated without
+        the recomputation: all blocks but the largest need what they then keep at the peak, up to four fifths of the GPU
+        memory. Otherwise, upper limit: the time of the recomputation, with the code that calls a block again, or the
+        part that fits.
+    When it may be wrong: The batch may be as large as it is because of checkpointing. Compiled regions recompute inside
+        one operator, which a recording does not show.
     """
 
     meta = RuleMeta("MEM008", "recomputation", "The backward pass computes activations again")

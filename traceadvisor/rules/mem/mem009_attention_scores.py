@@ -26,16 +26,15 @@ Scope = tuple[str | None, str]
 class AttentionScores(SnapshotRule):
     """Attention writes its scores to memory: one value for each pair of tokens, several times per layer.
 
-    What it finds: Tensors that a softmax makes inside attention, and all tensors of the same size that the same
-        function makes: the product, the mask, copies in another type. In the backward pass, temporary tensors of that
-        size.
-    Why it costs time: The scores grow with the square of the length, so they limit it. Writing and reading them also
-        takes most of the time of attention.
+    What it finds: Tensors that a softmax makes inside attention, and all of the same size that the same function makes:
+        the product, the mask, copies in another type. In the backward pass, temporary tensors of that size.
+    Why it costs time: The scores grow with the square of the length, so they limit it. Writing and reading them takes
+        most of the time of attention.
     How to fix it: Call ``torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)`` or, without a mask
         of your own, with ``is_causal=True``. Its fused kernels keep no scores.
     How the saving is estimated: The recorded allocations are replayed without these tensors.
     When it may be wrong: Fused kernels keep a row of sums for each token, which is not counted. A type or head size
-        without a fused kernel falls back to the scores. Another tensor of exactly the same size may be counted, too.
+        without a fused kernel falls back to the scores. Another tensor of exactly the same size may be counted.
     """
 
     meta = RuleMeta("MEM009", "attention-scores", "Attention keeps its scores in memory")

@@ -24,18 +24,17 @@ _FULL = re.compile(
 
 @frozen
 class HalfPrecisionActivations(SnapshotRule):
-    """Matrix products and what follows them run in 32 bits, and their activations take twice the memory of 16 bits.
+    """Matrix products and what follows them run in 32 bits, with twice the memory of 16 bits.
 
-    What it finds: Activations of matrix products and convolutions, and of the elementwise operators that follow them,
-        in a training without autocast.
+    What it finds: Activations of matrix products and convolutions, and of the elementwise operators that follow, in a
+        training without autocast.
     Why it costs time: Products in 32 bits are also slower: see GPU001.
     How to fix it: Run the forward pass and the loss in ``torch.autocast("cuda", torch.bfloat16)``.
     How the saving is estimated: The recorded allocations are replayed: half the bytes for products and what follows
-        them up to the next operator that stays in 32 bits, and for the inputs of products. Autocast's copies of the
-        weights in 16 bits are added. They may take what the activations save: the weights of a large model take more
-        than the activations of a small batch.
-    When it may be wrong: Sizes do not tell types: a model that is in 16 bits already has nothing to gain. The
-        order of allocations decides which operators follow a product.
+        them up to the next operator that stays in 32 bits, and for the inputs of products. Autocast's 16-bit copies of
+        the weights are added: for a large model they take more than the activations of a small batch save.
+    When it may be wrong: Sizes do not tell types: a model in 16 bits has nothing to gain. The order of allocations
+        decides which operators follow a product.
     """
 
     meta = RuleMeta("MEM011", "half-precision-activations", "Activations in 32 bits fill the memory")

@@ -20,10 +20,10 @@ class SmallerBatch(SnapshotRule):
         of a weight.
     Why it costs time: It costs no time. It decides which batch fits.
     How to fix it: Halve the batch and step the optimizer every second batch: the gradients add up to the same.
-    How the saving is estimated: The recorded allocations are replayed with half of these bytes, and with gradients
-        that are held from the beginning of the step, as while the second half of the batch is computed.
-    When it may be wrong: A smaller batch uses the GPU less well. Batch normalisation sees the smaller batch. Masks and
-        tables do not shrink with the batch; copies of weights are recognised by their size.
+    How the saving is estimated: The recorded allocations are replayed with half of these bytes, and with gradients that
+        are held from the beginning of the step, as for the second half of the batch.
+    When it may be wrong: A smaller batch uses the GPU less well, and batch normalisation sees it. Masks and tables do
+        not shrink with the batch; copies of weights are recognised by their size.
     """
 
     meta = RuleMeta("MEM012", "smaller-batch", "Memory that grows with the batch fills the device")

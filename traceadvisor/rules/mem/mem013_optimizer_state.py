@@ -19,8 +19,8 @@ class OptimizerState(SnapshotRule):
         shard the state: ``torch.distributed.optim.ZeroRedundancyOptimizer`` or ``fully_shard``.
     How the saving is estimated: The recorded allocations are replayed with a byte for each value, and a scale for each
         256 values.
-    When it may be wrong: State in 16 or 8 bits already is not told from state in 32 bits. New values are written in
-        place there; an optimizer that makes new tensors has both for a moment.
+    When it may be wrong: State in 16 or 8 bits is not told from state in 32 bits. New values are written in place
+        there; an optimizer that makes new tensors has both for a moment.
     """
 
     meta = RuleMeta("MEM013", "optimizer-state", "The optimizer's state takes a large part of the memory")

@@ -29,10 +29,10 @@ hidden.backward(kept.grad)"""
 class LossInFloat32(SnapshotRule):
     """The loss makes tensors with a value for each token and each word of the vocabulary, usually in 32 bits.
 
-    What it finds: Tensors made inside a loss function, as large as its largest one, and tensors of that size that the
-        backward pass makes for a moment.
-    Why it costs time: A large vocabulary makes them larger than all activations of a block, at the moment when all
-        activations are in memory.
+    What it finds: Tensors made inside a loss function, as large as its largest one, and temporary tensors of that size
+        in the backward pass.
+    Why it costs time: A large vocabulary makes them larger than all activations of a block, while all activations are
+        in memory.
     How to fix it: Compute the loss in pieces of the tokens, each with its backward pass, or with a function that does
         so, such as ``LigerFusedLinearCrossEntropyLoss`` or ``torchtune.modules.loss.LinearCrossEntropyLoss``.
     How the saving is estimated: The recorded allocations are replayed with an eighth of the size of these tensors. The
