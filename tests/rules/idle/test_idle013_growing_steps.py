@@ -35,22 +35,22 @@ def _growing(ms_per_step: float, *, cpu: float = 1.0) -> Run:
 
 
 def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_path: Path) -> None:
-    """Steps take 6 to 16 ms: a first quarter of 7.2 ms at its middle, 11 ms on average."""
+    """Steps take 6 to 16 ms: a first quarter of 7.2 ms at its middle, 11 ms on average. The first step took 6."""
     found = _with(_growing(0.05), tmp_path).finding(GrowingSteps())
     assert [place.line for place in found.locations] == [14]
     assert found.of_run
-    assert found.saving.high_ns == pytest.approx((11 - 7.2) * MS, rel=0.15)
+    assert found.saving.high_ns == pytest.approx((11 - 6) * MS, rel=0.1)
     assert evidence(found, "CPU time of a step at the beginning") == pytest.approx(7.2 * MS, rel=0.05)
 
 
-@pytest.mark.parametrize(("others", "share"), [(0, 0.1), (6, 0.35)])
+@pytest.mark.parametrize(("others", "share"), [(0, 0.135), (6, 0.45)])
 def test_on_a_busy_machine_waits_for_a_core_grow_with_the_cpu_time(others: int, share: float, tmp_path: Path) -> None:
-    """The thread has a core for 0.3 of its time, and its CPU time grows by about a third of its mean."""
+    """The thread has a core for 0.3 of its time, and its CPU time grows from 1.8 to 4.8 ms."""
     run, busy = _growing(0.05, cpu=0.3), 2 + others
     captured = _with(run, tmp_path).sampled(cpu=busy / 8).with_processes(mean_cpu_cores=2.0)
     found = captured.finding(GrowingSteps())
     mean_ms = 11
-    assert found.saving.high_ns == pytest.approx(share * mean_ms * MS, rel=0.15)
+    assert found.saving.high_ns == pytest.approx(share * mean_ms * MS, rel=0.1)
 
 
 def test_subnormal_numbers_have_a_fix_of_their_own(tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ LEAST_DEVIATIONS = 2.0
 LEAST_LATER = 2.6
 """How much later in the run samples of a line are than those of all lines, in the same."""
 
+MOST_LEVELS = 4
+LEAST_LEVELS_ERROR = 0.5
+"""Squared error of so many levels over that of a parabola; below it, steps stay on levels and jump between them: phases
+of the training, such as pictures of another size or more passes per step, and no growth. One jump is a change."""
+
 SUBNORMAL_SHARE = 0.01
 """Share of subnormal numbers from which they are named as the cause."""
 
@@ -135,12 +140,17 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     subnormal, lengths = run.settings.subnormal_share or 0.0, _lengths(run)
     if of_cpu and subnormal >= SUBNORMAL_SHARE and last_ns >= SUBNORMAL_RATIO * series.lowest:
         first_ns, is_level = series.lowest, True
+    elif is_in_phases(middles, values):
+        return None
     elif is_level or trend.low <= 0 or rise_ns < least / 2 * first_ns or last_ns - first_ns < least * first_ns:
         most = LARGEST_CHANCE if is_level else LARGEST_CHANCE_LATE
         if change_probability(values) > most or last_ns - first_ns < LEAST_LEVEL * first_ns:
             return None
         is_level = True
-    excess_ns = sum(max(one - first_ns, 0.0) for one in values)
+    start_ns = first_ns
+    if not is_level:  # steps grew in the first quarter, too: as the steepest slope of the interval says
+        start_ns = min(first_ns, max(float(median(values)) - trend.high * (float(median(middles)) - middles[0]), 0.0))
+    excess_ns = sum(max(one - start_ns, 0.0) for one in values)
     return RunGrowth(
         sum(block.size for block in series.blocks),
         first_ns,
@@ -175,6 +185,27 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> Slope:
     spread = CRITICAL * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
     first = max(int((len(slopes) - spread) / 2), 0)
     return Slope(float(median(slopes)), slopes[first], slopes[-1 - first])
+
+
+def is_in_phases(x: Sequence[float], y: Sequence[float]) -> bool:
+    """Whether values stay on three or four levels, one after another, rather than rise steadily.
+
+    ``x``: ascending. The levels with the least squared error follow from those of each beginning of the series, as in
+    W. D. Fisher, "On grouping for maximum homogeneity", Journal of the American Statistical Association 53, 1958,
+    789-798.
+    """
+    values, count = np.array(y, np.float64), len(y)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (values, values**2))
+    places = np.arange(count + 1)
+    parts = np.maximum(places[None, :] - places[:, None], 1)
+    errors = (squares[None, :] - squares[:, None]) - (sums[None, :] - sums[:, None]) ** 2 / parts
+    errors[places[:, None] >= places[None, :]] = np.inf  # from begin to end
+    best = [errors[0]]
+    for _ in range(MOST_LEVELS - 1):
+        best.append((best[-1][:, None] + errors).min(axis=0))
+    smooth = values - np.polyval(np.polyfit(x, values, 2), x)
+    least = LEAST_LEVELS_ERROR * float((smooth**2).sum())
+    return float(best[-1][-1]) < least <= float(best[1][-1])
 
 
 def change_probability(values: Sequence[float]) -> float:

@@ -99,6 +99,8 @@ class LoopListener:
         """Before the first optimizer step."""
         self._batches = 0
         """Before the first optimizer step or backward pass, as far as they count."""
+        self._marks = False
+        """Whether the script marks its steps."""
         self.infers = False
         """Whether each batch was last taken for an iteration of inference."""
         self.active = True
@@ -193,9 +195,9 @@ class LoopListener:
             self.after_event()
 
     @property
-    def may_train(self) -> bool:
-        """Whether the program has an optimizer, made a backward pass or took a batch from a loader."""
-        return self._trains or self._batches > 0
+    def shows_steps(self) -> bool:
+        """Whether the program has an optimizer, made a backward pass, took a batch from a loader or marked a step."""
+        return self._trains or self._batches > 0 or self._marks
 
     @property
     def _trains(self) -> bool:
@@ -327,7 +329,7 @@ class LoopListener:
 
         def tell() -> None:
             self.hear_of_backward()
-            self.infers = False
+            self.infers, self._marks = False, True
             self._events.now(self._tracker.step)
 
         if self.active and threading.get_ident() == self.thread:

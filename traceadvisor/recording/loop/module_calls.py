@@ -25,7 +25,7 @@ _MOST_CLASSES = 16
 
 
 class ModuleCalls:
-    """Tells the listener of these calls, until the program shows that it trains or has a loader."""
+    """Tells the listener of these calls, until the program shows its steps in another way."""
 
     def __init__(self, listener: LoopListener) -> None:
         self._listener = listener
@@ -72,7 +72,7 @@ class ModuleCalls:
         return call
 
     def _called(self, module: torch.nn.Module) -> None:
-        if self._listener.may_train:
+        if self._listener.shows_steps:
             self.remove()
         elif not torch.is_grad_enabled():
             if self._count >= _FEWEST:

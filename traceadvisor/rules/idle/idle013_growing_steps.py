@@ -51,7 +51,8 @@ class GrowingSteps(Rule):
     What it finds: Undisturbed steps of a captured run whose time rises: the slope is the median over all pairs of
         stretches, and its 99% interval excludes zero. On the CPU, the CPU time of the training thread must rise, or one
         line by more than all others: other programs make all lines longer alike. Steps that rise and then stay count if
-        they take 1.8 times as long at the end. Samples name the line that grows most. Subnormal numbers are the cause
+        they take 1.8 times as long at the end; those on three or four levels, as phases of a training make, do not.
+        Samples name the line that grows most. Subnormal numbers are the cause
         if parameters or gradients hold them; a kept graph, if each recorded step runs more of the backward pass than
         the one before. Without it, a longer backward pass on a CPU that other programs use does not count.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
