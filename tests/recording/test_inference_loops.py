@@ -135,3 +135,42 @@ def test_decoding_beside_an_optimizer_is_no_iteration_and_keeps_no_hook(tmp_path
     ended = capture("-o", "bundle", "--", "run.py", cwd=tmp_path)
     assert not steps(tmp_path / "bundle")
     assert "torch/nn/modules/module.py" in ended.stdout
+
+
+OWN_PROFILER = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+
+def forward_modules():
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as recorded:
+        for _ in range(80):
+            model(torch.randn(4, 8))
+    recorded.export_chrome_trace("own.json")
+    return open("own.json").read().count("nn.Module: Linear")
+
+
+print("modules:", [forward_modules() for _ in range(2)])
+"""
+
+
+def test_a_profiler_of_the_script_records_modules_as_without_a_capture(tmp_path: Path) -> None:
+    """It reads the variables of the code by which modules are called."""
+    (tmp_path / "run.py").write_text(OWN_PROFILER)
+    ended = capture("-o", "bundle", "--", "run.py", cwd=tmp_path)
+    assert "modules: [160, 160]" in ended.stdout
+
+
+def test_a_loader_after_calls_of_a_model_is_the_loop(tmp_path: Path) -> None:
+    warm_up = """
+for _ in range(60):
+    model(torch.randn(4, 8))
+"""
+    script = SCRIPT.format(batches=120, grad=False, then="").replace("with torch", f"{warm_up}\nwith torch", 1)
+    (tmp_path / "run.py").write_text(script)
+    capture("-o", "bundle", "--", "run.py", cwd=tmp_path)
+    timed = steps(tmp_path / "bundle")
+    assert sum(one.state.value == "recorded" and one.fetches == 1 for one in timed) == 8
+    assert not any(one.fetches == 0 and one.state.value != "other" for one in timed)

@@ -67,6 +67,11 @@ def test_phases_of_a_training_are_no_growth() -> None:
     assert growth_of(run_of(lambda _: 1.0, lambda step: 5.0 * 2 ** (4 * step // STEPS))) is None
 
 
+@pytest.mark.parametrize("count", [8, 12, 16, 23])
+def test_few_stretches_show_no_levels(count: int) -> None:
+    assert not is_in_phases(range(count), [2.0 ** (4 * at // count) for at in range(count)])
+
+
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [

@@ -62,9 +62,13 @@ LEAST_LATER = 2.6
 """How much later in the run samples of a line are than those of all lines, in the same."""
 
 MOST_LEVELS = 4
-LEAST_LEVELS_ERROR = 0.5
-"""Squared error of so many levels over that of a parabola; below it, steps stay on levels and jump between them: phases
-of the training, such as pictures of another size or more passes per step, and no growth. One jump is a change."""
+FEWEST_FOR_LEVELS = 24
+"""Blocks: among fewer, noise on a steady rise often looks like levels."""
+
+LEAST_LEVELS_ERROR = 0.6
+"""Squared error of so many levels over that of a parabola, each for its degrees of freedom. Below it, steps stay on
+levels and jump between them: phases of the training, such as pictures of another size or more passes per step, and no
+growth. One jump is a change."""
 
 SUBNORMAL_SHARE = 0.01
 """Share of subnormal numbers from which they are named as the cause."""
@@ -148,8 +152,8 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
             return None
         is_level = True
     start_ns = first_ns
-    if not is_level:  # steps grew in the first quarter, too: as the steepest slope of the interval says
-        start_ns = min(first_ns, max(float(median(values)) - trend.high * (float(median(middles)) - middles[0]), 0.0))
+    if not is_level:  # steps grew in the first quarter, too
+        start_ns = min(first_ns, max(float(median(values)) - trend.slope * (float(median(middles)) - middles[0]), 0.0))
     excess_ns = sum(max(one - start_ns, 0.0) for one in values)
     return RunGrowth(
         sum(block.size for block in series.blocks),
@@ -195,6 +199,8 @@ def is_in_phases(x: Sequence[float], y: Sequence[float]) -> bool:
     789-798.
     """
     values, count = np.array(y, np.float64), len(y)
+    if count < FEWEST_FOR_LEVELS:
+        return False
     sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (values, values**2))
     places = np.arange(count + 1)
     parts = np.maximum(places[None, :] - places[:, None], 1)
@@ -204,8 +210,9 @@ def is_in_phases(x: Sequence[float], y: Sequence[float]) -> bool:
     for _ in range(MOST_LEVELS - 1):
         best.append((best[-1][:, None] + errors).min(axis=0))
     smooth = values - np.polyval(np.polyfit(x, values, 2), x)
-    least = LEAST_LEVELS_ERROR * float((smooth**2).sum())
-    return float(best[-1][-1]) < least <= float(best[1][-1])
+    least = LEAST_LEVELS_ERROR * float((smooth**2).sum()) / (count - 3)
+    errors_of = [float(one[-1]) / (count - 2 * levels + 1) for levels, one in enumerate(best, 1)]
+    return errors_of[-1] < least <= errors_of[1]
 
 
 def change_probability(values: Sequence[float]) -> float:

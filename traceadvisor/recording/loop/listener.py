@@ -171,6 +171,8 @@ class LoopListener:
             if self.depth == 1:
                 self.is_fetching = True
                 self.hear_of_backward()
+                if not self._batches:  # calls of models that were followed until now are no iterations of this loop
+                    self._trains_after_all()
                 self._end_inference()
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)

@@ -1,8 +1,9 @@
 """Follows the calls of modules in a program that never trains and has no loader, such as one that generates text.
 
-A call counts if it is within no other one and has no gradients. First, all modules are followed, as they may be before
-a training that is about to start. Once many calls were seen, only the classes whose modules were called from outside
-are: calls inside a model then cost nothing. Torch's own hooks on all modules would make ``torch.compile`` warn.
+A call counts if it is within no other one. First, all modules are followed, as they may be before a training that is
+about to start. Once many calls were seen, only the classes whose modules were called from outside are: calls inside a
+model then cost nothing. ``__call__`` stays as it is: profilers of torch that record stacks look for its code, and read
+its variables. Torch's own hooks on all modules would make ``torch.compile`` warn.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import torch
 from traceadvisor.recording.loop.listener import LoopListener
 from traceadvisor.recording.script.own_code import unseen
 
+_METHOD = "_call_impl"
+
 _FEWEST = 32
-"""Calls without gradients from which they count. Checks before a training take a few."""
+"""Calls from which they count. Checks before a training take a few."""
 
 _MOST_CLASSES = 16
 """Classes of modules to follow."""
@@ -32,25 +35,27 @@ class ModuleCalls:
         self._depth = self._count = 0
         self._classes: set[type[torch.nn.Module]] = set()
         """Classes of the modules that were called, until they count."""
-        self._hooked: list[tuple[type[torch.nn.Module], object]] = []
-        """Classes, and the ``__call__`` that each defines itself; None without one."""
+        self._hooked: list[tuple[type[torch.nn.Module], object, object]] = []
+        """Classes, the method that each defines itself, or None, and what replaces it."""
         self._hook((torch.nn.Module,))
 
     def remove(self) -> None:
-        """Restore the methods."""
-        for kind, own in self._hooked:
-            if own is None:
-                del kind.__call__
-            else:
-                kind.__call__ = own  # type: ignore[method-assign, assignment]
+        """Restore the methods that nobody else has replaced since."""
+        for kind, own, replacement in self._hooked:
+            if kind.__dict__.get(_METHOD) is replacement:
+                with suppress(Exception):  # it may be called in the midst of the script's own call
+                    if own is None:
+                        delattr(kind, _METHOD)
+                    else:
+                        setattr(kind, _METHOD, own)
         self._hooked.clear()
 
     def _hook(self, kinds: Iterable[type[torch.nn.Module]]) -> None:
         for kind in kinds:
-            own = kind.__dict__.get("__call__")
+            own, replacement = kind.__dict__.get(_METHOD), self._followed(getattr(kind, _METHOD))
             with suppress(Exception):  # a class that refuses works as it did
-                kind.__call__ = self._followed(kind.__call__)  # type: ignore[method-assign]
-                self._hooked.append((kind, own))
+                setattr(kind, _METHOD, replacement)
+                self._hooked.append((kind, own, replacement))
 
     def _followed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         listener = self._listener
@@ -63,21 +68,21 @@ class ModuleCalls:
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
-                return original(module, *args, **kwargs)
+                result = original(module, *args, **kwargs)
             finally:
                 self._depth -= 1
-                if not self._depth:
-                    self._called(module)
+            if not self._depth:
+                self._called(module)
+            return result
 
         return call
 
     def _called(self, module: torch.nn.Module) -> None:
         if self._listener.shows_steps:
             self.remove()
-        elif not torch.is_grad_enabled():
-            if self._count >= _FEWEST:
-                self._listener.module_called(module)
-                return
+        elif self._count >= _FEWEST:
+            self._listener.module_called(module)
+        else:
             self._count += 1
             self._classes.add(type(module))
             if self._count == _FEWEST:

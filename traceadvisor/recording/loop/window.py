@@ -509,8 +509,7 @@ class Window:
         if not steps:
             return (
                 "No step was found: in the main thread, no optimizer stepped, no backward pass ran, and no model was "
-                "called in a loop without gradients. To mark steps, call traceadvisor.step() at the end of each "
-                "iteration."
+                "called in a loop. To mark steps, call traceadvisor.step() at the end of each iteration."
             )
         return (
             f"The script ended after {steps} training steps: they were timed, but none was recorded. {self._remedy()}"
