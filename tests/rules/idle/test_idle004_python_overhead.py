@@ -726,6 +726,44 @@ def test_calls_of_a_module_are_small_operators_if_nothing_shows_that_they_need_e
     assert is_found(PythonOverhead(), builder, tmp_path)
 
 
+def _recurrent_layer(name: str, *, called_inside: bool = False, inside: int = 60) -> TraceBuilder:
+    """Steps of one operator that runs short others, and the backward pass through these."""
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin, first = at, 1000 * number
+        if name:
+            builder.op(name, begin, begin + 10 * inside + 2)
+        for part in range(inside):
+            at += 10
+            builder.op("aten::mm", at - 8, at - 5, sequence=first + 2 * part)
+            builder.op("aten::tanh", at - 5, at - 2, sequence=first + 2 * part + 1)
+            if called_inside:
+                builder.python("train.py(17): forward", at - 2, at - 1)
+        at += 10
+        for made in reversed(range(first, first + 2 * inside)):
+            builder.op(f"{AUTOGRAD}: Node", at, at + 4, sequence=made, forward_thread=1)
+            at += 5
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_parts_of_a_native_operator_are_no_small_operators_nor_is_their_backward_pass(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _recurrent_layer("aten::gru"), tmp_path)
+    clear(PythonOverhead(), _recurrent_layer("aten::_transformer_encoder_layer_fwd"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _recurrent_layer(""),  # the script calls them
+        _recurrent_layer("aten::gru", called_inside=True),
+        _recurrent_layer("MyFunction"),  # an autograd.Function is written in Python
+    ],
+)
+def test_parts_of_an_operator_that_runs_python_are_small_operators(builder: TraceBuilder, tmp_path: Path) -> None:
+    assert is_found(PythonOverhead(), builder, tmp_path)
+
+
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
     """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
     builder = TraceBuilder()

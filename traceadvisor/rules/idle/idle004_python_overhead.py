@@ -72,7 +72,8 @@ class PythonOverhead(Rule):
         training does not need count as well: averages of weights, metrics, copies of the model. So do many small
         operators in forward and backward, with the Python between them, by the usual time of each; not in a loop over
         recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
-        one before, as in a solver or a decoder. These do not count: waits inside ``backward()``,
+        one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
+        ``torch.nn.GRU``, waits inside ``backward()``,
         functions that a few large operators take most of, the optimizer's step, without stacks stretches that the
         median step does not have at the same place, and code of every step that other programs held up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.

@@ -11,6 +11,7 @@ import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
+from traceadvisor.analysis.operators.composites import composite_spans
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
@@ -95,7 +96,7 @@ class SmallOperators:
 
         ``chained``: calls that need what the one before made, which no larger operators replace.
         """
-        kept = beside | chained
+        kept = beside | chained | composite_spans(facts.observation, facts.tree)
         between = facts.claim(Category.OTHER_HOST) - kept
         passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - kept)
         claims = passes if self._are_small(facts, passes) else between
