@@ -45,7 +45,7 @@ def _is_composite(observation: Observation, tree: OperatorTree) -> Mask:
     name_id = trace.events.name_id[tree.rows]
     is_torch = name_mask(trace.names, lambda name: name.startswith("aten::"))[name_id]
     inside = np.bincount(tree.outermost(), minlength=tree.rows.size) - 1
-    found = is_torch & (tree.parent == NONE) & (inside >= FEWEST_INSIDE) & (tree.thread == observation.thread)
+    found: Mask = is_torch & (tree.parent == NONE) & (inside >= FEWEST_INSIDE) & (tree.thread == observation.thread)
     called_ns = np.sort(calls.start_ns[calls.thread == observation.thread])
     first, last = (np.searchsorted(called_ns, some[found], side="right") for some in (tree.start_ns, tree.end_ns))
     found[found] = first == last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +30,7 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
@@ -355,3 +357,24 @@ def own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
     starts_ns = trace.events.start_ns[rows[trace.events.thread[rows] == thread]]
     kept_ns = frozenset(trace.python_calls.start_ns[metric_calls(trace)].tolist())
     return call_sites(trace, facts.tree, thread, lost, without=LeftOut(_TRAINING, _OF_TORCH, starts_ns, kept_ns))
+
+
+def beside_work(facts: Facts, sites: list[CallSite]) -> list[CallSite]:
+    """The sites that are not code around operators that no backward pass tells apart from the training.
+
+    Without a backward pass, any operators may make the update, as where random directions are tried: code that takes
+    less than the operators that it runs is theirs. Inference updates nothing.
+    """
+    if facts.observation.has_device or facts.workload is Workload.INFERENCE or backward_rows(facts.trace).size:
+        return sites
+    operators = facts.trace.events.spans(outermost_operators(facts))
+    worked_ns = Counter[tuple[str, str | None, str | None]]()
+    for site in call_sites(facts.trace, facts.tree, facts.observation.thread, operators):
+        file, function = site.locations[0].file, site.locations[0].function
+        worked_ns[file, function, site.callee] += site.spans.total_ns
+        worked_ns[file, function, None] += site.spans.total_ns if site.callee else 0
+    return [
+        one
+        for one in sites
+        if one.spans.total_ns > worked_ns[one.locations[0].file, one.locations[0].function, one.callee]
+    ]
