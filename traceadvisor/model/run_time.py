@@ -147,6 +147,9 @@ class RunGrowth:
     line_share: float | None = None
     """Its share of the growth."""
 
+    is_alike: bool = False
+    """Whether samples show that all lines grow alike: each step does more of the same work."""
+
     subnormal_share: float | None = None
     """Share of subnormal numbers in parameters or gradients; None if none were found."""
 

@@ -200,6 +200,7 @@ def test_time_in_training_code_does_not_count(tmp_path: Path) -> None:
         builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
         builder.python("train.py(12): train", start, start + 1000)
         builder.python("torch/_tensor.py(566): backward", start + 600, start + 990)
+        builder.op(f"{AUTOGRAD}: MmBackward0", start + 600, start + 610, sequence=start, forward_thread=1)
     assert clear(PythonOverhead(), builder, tmp_path).value == pytest.approx(0.01)
 
 
@@ -724,6 +725,75 @@ def test_calls_of_a_module_are_small_operators_if_nothing_shows_that_they_need_e
     builder: TraceBuilder, tmp_path: Path
 ) -> None:
     assert is_found(PythonOverhead(), builder, tmp_path)
+
+
+def _recurrent_layer(name: str, *, called_inside: bool = False, inside: int = 60) -> TraceBuilder:
+    """Steps of one operator that runs short others, and the backward pass through these."""
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin, first = at, 1000 * number
+        if name:
+            builder.op(name, begin, begin + 10 * inside + 2)
+        for part in range(inside):
+            at += 10
+            builder.op("aten::mm", at - 8, at - 5, sequence=first + 2 * part)
+            builder.op("aten::tanh", at - 5, at - 2, sequence=first + 2 * part + 1)
+            if called_inside:
+                builder.python("train.py(17): forward", at - 2, at - 1)
+        at += 10
+        for made in reversed(range(first, first + 2 * inside)):
+            builder.op(f"{AUTOGRAD}: Node", at, at + 4, sequence=made, forward_thread=1)
+            at += 5
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_parts_of_a_native_operator_are_no_small_operators_nor_is_their_backward_pass(tmp_path: Path) -> None:
+    clear(PythonOverhead(), _recurrent_layer("aten::gru"), tmp_path)
+    clear(PythonOverhead(), _recurrent_layer("aten::_transformer_encoder_layer_fwd"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _recurrent_layer(""),  # the script calls them
+        _recurrent_layer("aten::gru", called_inside=True),
+        _recurrent_layer("MyFunction"),  # an autograd.Function is written in Python
+    ],
+)
+def test_parts_of_an_operator_that_runs_python_are_small_operators(builder: TraceBuilder, tmp_path: Path) -> None:
+    assert is_found(PythonOverhead(), builder, tmp_path)
+
+
+def _without_gradients(*, has_backward: bool = False, work_us: int = 700, call: str = "randn") -> TraceBuilder:
+    """Steps of 1 ms in which a function moves parameters, with 200 us of Python in one call or in its own lines."""
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).python("train.py(10): train", at, at + 1000)
+        builder.python("train.py(48): perturb", at, at + 1000)
+        if call:
+            builder.python(f"<built-in function {call}>", at, at + 200 + 600 * (call == "randn"))
+        builder.op("aten::randn", at + 200, at + 200 + work_us)
+        if has_backward:
+            builder.op(f"{AUTOGRAD}: MmBackward0", at + 960, at + 1000, sequence=number, forward_thread=1)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("builder", "found"),
+    [
+        (_without_gradients(), False),
+        (_without_gradients(call=""), False),
+        (_without_gradients(call="", work_us=100), True),  # mostly Python
+        (_without_gradients(call="dumps"), True),  # the call runs no operator
+        (_without_gradients(has_backward=True), True),
+    ],
+)
+def test_code_around_operators_that_no_backward_pass_tells_apart_is_the_training(
+    builder: TraceBuilder, tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
 
 
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.whole_run.building import MS, Runs, line
+from tests.analysis.whole_run.building import MS, NO_GRAD, Runs, line
 from tests.analysis.whole_run.test_slow_steps import EVALUATE, USUAL
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.run import Change, PauseKind, Run, StepState
 from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
@@ -56,6 +57,33 @@ def test_on_a_busy_machine_waits_for_a_core_grow_with_the_cpu_time(others: int, 
 def test_subnormal_numbers_have_a_fix_of_their_own(tmp_path: Path) -> None:
     found = _with(_growing(0.05), tmp_path).with_settings(subnormal_share=0.2).finding(GrowingSteps())
     assert "set_flush_denormal(True)" in (found.fix.change or "")
+
+
+def _doubling(*inside: SampledFrame, rest: float = 1.0) -> Run:
+    """Two lines that take twice as long after each quarter of the run; ``rest``: the share of one that does."""
+    runs = Runs()
+    for step in range(200):
+        times = 2.0 ** (step // 50)
+        runs.step([(line(11), 2 * (rest * times + 1 - rest)), (line(14, *inside), 4 * times)])
+    return runs.run()
+
+
+def test_steps_in_which_all_lines_grow_alike_do_more_of_the_same_work(tmp_path: Path) -> None:
+    outcome = _with(_doubling(), tmp_path).outcome(GrowingSteps())
+    assert isinstance(outcome, Skipped)
+    assert "more of the same work" in outcome.reason
+
+
+def test_a_line_that_grows_beside_steady_ones_is_named(tmp_path: Path) -> None:
+    found = _with(_doubling(rest=0.0), tmp_path).finding(GrowingSteps())
+    assert [place.line for place in found.locations] == [14]
+    assert found.fix.summary.startswith("Find what this line goes over")
+
+
+def test_code_without_gradients_is_the_training_if_no_backward_pass_runs(tmp_path: Path) -> None:
+    estimate = SampledFrame("projected_grads", "train.py", 50, is_user=True)
+    found = _with(_doubling(NO_GRAD, estimate, rest=0.0), tmp_path).finding(GrowingSteps())
+    assert [place.line for place in found.locations] == [14]
 
 
 def _of_backward(counts: tuple[int, ...], folder: Path) -> Captured:

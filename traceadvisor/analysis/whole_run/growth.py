@@ -9,7 +9,7 @@ what must grow, or the time of one line more than that of all others. Growth wit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import exp
 from statistics import median
@@ -17,6 +17,7 @@ from statistics import median
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.sampled.shares import in_backward
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.analysis.whole_run.slow_steps import SLOW_RATIO, usual
 from traceadvisor.frozen import frozen
@@ -57,6 +58,10 @@ LEAST_LINE_SHARE = 0.4
 
 LEAST_DEVIATIONS = 2.0
 """Growth of a line, in standard deviations of the counts of its samples."""
+
+ALIKE = 0.5
+"""Relative growth of all other lines over that of a line, from which the steps do more of the same work: no line is the
+cause."""
 
 LEAST_LATER = 2.6
 """How much later in the run samples of a line are than those of all lines, in the same."""
@@ -155,6 +160,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     if not is_level:  # steps grew in the first quarter, too
         start_ns = min(first_ns, max(float(median(values)) - trend.slope * (float(median(middles)) - middles[0]), 0.0))
     excess_ns = sum(max(one - start_ns, 0.0) for one in values)
+    named = None if line and line.is_alike else line
     return RunGrowth(
         sum(block.size for block in series.blocks),
         first_ns,
@@ -165,8 +171,9 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
         excess_ns / sum(float(lengths[one].mean()) for one in series.blocks),
         is_level=is_level,
         of_cpu=of_cpu,
-        line=place_of(line.frame) if line else None,
-        line_share=line.share if line else None,
+        line=place_of(named.frame) if named else None,
+        line_share=named.share if named else None,
+        is_alike=line is not None and line.is_alike,
         subnormal_share=subnormal if subnormal >= SUBNORMAL_SHARE else None,
         cpu_excess_share=excess_ns / max(sum(values), 1.0) if of_cpu else None,
     )
@@ -278,8 +285,14 @@ def _cpu_per_step(run: Run, sampled: SampledSteps, blocks: Sequence[Int64]) -> _
 
 
 def _training(sampled: SampledSteps, places: Int64) -> Mask:
-    """Return which samples are in some steps, and neither compile nor do anything else beside training."""
-    return np.isin(sampled.step, places) & sampled.doing(None)
+    """Return which samples are in some steps, and neither compile nor do anything else beside training.
+
+    Without a backward pass, code without gradients is the training.
+    """
+    trains = sampled.doing(None)
+    if not any(map(in_backward, sampled.frames)):
+        trains = trains | sampled.doing(RunCause.EVALUATION)
+    return np.isin(sampled.step, places) & trains
 
 
 @frozen
@@ -287,6 +300,7 @@ class _Growing:
     frame: SampledFrame
     share: float
     is_alone: bool
+    is_alike: bool
 
 
 def _growing_line(sampled: SampledSteps, weights: Int64, series: _Series) -> _Growing | None:
@@ -306,7 +320,20 @@ def _growing_line(sampled: SampledSteps, weights: Int64, series: _Series) -> _Gr
     if lines[line] < LEAST_DEVIATIONS * error_ns:
         return None
     is_alone = _is_later(sampled, weights, np.concatenate(series.blocks), line)
-    return _Growing(line, min(lines[line] / (last_ns - first_ns), 1.0), is_alone)
+    is_alike = not is_alone and _grow_alike(before, after, line)
+    return _Growing(line, min(lines[line] / (last_ns - first_ns), 1.0), is_alone, is_alike)
+
+
+def _grow_alike(
+    before: Mapping[SampledFrame, _LineTime], after: Mapping[SampledFrame, _LineTime], line: SampledFrame
+) -> bool:
+    """Return whether the other lines together grow about as a line does, relative to their time at the beginning."""
+    first, last = ([one for at, one in some.items() if at != line] for some in (before, after))
+    first_ns, last_ns = (sum(one.mean_ns for one in some) for some in (first, last))
+    error_ns = sum(one.variance for one in (*first, *last)) ** 0.5
+    was_ns, is_ns = before[line].mean_ns, after[line].mean_ns
+    is_shown = bool(first_ns) and last_ns - first_ns >= LEAST_DEVIATIONS * error_ns
+    return is_shown and (last_ns - first_ns) * was_ns >= ALIKE * (is_ns - was_ns) * first_ns
 
 
 @frozen

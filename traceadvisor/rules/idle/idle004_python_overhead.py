@@ -39,6 +39,7 @@ from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, fix_word
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
+    beside_work,
     lines_of,
     own_sites,
     python_places,
@@ -72,7 +73,8 @@ class PythonOverhead(Rule):
         training does not need count as well: averages of weights, metrics, copies of the model. So do many small
         operators in forward and backward, with the Python between them, by the usual time of each; not in a loop over
         recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
-        one before, as in a solver or a decoder. These do not count: waits inside ``backward()``,
+        one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
+        ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside ``backward()``,
         functions that a few large operators take most of, the optimizer's step, without stacks stretches that the
         median step does not have at the same place, and code of every step that other programs held up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
@@ -133,7 +135,7 @@ class PythonOverhead(Rule):
                 return found
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
-            stretches = lost = SpanSet.union_all(site.spans for site in own_sites(facts, lost))
+            stretches = lost = SpanSet.union_all(site.spans for site in beside_work(facts, own_sites(facts, lost)))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
             least_ns = self.min_share * facts.per_step_ns(facts.steps.typical_windows)
             places = python_places(facts, lost, least_ns)
@@ -190,7 +192,7 @@ class PythonOverhead(Rule):
         """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
-        found_sites = own_sites(facts, lost)
+        found_sites = beside_work(facts, own_sites(facts, lost))
         sites = [(site.locations[0], site.callee) for site in found_sites]
         in_lines_ns = sum(site.spans.total_ns for site in found_sites if site.callee is None)
         samples = facts.run.stack_samples

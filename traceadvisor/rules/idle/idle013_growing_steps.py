@@ -41,6 +41,7 @@ _MAY_BE_SUBNORMAL = (
     "If nothing grows there, numbers may have become subnormal, which CPUs compute with far more slowly: try "
     "torch.set_flush_denormal(True)."
 )
+ALIKE = "All lines of the steps grow alike: each step does more of the same work, as with a schedule or larger batches."
 _STOPPED = "The steps stopped growing before the end of the run."
 
 
@@ -52,9 +53,10 @@ class GrowingSteps(Rule):
         stretches, and its 99% interval excludes zero. On the CPU, the CPU time of the training thread must rise, or one
         line by more than all others: other programs make all lines longer alike. Steps that rise and then stay count if
         they take 1.8 times as long at the end; those on three or four levels, as phases of a training make, do not.
-        Samples name the line that grows most. Subnormal numbers are the cause
-        if parameters or gradients hold them; a kept graph, if each recorded step runs more of the backward pass than
-        the one before. Without it, a longer backward pass on a CPU that other programs use does not count.
+        Samples name the line that grows most. If all lines grow alike, each step does more of the same work, as with a
+        schedule: no finding. Subnormal numbers are the cause if parameters or gradients hold them; a kept graph, if
+        each recorded step runs more of the backward pass than the one before. Without it, a longer backward pass on a
+        CPU that other programs use does not count.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
         time that grows with the square of the steps.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
@@ -87,6 +89,8 @@ class GrowingSteps(Rule):
         is_known = is_graph or growth.subnormal_share
         if is_backward and not is_known and facts.loading is not None and facts.loading.is_beside_others:
             return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
+        if growth.is_alike and not is_known:
+            return Skipped(ALIKE)
         caveats = (*((_MAY_BE_SUBNORMAL,) if self._may_be_subnormal(facts, growth) else ()),)
         return finding_of(
             facts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
+from traceadvisor.analysis.operators.composites import composite_spans
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
@@ -28,6 +30,7 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
@@ -95,7 +98,7 @@ class SmallOperators:
 
         ``chained``: calls that need what the one before made, which no larger operators replace.
         """
-        kept = beside | chained
+        kept = beside | chained | composite_spans(facts.observation, facts.tree)
         between = facts.claim(Category.OTHER_HOST) - kept
         passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - kept)
         claims = passes if self._are_small(facts, passes) else between
@@ -354,3 +357,24 @@ def own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
     starts_ns = trace.events.start_ns[rows[trace.events.thread[rows] == thread]]
     kept_ns = frozenset(trace.python_calls.start_ns[metric_calls(trace)].tolist())
     return call_sites(trace, facts.tree, thread, lost, without=LeftOut(_TRAINING, _OF_TORCH, starts_ns, kept_ns))
+
+
+def beside_work(facts: Facts, sites: list[CallSite]) -> list[CallSite]:
+    """The sites that are not code around operators that no backward pass tells apart from the training.
+
+    Without a backward pass, any operators may make the update, as where random directions are tried: code that takes
+    less than the operators that it runs is theirs. Inference updates nothing.
+    """
+    if facts.observation.has_device or facts.workload is Workload.INFERENCE or backward_rows(facts.trace).size:
+        return sites
+    operators = facts.trace.events.spans(outermost_operators(facts))
+    worked_ns = Counter[tuple[str, str | None, str | None]]()
+    for site in call_sites(facts.trace, facts.tree, facts.observation.thread, operators):
+        file, function = site.locations[0].file, site.locations[0].function
+        worked_ns[file, function, site.callee] += site.spans.total_ns
+        worked_ns[file, function, None] += site.spans.total_ns if site.callee else 0
+    return [
+        one
+        for one in sites
+        if one.spans.total_ns > worked_ns[one.locations[0].file, one.locations[0].function, one.callee]
+    ]
