@@ -103,6 +103,13 @@ def test_loops_without_an_optimizer_step_are_validation() -> None:
     assert found.training_share_of_loop == pytest.approx(0.4)
 
 
+def test_loops_of_one_batch_that_feed_each_step_are_training_and_a_long_stretch_of_them_is_validation() -> None:
+    log = Log()
+    for count in (2, 2, 2, 2, 2, 60, 2, 2):
+        log.add(5, StepState.OTHER, count=count).add(10)
+    assert _parts(log.run()) == {"training_steps": 150, "validation": 300}
+
+
 def test_without_a_batch_it_is_no_validation() -> None:
     assert _parts(Log().add(10, count=4).add(7, StepState.OTHER, fetches=0).run())["other"] == 7
 

@@ -9,6 +9,7 @@ from statistics import median
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.steps.feeding_loops import feeding_loops
 from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, step_rows
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
@@ -41,7 +42,7 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     slow, usual = slow or slow_steps(run, sampled), _Usual.of(run)
     is_whole = run.started is not None and run.ended is not None and rows.by_clock
     pieces = [
-        *_with_added(list(_split(rows, usual, slow)), rows, usual),
+        *_with_added(list(_split(rows, usual, slow, sampled)), rows, usual),
         Pieces(RunPart.RECORDING, None, rows.start_ns - rows.gap_ns, rows.start_ns, rows.gap_ns),
         *(_ends(rows, run) if is_whole else ()),
     ]
@@ -88,7 +89,7 @@ class _Usual:
         )
 
 
-def _split(rows: StepRows, usual: _Usual, slow: SlowSteps) -> Iterator[Pieces]:
+def _split(rows: StepRows, usual: _Usual, slow: SlowSteps, sampled: SampledSteps | None) -> Iterator[Pieces]:
     """The parts of each step; they sum to its length."""
     left = rows.length_ns.copy()
     beside = list(_beside(rows, usual))
@@ -96,10 +97,11 @@ def _split(rows: StepRows, usual: _Usual, slow: SlowSteps) -> Iterator[Pieces]:
         taken = np.minimum(ns, left)
         left -= taken
         yield rows.pieces(part, cause, taken)
-    has_fetches = rows.has_fetches
-    yield rows.pieces(RunPart.TRAINING, None, left * rows.is_training)
-    yield rows.pieces(RunPart.VALIDATION, None, left * (~rows.is_training & has_fetches))
-    yield rows.pieces(RunPart.OTHER, None, left * (~rows.is_training & ~has_fetches))
+    feeds = np.isin(np.arange(left.size), list(feeding_loops(rows.steps, sampled)))
+    trains = rows.is_training | feeds
+    yield rows.pieces(RunPart.TRAINING, None, left * trains)
+    yield rows.pieces(RunPart.VALIDATION, None, left * (~trains & rows.has_fetches))
+    yield rows.pieces(RunPart.OTHER, None, left * (~trains & ~rows.has_fetches))
 
 
 _PartNs = tuple[RunPart, RunCause | None, Int64]
