@@ -227,7 +227,7 @@ def test_a_line_that_already_stacks_tensors_with_one_call_has_no_fix(inner: Samp
     assert captured.with_run(stacks=_loading(80, user("collate", 45))).is_found(LoaderLineCost())
 
 
-def test_a_line_of_collating_that_converts_python_values_is_told_to_convert_them_before(tmp_path: Path) -> None:
+def test_the_fix_of_collating_python_values_converts_them_before(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 2, _loading(80, user("collate", 45), SampledFrame("tensor")))
     found = captured.made(cpu_us=40_000, collate_us=60_000).finding(LoaderLineCost())
     assert found.fix.summary.startswith("Convert the data")

@@ -1,4 +1,4 @@
-"""What the profiler costs a run: the time by which it makes steps and validation longer."""
+"""The time that the profiler adds to the steps and the validation of a run."""
 
 from __future__ import annotations
 
