@@ -10,6 +10,7 @@ from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.loader_line import LoaderLine, loader_line
 from traceadvisor.analysis.sampled.run_lines import run_lines
+from traceadvisor.analysis.steps.feeding_loops import feeding_loops
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
@@ -51,8 +52,9 @@ class RunFacts:
 
     @property
     def validation_loops(self) -> int:
-        """Loops over a loader without an optimizer step."""
-        return sum(step.state is StepState.OTHER and step.fetches > 0 for step in self.steps)
+        """Loops over a loader without an optimizer step, whose batches do not train."""
+        feeds = feeding_loops(self.steps, self._sampled_steps)
+        return sum(step.state is StepState.OTHER and step.fetches > 0 for step in self.steps) - len(feeds)
 
     @property
     def validation_workers_ns(self) -> int:

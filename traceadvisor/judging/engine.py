@@ -184,8 +184,9 @@ def _judged_ranks(job: Job, recordings: Mapping[str, Recording]) -> Iterator[Rec
 
 
 def _within(finding: Finding, step_ns: float | None) -> Finding:
-    """The finding with a saving of at most the step: recorded steps may be longer."""
-    return replace(finding, saving=finding.saving.up_to(step_ns)) if step_ns else finding
+    """The finding with a saving of at most the step, or of what it is a share of: recorded steps may be longer."""
+    most_ns = finding.whole_ns or step_ns
+    return replace(finding, saving=finding.saving.up_to(most_ns)) if most_ns else finding
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

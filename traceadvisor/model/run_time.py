@@ -16,6 +16,8 @@ class RunPart(Enum):
     """Before the first step, and the time of the first step beyond a usual one."""
 
     TRAINING = "training_steps"
+    """With loops of one batch before each, which bring it data."""
+
     SLOW = "slow_steps"
     """The time of training steps beyond that of usual ones around them, if it has a cause or is half as much again."""
 
@@ -23,7 +25,7 @@ class RunPart(Enum):
     """Starting a loop over the training loader, and the extra wait for its first batch."""
 
     VALIDATION = "validation"
-    """Loops over a loader without an optimizer step."""
+    """Loops over a loader without an optimizer step, but for those of :attr:`TRAINING`."""
 
     CHECKPOINTS = "checkpoints"
     """Saving with ``torch.save``, safetensors or ``torch.distributed.checkpoint``, in the training thread."""

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, user
 from traceadvisor.analysis.steps.run_time import run_time
+from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.model.run import ClockReading, Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.model.samples import OWN_WORK, TimedSample
 
 MS = 1_000_000
 WALL = 10**18
@@ -103,6 +106,13 @@ def test_loops_without_an_optimizer_step_are_validation() -> None:
     assert found.training_share_of_loop == pytest.approx(0.4)
 
 
+def test_loops_of_one_batch_that_feed_each_step_are_training_and_a_long_stretch_of_them_is_validation() -> None:
+    log = Log()
+    for count in (2, 2, 2, 2, 2, 60, 2, 2):
+        log.add(5, StepState.OTHER, count=count).add(10)
+    assert _parts(log.run()) == {"training_steps": 150, "validation": 300}
+
+
 def test_without_a_batch_it_is_no_validation() -> None:
     assert _parts(Log().add(10, count=4).add(7, StepState.OTHER, fetches=0).run())["other"] == 7
 
@@ -143,6 +153,23 @@ def test_recorded_steps_that_are_shorter_take_nothing_away() -> None:
 def test_one_slow_recorded_step_is_not_the_profilers() -> None:
     log = Log().add(10, count=20).add(10, StepState.RECORDED, count=7).add(900, StepState.RECORDED)
     assert _parts(log.run()) == {"training_steps": 1170}
+
+
+@pytest.mark.parametrize(("at_work_ms", "recording"), [(0, 42), (3_000, 3_042)])
+def test_a_long_step_that_ended_a_recording_is_the_profilers_as_far_as_samples_show_it(
+    at_work_ms: int, recording: float
+) -> None:
+    """Between rounds of short steps, the script searches for 5 s: in a step that warms up, and in one that stalled."""
+    log = Log().add(10, count=20).add(5_010, StepState.WARMUP).add(12, StepState.WARMUP, count=2)
+    run = log.add(15, StepState.RECORDED, count=6).add(8_010, StepState.STALLED).run()
+    begun_ns = run.steps[-1].clock_ns or 0
+    samples = Samples().add(1, user("search", 20)).add(1, OWN_WORK).build()
+    doing = [(at, int(at < at_work_ms)) for at in range(0, 8_000, 100)]
+    timed = tuple(TimedSample(begun_ns + at * MS, stack, 100 * MS, 0) for at, stack in doing)
+    run = replace(run, stacks=replace(samples, timed=timed))
+    found = run_time(run, sampled=sampled_steps(run, None))
+    assert found is not None
+    assert found.parts_ns[RunPart.RECORDING] / MS == pytest.approx(recording - 1, abs=2)
 
 
 def test_validation_during_which_a_recording_is_saved_is_as_long_as_the_others() -> None:

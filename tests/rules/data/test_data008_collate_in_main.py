@@ -4,14 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Method
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.samples import SampledFrame
+from traceadvisor.rules.base import Rule
+from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 from traceadvisor.rules.data.data008_collate_in_main import CollateInMain
+from traceadvisor.rules.data.loading_limit import STACKED
 
 NEXT = "torch/utils/data/dataloader.py(720): __next__"
 FETCH = "torch/utils/data/_utils/fetch.py(49): fetch"
@@ -121,6 +126,17 @@ def test_functions_of_cheap_batches_are_not_sent_to_workers(tmp_path: Path) -> N
     captured.with_steps([100.0] * 40, step_us=100).made(cpu_us=100, workers=(None,))
     found = captured.finding(CollateInMain())
     assert found.fix.summary == "Make these functions process whole batches instead of single samples"
+
+
+@pytest.mark.parametrize("rule", [CollateInMain(), DataLoaderWait()])
+def test_a_cheap_batch_that_one_call_stacks_has_no_fix(rule: Rule, tmp_path: Path) -> None:
+    captured = Captured(_with_calls(_steps()), tmp_path).with_loader(worker_count=0)
+    captured.with_steps([100.0] * 40, step_us=100).made(cpu_us=100, workers=(None,))
+    loading = user("<module>", 80), library("__next__", 700, "torch/utils/data/dataloader.py"), user("collate", 45)
+    stacks = Samples().add(80, *loading, SampledFrame("stack"), is_fetching=True).build()
+    own = Samples().add(80, *loading, is_fetching=True).build()
+    assert captured.with_run(stacks=stacks).clear(rule).remark == STACKED
+    assert captured.with_run(stacks=own).is_found(rule)
 
 
 def test_no_fix_of_loading_saves_more_than_undisturbed_steps_load(tmp_path: Path) -> None:

@@ -199,8 +199,35 @@ def test_beside_other_programs_a_line_saves_at_most_the_loading_in_process(tmp_p
     assert beside.expected_ns < beside.high_ns <= 60_000_000 + 0.6 * 40_000_000
 
 
-def test_the_limit_has_the_rest_of_the_step_as_where_other_programs_let_it_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("least_ms", [5, 40])
+def test_in_process_a_line_saves_at_most_what_the_loader_takes(least_ms: int, tmp_path: Path) -> None:
     captured = _captured(tmp_path, 0, _loading(80, ITEM, rest=0))
-    saving = captured.with_run(steps=_steps(5, 40)).finding(LoaderLineCost()).saving
+    saving = captured.with_run(steps=_steps(least_ms, 40)).finding(LoaderLineCost()).saving
     assert saving.expected_ns == pytest.approx(0.9 * 60_000_000)
-    assert saving.high_ns == pytest.approx(98_000_000), "of a step of 100 ms, 0.4 of whose least rest of 5 ms stays"
+    assert saving.high_ns == pytest.approx(60_000_000)
+
+
+@pytest.mark.parametrize("wait_us", [6_000, 20_000, 60_000, 90_000])
+@pytest.mark.parametrize("undisturbed_us", [7_000, 50_000])
+@pytest.mark.parametrize("count", [50, 80, 99])
+def test_no_end_of_the_saving_exceeds_the_larger_share_of_the_loader(
+    wait_us: int, undisturbed_us: int, count: int, tmp_path: Path
+) -> None:
+    captured = _captured(tmp_path, 0, _loading(count, ITEM, rest=100 - count), wait_us=wait_us)
+    captured = captured.with_steps([undisturbed_us] * 30, step_us=100_000 - undisturbed_us)
+    assert captured.finding(LoaderLineCost()).saving.high_ns <= 1000 * max(wait_us, undisturbed_us) * 1.001
+
+
+@pytest.mark.parametrize(
+    "inner", [SampledFrame("stack"), library("pad_sequence", 465, "torch/nn/utils/rnn.py"), SampledFrame("cat")]
+)
+def test_a_line_that_already_stacks_tensors_with_one_call_has_no_fix(inner: SampledFrame, tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 0, _loading(80, user("collate", 45), inner))
+    assert captured.clear(LoaderLineCost()).remark == "it stacks or pads whole tensors with one call already"
+    assert captured.with_run(stacks=_loading(80, user("collate", 45))).is_found(LoaderLineCost())
+
+
+def test_the_fix_of_collating_python_values_converts_them_before(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 2, _loading(80, user("collate", 45), SampledFrame("tensor")))
+    found = captured.made(cpu_us=40_000, collate_us=60_000).finding(LoaderLineCost())
+    assert found.fix.summary.startswith("Convert the data")

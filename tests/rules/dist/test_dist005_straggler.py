@@ -53,6 +53,37 @@ def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
     assert finding(report).saving.high_ns == 30_000
 
 
+def _at_times(number: int, late_us: int) -> TraceBuilder:
+    """Twenty steps of 100 us; in every third one, a kernel of one rank takes longer, and the other rank waits."""
+    builder, start = TraceBuilder().distributed(number, 2).base_time(1_700_000_000_000_000_000), 0
+    for step in range(20):
+        length = 1_000 if step % 3 == 2 else 100
+        arrival = 50 + (late_us if step % 3 == 2 else 0)
+        builder.step(step, start, start + length - 1).launch(start, start + 1, kernel=(start + 1, start + arrival))
+        builder.collective(start + 2, start + 3, kernel=(start + arrival, start + length))
+        start += length
+    return builder
+
+
+@pytest.mark.parametrize("late_us", [800, 940])
+def test_delays_in_some_steps_are_a_share_of_the_training_and_not_of_a_typical_step(
+    late_us: int, tmp_path: Path
+) -> None:
+    """A typical step takes 100 us and the mean one 370: the others wait for more than a typical step."""
+    report = report_of(tmp_path, _at_times(0, 0), _at_times(1, late_us))
+    found = finding(report)
+    waited_ns = late_us * 6 / 20 * 1000
+    assert found.saving.high_ns == pytest.approx(waited_ns)
+    assert found.of_run
+    (row,) = [row for row in report.findings if row.finding.rule.id == "DIST005"]
+    assert row.step_ns == pytest.approx(370_000, rel=0.01)
+    assert f"{waited_ns / 370_000:.1%} of the training time" in FORMATS["md"].render(report).decode()
+
+
+def test_a_delay_of_each_step_stays_a_part_of_the_step(tmp_path: Path) -> None:
+    assert not finding(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))).of_run
+
+
 def test_the_finding_belongs_to_all_ranks(tmp_path: Path) -> None:
     report = report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))
     found = [row for row in report.findings if row.finding.rule.id == "DIST005"]

@@ -11,7 +11,7 @@ from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Certainty, Found, Skipped
 from traceadvisor.model.run import LoaderLoops, StepState, TimedStep
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import SampledFrame, TimedSample
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
 US = 1000
@@ -143,6 +143,52 @@ def test_the_fix_names_inference_mode_if_no_backward_pass_uses_the_graphs_of_val
     found = captured.finding(OutsideSteps())
     assert ("inference_mode" in found.fix.summary) is is_named
     assert ("nodes of autograd per batch of validation" in {one.label for one in found.evidence}) is is_named
+
+
+ADAPTING = user("adapt", 20), library("grad", 1, "torch/autograd/__init__.py")
+EVALUATING = library("decorate_context", 1, "torch/utils/_contextlib.py"), user("validate", 30)
+
+
+def _episodes(folder: Path, *, every: int = 1, batches: int = 1, frames: tuple[SampledFrame, ...] = ()) -> Captured:
+    """Forty training steps; before one in ``every``, three loops over other loaders of so many batches each."""
+    steps: list[TimedStep] = []
+    samples = Samples()
+    timed: list[TimedSample] = []
+    at = 0
+    for number in range(40):
+        loops = 3 * (number % every == 0)
+        for state in (*[StepState.OTHER] * loops, StepState.PLAIN):
+            fetches = batches if state is StepState.OTHER else 1
+            steps.append(TimedStep(len(steps), 10**18 + at, 100 * US, 50 * US, fetches, state, 0, at, 0))
+            if frames and state is StepState.OTHER:
+                timed.append(TimedSample(at + 60 * US, len(samples.stacks), US, US))
+                samples.add(1, *frames, state=state)
+            at += 100 * US
+    captured = Captured(_step(), folder).with_run(steps=tuple(steps))
+    return captured.with_run(stacks=replace(samples.build(), timed=tuple(timed))) if frames else captured
+
+
+@pytest.mark.parametrize("frames", [(), ADAPTING])
+def test_loops_of_one_batch_before_nearly_every_step_are_no_validation(
+    frames: tuple[SampledFrame, ...], tmp_path: Path
+) -> None:
+    """Support and query sets of episodes: gradients flow through them."""
+    assert _episodes(tmp_path, frames=frames).clear(OutsideSteps()).value == 0
+
+
+@pytest.mark.parametrize(
+    ("every", "batches", "frames"),
+    [
+        (4, 1, ()),  # one batch of a validation set every few steps
+        (1, 4, ()),  # several batches after each step
+        (1, 1, EVALUATING),  # one batch after each step, without gradients
+    ],
+)
+def test_loops_that_are_rarer_longer_or_without_gradients_stay_validation(
+    every: int, batches: int, frames: tuple[SampledFrame, ...], tmp_path: Path
+) -> None:
+    found = _episodes(tmp_path, every=every, batches=batches, frames=frames).finding(OutsideSteps())
+    assert evidence(found, "loops of validation") == 120 // every
 
 
 def test_a_short_run_is_skipped(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ LARGE_SHARE = 0.4
 """Share of the loading in a line that is worth a fix. If the lines of a function have less each, the line that calls it
 has their sum."""
 
+STACKERS = frozenset({"stack", "vstack", "hstack", "cat", "concatenate", "pad_sequence", "pack_sequence"})
+"""Functions that make one tensor or array of several."""
+
 _LOADER = "torch/utils/data/"
 
 
@@ -59,6 +62,11 @@ class LoaderLine:
 
     whole_count: int
     """Samples of the loading."""
+
+    @property
+    def only_stacks(self) -> bool:
+        """Whether the line mostly stacks or pads what are tensors already: nothing is to be done per sample."""
+        return self.callee is not None and self.callee.function in STACKERS
 
 
 @frozen

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
+from traceadvisor.analysis.steps.feeding_loops import feeding_loops
+from traceadvisor.analysis.steps.recording_cost import with_recording
 from traceadvisor.analysis.steps.run_pieces import Pieces, StepRows, numbers, step_rows
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
@@ -26,8 +27,6 @@ from traceadvisor.model.run import Run, StepState
 from traceadvisor.model.run_time import CauseTime, RunCause, RunPart, RunStretch, RunTime
 from traceadvisor.model.telemetry import ProcessColumn
 
-_PROFILED = frozenset({StepState.WARMUP, StepState.SETTLING, StepState.RECORDED, StepState.STALLED})
-
 
 def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | None = None) -> RunTime | None:
     """Return where the time of a run goes; None without a timed step.
@@ -41,7 +40,7 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     slow, usual = slow or slow_steps(run, sampled), _Usual.of(run)
     is_whole = run.started is not None and run.ended is not None and rows.by_clock
     pieces = [
-        *_with_added(list(_split(rows, usual, slow)), rows, usual),
+        *with_recording(list(_split(rows, usual, slow, sampled)), rows, usual.step_ns, sampled),
         Pieces(RunPart.RECORDING, None, rows.start_ns - rows.gap_ns, rows.start_ns, rows.gap_ns),
         *(_ends(rows, run) if is_whole else ()),
     ]
@@ -88,7 +87,7 @@ class _Usual:
         )
 
 
-def _split(rows: StepRows, usual: _Usual, slow: SlowSteps) -> Iterator[Pieces]:
+def _split(rows: StepRows, usual: _Usual, slow: SlowSteps, sampled: SampledSteps | None) -> Iterator[Pieces]:
     """The parts of each step; they sum to its length."""
     left = rows.length_ns.copy()
     beside = list(_beside(rows, usual))
@@ -96,10 +95,11 @@ def _split(rows: StepRows, usual: _Usual, slow: SlowSteps) -> Iterator[Pieces]:
         taken = np.minimum(ns, left)
         left -= taken
         yield rows.pieces(part, cause, taken)
-    has_fetches = rows.has_fetches
-    yield rows.pieces(RunPart.TRAINING, None, left * rows.is_training)
-    yield rows.pieces(RunPart.VALIDATION, None, left * (~rows.is_training & has_fetches))
-    yield rows.pieces(RunPart.OTHER, None, left * (~rows.is_training & ~has_fetches))
+    feeds = np.isin(np.arange(left.size), list(feeding_loops(rows.steps, sampled)))
+    trains = rows.is_training | feeds
+    yield rows.pieces(RunPart.TRAINING, None, left * trains)
+    yield rows.pieces(RunPart.VALIDATION, None, left * (~trains & rows.has_fetches))
+    yield rows.pieces(RunPart.OTHER, None, left * (~trains & ~rows.has_fetches))
 
 
 _PartNs = tuple[RunPart, RunCause | None, Int64]
@@ -126,46 +126,6 @@ def _beyond(rows: StepRows, usual: _Usual, slow: SlowSteps, beside_ns: Int64 | i
         for index, place in places.items():
             ns[place] = slow.ns_of(index, cause)
         yield RunPart.SLOW, cause, ns * rows.is_training
-
-
-def _with_added(pieces: Sequence[Pieces], rows: StepRows, usual: _Usual) -> Iterator[Pieces]:
-    """The same parts, with the time by which the profiler made steps longer; unchanged if that is unknown.
-
-    A single long step has a cause of its own: recorded steps count by their median. Validation that the profiler
-    watches, or before whose end it exports, counts as long as the longest of the others.
-    """
-    for one in pieces:
-        moved_ns = np.zeros_like(one.ns)
-        if one.part is RunPart.TRAINING:
-            moved_ns = np.rint(_added_share(one.ns, rows, usual) * one.ns).astype(np.int64)
-        elif one.part is RunPart.VALIDATION:
-            moved_ns = _added_to_validation(one.ns, rows)
-        yield replace(one, ns=one.ns - moved_ns)
-        yield replace(one, part=RunPart.RECORDING, ns=moved_ns)
-
-
-def _added_share(training_ns: Int64, rows: StepRows, usual: _Usual) -> Float64:
-    """The share of each step's training by which the profiler made it longer."""
-    share, within = np.zeros(training_ns.size), rows.is_training & [not step.loader_start_ns for step in rows.steps]
-    if not usual.step_ns or not rows.has(StepState.PLAIN).any():
-        return share
-    for state in _PROFILED:
-        own = within & rows.has(state)
-        typical_ns = float(np.median(training_ns[own])) if own.any() else 0.0
-        share[own] = max(typical_ns - usual.step_ns, 0.0) / typical_ns if typical_ns else 0.0
-    return share
-
-
-def _added_to_validation(validation_ns: Int64, rows: StepRows) -> Int64:
-    """The time of each validation that follows a step with the profiler, beyond the longest without it."""
-    validates = ~rows.is_training & rows.has_fetches
-    latest = np.maximum.accumulate(np.where(rows.is_training, np.arange(validates.size), -1))
-    is_profiled = validates & (latest >= 0) & rows.has(*_PROFILED)[latest]
-    others = validates & ~is_profiled
-    if not others.any():
-        return np.zeros_like(validation_ns)
-    beyond_ns: Int64 = np.maximum(validation_ns - rows.length_ns[others].max(), 0) * is_profiled
-    return beyond_ns
 
 
 def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:

@@ -17,6 +17,7 @@ from traceadvisor.rules.data.loading_limit import (
     is_dear_to_send,
     loading_limit,
     one_index_ns,
+    stacks_only,
     usual_time,
 )
 from traceadvisor.savings.interval import most_undisturbed_ns
@@ -55,7 +56,7 @@ class DataLoaderWait(Rule):
     def check(self, facts: Facts) -> Outcome:
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
-        usual = usual_time(facts) if share >= self.min_share else None
+        usual = (usual_time(facts) or stacks_only(facts)) if share >= self.min_share else None
         if share < self.min_share or usual:
             faster = Fix("Load batches faster", what_if=NoDataWait())
             return clear_of(facts, "data wait", share, self.min_share, Unit.SHARE, remark=usual, fix=faster)

@@ -5,7 +5,7 @@ from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import Limit, loading_limit
+from traceadvisor.rules.data.loading_limit import Limit, loading_limit, stacks_only
 
 MOST_SITES = 5
 
@@ -45,6 +45,8 @@ class CollateInMain(Rule):
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("data wait in user functions", share, self.min_share, Unit.SHARE)
+        if remark := stacks_only(facts):
+            return Clear("data wait in user functions", share, self.min_share, Unit.SHARE, remark)
         costly = sites[:MOST_SITES]
         return finding_of(
             facts,

@@ -12,6 +12,7 @@ from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
+    STACKED,
     WAIT_LESS,
     cost_evidence,
     no_wait,
@@ -89,9 +90,10 @@ class LoaderLineCost(Rule):
         Expected: without 0.9 of the middle between the line and that; of random transformations and waits, 0.9 of the
         line alone. With workers, without a GPU, and where the simulation is not trusted, it is that part of the
         undisturbed time in the loader, or of the whole step if the loop waits for workers; at most the wait, without
-        the time to receive a ready batch (measured, else 0.7 ms). Only the high estimate without a GPU may exceed the
-        wait: workers leave the training more of the cores, at most the CPU time of this line in them, and of the
-        caches. The rest of the step then takes at least 0.4 of its time in the least disturbed steps.
+        the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is of the larger of
+        the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait: they leave the
+        training more of the cores, at most the CPU time of this line in them. The rest of the step then takes at least
+        0.4 of its time in the least disturbed steps.
     When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
         server that also answers others.
     """
@@ -118,6 +120,8 @@ class LoaderLineCost(Rule):
             return Skipped("Too few samples show the code that makes batches: train longer.")
         if line.share < self.min_line_share:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
+        if line.only_stacks:
+            return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE, STACKED)
         remedy = _remedy(line, facts)
         likely = (line.share + line.with_others) / 2 if remedy.takes_others else line.share
         edit = CheaperBatches(line.share, likely, line.high)
@@ -156,8 +160,8 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
         (transforms(line.callee), _CHEAPER),
         (file.startswith(DECODING_FILES), _DECODED),
         (file.startswith(READING_FILES) or called in READERS, _READ),
-        (_is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (called in MAKERS, _CONVERTED),
+        (_is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
     )
     return next((remedy for is_so, remedy in choices if is_so), _ONCE)
@@ -186,10 +190,14 @@ def _calculated(facts: Facts, line: LoaderLine, likely: float) -> Estimate | Non
         for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, likely))
     )
     most_ns = min(line.high * pace_ns, wait_ns)
-    if not facts.observation.has_device:
-        left_ns = loading.step_ns - KEPT_REST * loading.least_rest_ns
-        limit_ns = min(wait_ns + _freed_ns(facts, line), left_ns)
-        most_ns = min(line.high * pace_ns, limit_ns) if loading.workers else line.high * left_ns
+    if not facts.observation.has_device and not loading.workers:
+        recorded_share = facts.per_step_ns(facts.claim(Category.DATA_WAIT)) / max(
+            facts.typical.duration_ns if facts.typical else 0.0, 1.0
+        )
+        most_ns = line.high * max(loading.loader_ns, recorded_share * loading.step_ns)
+    elif not facts.observation.has_device:
+        limit_ns = min(wait_ns + _freed_ns(facts, line), loading.step_ns - KEPT_REST * loading.least_rest_ns)
+        most_ns = min(line.high * pace_ns, limit_ns)
     high_ns = max(most_ns, expected_ns)
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
 

@@ -60,6 +60,8 @@ LATE_BY_CHANCE = "workers are late by less than the rest of the step varies"
 
 RAN_AHEAD = "The CPU ran ahead of the GPU, so its clock does not show how long undisturbed steps take."
 
+STACKED = "it stacks or pads whole tensors with one call already"
+
 NO_FREE_CORE = "no CPU core was free beside other programs, so what more workers would get is unknown"
 
 
@@ -397,6 +399,12 @@ def received_only(facts: Facts) -> str | None:
     if loading_limit(facts).kind is Limit.HANDOVER:
         return LATE_BY_CHANCE if by_chance else READY
     return None
+
+
+def stacks_only(facts: Facts) -> str | None:
+    """Return a remark if workers gain nothing, and most of the loading stacks tensors that are ready."""
+    line = facts.run.loader_line
+    return STACKED if line and line.only_stacks and loading_limit(facts).kind is Limit.NOTHING else None
 
 
 def _busy_factor(loading: Loading) -> float:

@@ -92,9 +92,13 @@ class Straggler(RankRule):
         if not late.is_named:
             label = "share of waiting that one rank causes at least, with 95% confidence"
             return Clear(label, late.least_share, late.chance_share, Unit.SHARE, _CHANCE)
+        typical_ns = max((one.step_ns or one.mean.duration_ns for one in ranks), default=late.step_ns)
+        is_at_times = late.caused_ns > typical_ns
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.most_saved_ns, of_the_fix(NOT_REPLAYED)),
+            saving=Estimate.bound(min(late.most_saved_ns, late.step_ns), of_the_fix(NOT_REPLAYED)),
+            of_run=is_at_times,
+            whole_ns=late.step_ns if is_at_times else None,
             confidence=Confidence.MEDIUM if late.longer and late.is_sure else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(

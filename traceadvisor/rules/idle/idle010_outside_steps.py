@@ -20,9 +20,11 @@ class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
-        step, and in saving checkpoints. Start-up, the profiler and the end of the script do not count. Epoch starts,
-        workers for validation, and checkpoints within an epoch have checks of their own. With gradients, validation
-        makes nodes of autograd for a backward pass that never runs: a capture counts them, and the finding says so.
+        step, and in saving checkpoints. Loops of one batch each before nearly every training step bring it data, such
+        as the episodes of meta-learning, unless samples show code without gradients. Start-up, the profiler and the end
+        of the script do not count. Epoch starts, workers for validation, and checkpoints within an epoch have checks of
+        their own. With gradients, validation makes nodes of autograd for a backward pass that never runs: a capture
+        counts them, and the finding says so.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps. With gradients,
         torch also keeps the activations of each batch, and does not use its faster kernels for inference.
     How to fix it: Validate under ``torch.inference_mode()`` or ``torch.no_grad()``: on a CPU, that took 13% off
