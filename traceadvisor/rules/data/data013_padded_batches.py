@@ -73,8 +73,9 @@ class PaddedBatches(Rule):
             if facts.run.captured:
                 return Skipped("The capture saw no padding in the first batches.")
             return Skipped(facts.unknown_without("Whether batches hold padding is unknown", Option.CAPTURE))
-        if any(map(_UNPADDED.search, facts.trace.names)):
-            return Skipped("The model leaves out padding: it packs its sequences.")
+        is_surplus = padding.surplus_share >= padding.padded_share / 2
+        if reason := _unknown(facts, padding, is_surplus=is_surplus):
+            return Skipped(reason)
         computing = (Category.KERNEL,) if facts.observation.has_device else (Category.FORWARD, Category.BACKWARD)
         claims = facts.claim(*computing)
         share = padding.padded_share * facts.share(claims)
@@ -82,9 +83,6 @@ class PaddedBatches(Rule):
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
         if share < self.min_share:
             return Clear("computing on padding", share, self.min_share, Unit.SHARE)
-        is_surplus = padding.surplus_share >= padding.padded_share / 2
-        if not is_surplus and not (_lengths_differ(facts) or _has_tokens(facts, padding.longest)):
-            return Skipped("All batches have the same length: no length of a sample is known to change it.")
         return finding_of(
             facts,
             claims=claims,
@@ -108,6 +106,15 @@ class PaddedBatches(Rule):
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
+
+
+def _unknown(facts: Facts, padding: Padding, *, is_surplus: bool) -> str | None:
+    """Return why shorter batches are not known to save work; None if they are."""
+    if any(map(_UNPADDED.search, facts.trace.names)):
+        return "The model leaves out padding: it packs its sequences."
+    if is_surplus or _lengths_differ(facts) or _has_tokens(facts, padding.longest):
+        return None
+    return "All batches have the same length: no length of a sample is known to change it."
 
 
 def _lengths_differ(facts: Facts) -> bool:
