@@ -199,7 +199,7 @@ class RunTime:
 
     @property
     def before_steps(self) -> CauseTime | None:
-        """What the script's code does before the first step, where that is most of a run with few steps."""
+        """The code of the script before the first step, where that is most of a run with few steps."""
         for one in self.causes:
             is_most = one.line and one.total_ns > self.total_ns / 2
             if one.cause is RunCause.SET_UP and is_most and self.is_whole and self.steps_share < SMALL_SHARE:
