@@ -24,6 +24,7 @@ from traceadvisor.analysis.communication.micro_batches import (
     repeated_later,
 )
 from traceadvisor.analysis.communication.queues import LEAST_QUEUED_SHARE, QueuedGathers, queued_gathers
+from traceadvisor.analysis.data.batch_cost import WAKES_NO_THREAD, own_threads
 from traceadvisor.analysis.data.handover import begin_with_fetch, handover_ns
 from traceadvisor.analysis.data.loader_time import loader_time
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH, Loading, worker_curve
@@ -512,6 +513,7 @@ class Facts:
             timing.rest_spread,
             self._operator_share(self.observation.loading & marks),
             self.loader_time,
+            self._threads_share(self.observation.loading & marks),
         )
 
     @cached_property
@@ -520,13 +522,23 @@ class Facts:
         if self.captured is None:
             return None
         marks = self.observation.loading & self.steps.typical_marks
-        return loader_time(self.captured, operator_share=self._operator_share(marks))
+        return loader_time(self.captured, operator_share=self._threads_share(marks))
 
     def _operator_share(self, spans: SpanSet) -> float:
         """Share of some time in which operators run; 1 if none was recorded."""
         operators = self.trace.events.rows(Kind.OPERATOR)
         covered = self.trace.events.spans(operators) & spans
         return covered.total_ns / max(spans.total_ns, 1) if operators.size else 1.0
+
+    def _threads_share(self, spans: SpanSet) -> float:
+        """Share of some time in which threads of its operators may compute, or spin after one; 1 if none is known."""
+        events, operators = self.trace.events, self.trace.events.rows(Kind.OPERATOR)
+        wakes = ~np.array([bool(WAKES_NO_THREAD.match(name)) for name in self.trace.names])
+        rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
+        spinning = SpanSet.union_of(
+            events.start_ns[rows], events.end_ns[rows] + own_threads(self.settings, 0.0).spin_ns
+        )
+        return (spinning & spans).total_ns / max(spans.total_ns, 1) if operators.size else 1.0
 
     # -- figures for rules -------------------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.location import Location
 from traceadvisor.model.report import Recording, RecordingNote, Report, Umbrella
+from traceadvisor.model.run_time import CauseTime, RunCause, RunPart, RunTime
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import InferenceSign, Workload
@@ -353,6 +355,32 @@ def _blocks(recording: Recording) -> tuple[Block, ...]:
 def _one_step(**changes: Any) -> Recording:
     recording = _with_unusual_steps(0)
     return replace(recording, steps=recording.steps[:1], **changes)
+
+
+_ROLLOUT = Location("train.py", 41, "step")
+
+
+def _run(steps_ns: int, cause: RunCause = RunCause.SET_UP, line: Location | None = _ROLLOUT) -> RunTime:
+    parts = {RunPart.START_UP: 1_000 - steps_ns, RunPart.TRAINING: steps_ns}
+    causes = (CauseTime(RunPart.START_UP, cause, 1_000 - steps_ns, line=line),)
+    return RunTime(1_000, parts, 9, is_whole=True, causes=causes)
+
+
+@pytest.mark.parametrize(
+    ("run", "is_said"),
+    [
+        (_run(17), True),
+        (_run(100), False),
+        (_run(17, RunCause.IMPORTS), False),
+        (_run(17, line=None), False),
+        (replace(_run(17), is_whole=False), False),
+    ],
+    ids=["rollout", "many steps", "imports", "no line", "no start"],
+)
+def test_a_run_with_few_steps_is_headed_by_the_code_before_them(run: RunTime, *, is_said: bool) -> None:
+    said = recording_verdict(replace(one_recording().recordings[0], run_time=run))
+    sentence = "Training steps take only 1.7% of the run, code before them at train.py:41 98.3%."
+    assert said.startswith(sentence) is is_said
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.24, False), (0.25, True)])

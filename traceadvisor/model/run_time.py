@@ -8,6 +8,9 @@ from enum import Enum
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import CodePlace, Location
 
+SMALL_SHARE = 0.1
+"""Share of the run in training steps, below which no fix in a step changes much of the run."""
+
 
 class RunPart(Enum):
     """Parts of a run, in the order of the report."""
@@ -193,6 +196,20 @@ class RunTime:
         """Share of the loop in training steps, 0..1; None for an empty loop."""
         trained_ns = self.parts_ns.get(RunPart.TRAINING, 0) + self.parts_ns.get(RunPart.SLOW, 0)
         return trained_ns / self.loop_ns if self.loop_ns > 0 else None
+
+    @property
+    def steps_share(self) -> float:
+        """Share of the run in training steps, 0..1."""
+        return self.share(RunPart.TRAINING) + self.share(RunPart.SLOW)
+
+    @property
+    def before_steps(self) -> CauseTime | None:
+        """The code of the script before the first step, where that is most of a run with few steps."""
+        for one in self.causes:
+            is_most = one.line and one.total_ns > self.total_ns / 2
+            if one.cause is RunCause.SET_UP and is_most and self.is_whole and self.steps_share < SMALL_SHARE:
+                return one
+        return None
 
     def share(self, part: RunPart) -> float:
         """Share of the run, 0..1."""

@@ -11,8 +11,9 @@ from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.saving import Doubt
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
+from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.savings import RECORDING, effect_words, further
-from traceadvisor.rendering.units import duration, number_of, whole_percent
+from traceadvisor.rendering.units import duration, number_of, percent, whole_percent
 from traceadvisor.rendering.words import listed
 from traceadvisor.text.ranges import between
 
@@ -160,7 +161,7 @@ def recording_verdict(
     """The sentence for one recording; ``missing_device``: what to say where it holds no GPU activity."""
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     is_timed = mean is not None and bool(mean.duration_ns)
-    sentences = [INFERENCE] if is_inference else []
+    sentences = [INFERENCE] if is_inference else [_before_steps(recording)]
     if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
         sentences.append(_undisturbed_step(recording.distortion))
         if first is None:
@@ -186,6 +187,15 @@ def recording_verdict(
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences.append(missing_device)
     return " ".join(filter(None, sentences))
+
+
+def _before_steps(recording: Recording) -> str:
+    """The sentence on code before the first step that takes most of a run; empty without it."""
+    run = recording.run_time
+    if run is None or not (code := run.before_steps) or not code.line:
+        return ""
+    steps, before = percent(run.steps_share), percent(code.total_ns / run.total_ns)
+    return f"Training steps take only {steps} of the run, code before them at {location_words(code.line)} {before}."
 
 
 def _within_sentence(title: str) -> str:

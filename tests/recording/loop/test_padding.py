@@ -37,6 +37,12 @@ def test_padding_may_begin_rows_and_may_be_any_token() -> None:
     assert _seen([_rows(3, 5, pad=-100).flip(1)]) == Padding(10 / 20, 8 / 20, 10, 1, REPEATED)
 
 
+def test_flags_show_padding_only_where_the_length_follows_the_samples() -> None:
+    flags = [_rows(*lengths) == 0 for lengths in ((3, 5), (4, 5))]
+    assert _seen(*flags) is None, "of windows with a constant length"
+    assert _seen(flags[0][:, :8], flags[1]) == Padding(15 / 36, 12 / 36, 10, 2, REPEATED)
+
+
 def test_batches_add_up_until_enough_were_seen() -> None:
     found = _seen(*[_rows(3, 5)] * (MOST_BATCHES - 1), _rows(10, 9), _rows(1, 1))
     assert found is not None

@@ -29,9 +29,12 @@ def _captured(
     builder: TraceBuilder | None = None,
     longest: int = 128,
     surplus: float = 0.4,
+    mean: float | None = 100.0,
 ) -> Captured:
     padding = Padding(padded, surplus, longest, 8, "attention_mask")
-    return Captured(builder or _step(), folder).with_settings(padding=padding, loader=LoaderSettings(batch_size=8))
+    return Captured(builder or _step(), folder).with_settings(
+        padding=padding, loader=LoaderSettings(batch_size=8), positions_per_sample=mean
+    )
 
 
 @pytest.mark.parametrize(("surplus", "share"), [(0.4, 0.4), (0.1, 0.5)])
@@ -102,6 +105,31 @@ def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tm
         "Put samples of similar length into one batch",
         "Pad each batch to its longest sample, and not each sample to a constant length",
     ]
+
+
+def _windows(folder: Path, indices: list[int] | None, mean: float | None = 128.0) -> Captured:
+    """Batches whose samples all have 128 positions, looked up in a table with such indices."""
+    builder = _step()
+    for at in range(0, 400, 100):
+        if indices is not None:
+            builder.op("aten::embedding_dense_backward", at + 60, at + 65, dims=[[*indices, 64], indices, [], [], []])
+    return _captured(folder, builder=builder, surplus=0.0, mean=mean)
+
+
+@pytest.mark.parametrize("indices", [None, [128], [8, 64]], ids=["none", "places of a position", "other tokens"])
+@pytest.mark.parametrize("mean", [128.0, None])
+def test_similar_lengths_do_not_shorten_windows_of_one_length(
+    mean: float | None, indices: list[int] | None, tmp_path: Path
+) -> None:
+    outcome = _windows(tmp_path, indices, mean).outcome(PaddedBatches())
+    assert isinstance(outcome, Skipped)
+    assert "same length" in outcome.reason
+
+
+@pytest.mark.parametrize("indices", [[8, 128], [1024]])
+def test_token_ids_of_one_length_are_padded_to_the_longest_and_grouped(indices: list[int], tmp_path: Path) -> None:
+    found = _windows(tmp_path, indices).finding(PaddedBatches())
+    assert found.fix.summary == "Pad each batch to its longest sample, and put samples of similar length into one batch"
 
 
 def test_on_a_gpu_it_takes_its_share_of_the_kernels(tmp_path: Path) -> None:

@@ -19,11 +19,19 @@ MS = 1_000_000
 
 
 def _captured(
-    folder: Path, *, threads_ms: int = 100, worker: int | None = None, cores: int = 8, pool: str = "OpenBLAS"
+    folder: Path,
+    *,
+    threads_ms: int = 100,
+    worker: int | None = None,
+    cores: int = 8,
+    pool: str = "OpenBLAS",
+    called: str = "",
 ) -> Captured:
     """Batches of 100 ms of CPU time in the loading thread, and so much in other threads; the rest takes 5 ms."""
     iterator = "_SingleProcessDataLoaderIter" if worker is None else "_MultiProcessingDataLoaderIter"
     builder = TraceBuilder().step(0, 0, 105_000).loader(0, 100_000, kind=iterator).op("aten::mm", 100_000, 105_000)
+    for at in range(0, 100_000, 10_000) if called else ():
+        builder.op(called, at, at + 100)
     batches = tuple(
         TimedBatch(worker, 10**18 + n, 100 * MS, 100 * MS, 0, 0, 0, (100 + threads_ms) * MS, threads_ms * MS)
         for n in range(40)
@@ -51,6 +59,15 @@ def test_native_threads_count_from_a_fifth_of_a_batch(threads_ms: int, tmp_path:
 def test_threads_of_torchs_operators_are_not_native_ones(tmp_path: Path) -> None:
     captured = _captured(tmp_path, threads_ms=100).with_settings(torch_threads=8)
     assert captured.clear(NativeThreads()).value == 0  # seven more may spin for 20 ms each
+
+
+@pytest.mark.parametrize(("name", "found"), [("aten::copy_", False), ("aten::permute", True)])
+def test_threads_that_each_operator_of_a_batch_wakes_spin_until_the_next(
+    name: str, tmp_path: Path, *, found: bool
+) -> None:
+    """A view wakes none: then threads of torch spin only after the step before."""
+    captured = _captured(tmp_path, threads_ms=90, called=name).with_settings(torch_threads=2)
+    assert captured.is_found(NativeThreads()) is found
 
 
 def test_workers_are_proposed_with_one_thread_each_and_as_many_as_have_cores(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ loop waits for; the time in the loader of a training process that loads its own 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -34,6 +35,12 @@ takes 1 to 14 ms on today's processors (https://gcc.gnu.org/onlinedocs/libgomp/G
 
 LONG_SPIN_NS = 220_000_000
 """The same for LLVM's and Intel's OpenMP, whose ``KMP_BLOCKTIME`` is 200 ms by default."""
+
+WAKES_NO_THREAD = re.compile(
+    r"aten::(?:lift_fresh|detach_?|alias|view|reshape|permute|transpose|t|as_strided|(?:un)?squeeze|select|slice|expand"
+    r"|narrow|unbind|empty\w*|item|_local_scalar_dense|resize_|set_)$|(?!aten::)"
+)
+"""Operators that compute nothing, and annotations: no thread wakes for them, so none spins after them."""
 
 NATIVE_SHARE = 0.2
 """CPU time of other threads as a share of the time of a batch, from which these count: a thread that sends batches or
@@ -152,7 +159,7 @@ class OwnThreads:
     """Per operator."""
 
     operator_share: float = 1.0
-    """Share of the time of a batch in operators."""
+    """Share of the time of a batch in operators, or in which threads may spin after one."""
 
     spin_ns: int = SPIN_NS
 

@@ -36,7 +36,7 @@ SHARE_OF = 1_000_000
 def loader_time(run: Run, *, operator_share: float = 1.0) -> LoaderTime | None:
     """Return the time of the training loader by cause; None if no undisturbed step was timed.
 
-    ``operator_share``: share of the time in the loader in operators of torch, which have threads of their own.
+    ``operator_share``: share of the time in the loader in which threads of torch's operators may compute or spin.
     """
     steps = [step for step in run.steps if step.state is StepState.PLAIN and step.index]
     if not steps:

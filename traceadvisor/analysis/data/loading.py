@@ -90,6 +90,9 @@ class Loading:
     time: LoaderTime | None = None
     """The time of the loader by cause; None if no capture timed it."""
 
+    threads_share: float = 1.0
+    """Share of the time in the data loader in which threads of operators may compute, or spin after one."""
+
     def share_of_waits(self, part: MakerPart) -> float:
         """Share of a part in the time in which those who make batches wait for something else than a core, 0..1."""
         if self.time is None:
@@ -240,7 +243,7 @@ def batch_cost(loading: Loading) -> BatchCost | None:
             loading.undisturbed,
             core_is_free=bool(free),
             threads=threads,
-            own_threads=own_threads(loading.settings, loading.operator_share),
+            own_threads=own_threads(loading.settings, loading.threads_share),
             beside_share=loading.share_of_waits(MakerPart.THREADS),
         )
         locked = loading.time.maker_share(MakerPart.LOCK) if loading.time else 0.0

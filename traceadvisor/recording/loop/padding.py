@@ -41,6 +41,9 @@ class PaddingSeen:
     def __init__(self) -> None:
         self._batches = self._positions = self._padded = self._surplus = self._longest = 0
         self._source = ""
+        self._widths: set[int] = set()
+        self._has_values = False
+        """Whether more than flags showed padding."""
         self._rows = self._values = 0
         """Rows of token ids, and their values."""
 
@@ -61,9 +64,10 @@ class PaddingSeen:
             if longest is not None:
                 self._rows, self._values = self._rows + len(longest), self._values + longest.numel()
             for values in (masks or tensors).values():
-                lengths = (values != 0).sum(1) if masks else _lengths(values)
+                lengths = (values != 0).sum(1) if masks else _lengths(values.long())
                 if lengths is not None:
                     self._add(values.shape[1], lengths, MASK if masks else REPEATED)
+                    self._has_values |= bool(masks) or values.dtype is not torch.bool
         except Exception:  # noqa: BLE001  # a batch may be anything
             self._batches = MOST_BATCHES
 
@@ -72,6 +76,7 @@ class PaddingSeen:
         self._padded += int((width - lengths).sum())
         self._surplus += len(lengths) * (width - int(lengths.max()))
         self._longest = max(self._longest, width)
+        self._widths.add(width)
         self._source = source
 
     @property
@@ -80,8 +85,11 @@ class PaddingSeen:
         return self._values / self._rows if self._rows else None
 
     def result(self) -> Padding | None:
-        """The padding so far; None if no tensor showed any."""
-        if not self._padded:
+        """The padding so far; None if no tensor showed any.
+
+        Flags alone show none in windows of a constant length: they say which positions the loss leaves out.
+        """
+        if not self._padded or (len(self._widths) == 1 and not self._has_values):
             return None
         return Padding(
             self._padded / self._positions, self._surplus / self._positions, self._longest, self._batches, self._source
@@ -93,7 +101,7 @@ def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tenso
     if type(value) is Tensor:
         is_small = value.device.type == "cpu" and value.dim() == 2 and value.numel() <= MOST_VALUES
         if is_small and value.dtype in _KINDS and value.shape[0] and value.shape[1] >= LEAST_LENGTH:
-            yield name, value.long()
+            yield name, value
     elif levels and isinstance(value, Mapping):
         for key, entry in list(value.items())[:MOST_ENTRIES]:
             yield from _tensors(entry, f"{name}.{key}", levels - 1)

@@ -24,6 +24,7 @@ batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as
 
 AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
 BY_LENGTH = "Put samples of similar length into one batch"
+BOTH = "Pad each batch to its longest sample, and put samples of similar length into one batch"
 
 _UNPADDED = re.compile(r"_pack_padded_sequence|^aten::_nested|varlen")
 """Operators and kernels that leave out padding."""
@@ -41,8 +42,8 @@ class PaddedBatches(Rule):
     """A large part of each batch is padding, and the model computes on it like on data.
 
     What it finds: Padding in the first batches that the training loop received, as ``traceadvisor capture`` measured it
-        on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows. Other recordings
-        hold no values.
+        on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows. Where all batches
+        have one length, such as that of a window, positions up to their longest sample count only as token ids.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
@@ -72,8 +73,9 @@ class PaddedBatches(Rule):
             if facts.run.captured:
                 return Skipped("The capture saw no padding in the first batches.")
             return Skipped(facts.unknown_without("Whether batches hold padding is unknown", Option.CAPTURE))
-        if any(map(_UNPADDED.search, facts.trace.names)):
-            return Skipped("The model leaves out padding: it packs its sequences.")
+        is_surplus = padding.surplus_share >= padding.padded_share / 2
+        if reason := _unknown(facts, padding, is_surplus=is_surplus):
+            return Skipped(reason)
         computing = (Category.KERNEL,) if facts.observation.has_device else (Category.FORWARD, Category.BACKWARD)
         claims = facts.claim(*computing)
         share = padding.padded_share * facts.share(claims)
@@ -81,12 +83,11 @@ class PaddedBatches(Rule):
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
         if share < self.min_share:
             return Clear("computing on padding", share, self.min_share, Unit.SHARE)
-        is_surplus = padding.surplus_share >= padding.padded_share / 2
         return finding_of(
             facts,
             claims=claims,
             fix=Fix(
-                AS_LONGEST if is_surplus else BY_LENGTH,
+                AS_LONGEST if is_surplus else BY_LENGTH if _lengths_differ(facts) else BOTH,
                 TO_LONGEST if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
                 not_replayed="the recording does not show how the time of each operator depends on the length",
@@ -105,6 +106,34 @@ class PaddedBatches(Rule):
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
+
+
+def _unknown(facts: Facts, padding: Padding, *, is_surplus: bool) -> str | None:
+    """Return why shorter batches are not known to save work; None if they are."""
+    if any(map(_UNPADDED.search, facts.trace.names)):
+        return "The model leaves out padding: it packs its sequences."
+    if is_surplus or _lengths_differ(facts) or _has_tokens(facts, padding.longest):
+        return None
+    return "All batches have the same length: no length of a sample is known to change it."
+
+
+def _lengths_differ(facts: Facts) -> bool:
+    """Return whether the batches were shorter on average than the longest: their lengths follow their samples."""
+    mean, padding = facts.settings.positions_per_sample, facts.settings.padding
+    return padding is not None and mean is not None and mean < padding.longest
+
+
+def _has_tokens(facts: Facts, length: int) -> bool:
+    """Return whether a table is trained by so many positions of each sample, such as token ids."""
+    trace, batch = facts.trace, length * (facts.run.batch_size or 1)
+    rows = np.flatnonzero(
+        np.array([name == "aten::embedding_dense_backward" for name in trace.names])[trace.events.name_id]
+    )
+    for dims in numbers_in(trace.details.dims_id.at(rows, np.int32(NONE))):
+        indices = read_inputs(trace.texts[dims], "", "").shape(1)
+        if (len(indices) > 1 and indices[-1] == length) or indices == (batch,) != (length,):
+            return True
+    return False
 
 
 def _most_ns(facts: Facts, padding: Padding, *, is_surplus: bool) -> float:

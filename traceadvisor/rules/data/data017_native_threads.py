@@ -35,8 +35,9 @@ class NativeThreads(Rule):
     """Batches are made in threads of native libraries, on more than one core for each process that loads.
 
     What it finds: CPU time of other threads of a loading process while it makes a batch: of BLAS, OpenCV, tokenizers or
-        Arrow. A capture reads the CPU time of the thread and of the process, without what torch's own threads may take
-        in the training process. Samples tell when the loading thread waits while others compute.
+        Arrow. A capture reads the CPU time of the thread and of the process. In the training process, torch's own
+        threads may take a part, which does not count: they spin after each operator. Samples tell when the loading
+        thread waits while others compute.
     Why it costs time: Each loader worker starts as many such threads as there are cores. Several workers then share the
         cores among many times as many threads.
     How to fix it: In workers, limit these libraries to one thread each: by environment variables, or with
