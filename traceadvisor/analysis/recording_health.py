@@ -80,7 +80,7 @@ OTHER_STEPS_RATIO = 0.5
 
 OTHER_STEPS = (
     "Undisturbed steps take {} times as long as recorded ones, which may be of another phase of the training: "
-    "the findings and the categories of the step are not of most steps. Record later steps with --skip-first."
+    "then findings and categories of the step are not of most steps. Record later steps with --skip-first."
 )
 
 HOW_TO_MARK = {
