@@ -75,6 +75,14 @@ RAN_AHEAD = (
     "that of the recorded steps on the GPU; samples/s are the mean of undisturbed steps, if that is as long."
 )
 
+OTHER_STEPS_RATIO = 0.5
+"""Recorded over undisturbed step, up to which the recorded steps are of another kind: recording makes none shorter."""
+
+OTHER_STEPS = (
+    "Undisturbed steps take {} times as long as recorded ones, which may be of another phase of the training: "
+    "then findings and categories of the step are not of most steps. Record later steps with --skip-first."
+)
+
 HOW_TO_MARK = {
     None: "Call the profiler's step() once per iteration to mark steps.",
     Framework.JAX: 'To mark steps, use jax.profiler.StepTraceAnnotation("train", step_num=i).',
@@ -118,7 +126,9 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
     found = timing.distortion()
     if found is None:
         return
-    if abs(found.ratio - 1) > DISTURBED_SHARE:
+    if found.ratio <= OTHER_STEPS_RATIO:
+        yield HealthNote("other-steps", OTHER_STEPS.format(f"{1 / found.ratio:.1f}"), degrades=False)
+    elif abs(found.ratio - 1) > DISTURBED_SHARE:
         yield HealthNote("disturbed", f"{distortion_sentence(found)}{_meaning(found)}", degrades=False)
     shares = timing.loader_shares
     if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:

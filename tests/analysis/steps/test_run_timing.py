@@ -104,6 +104,14 @@ def test_steps_are_disturbed_beyond_a_tenth(recorded: int, codes: list[str]) -> 
     assert [note.code for note in timing_notes(timing) if "loader" not in note.code] == codes
 
 
+@pytest.mark.parametrize(("recorded", "codes"), [(50, ["other-steps"]), (51, ["disturbed"])])
+def test_recorded_steps_of_half_the_time_or_less_are_of_another_kind(recorded: int, codes: list[str]) -> None:
+    timing = run_timing([*_steps(100, 100), *_steps(recorded, recorded, state=RECORDED, first=3)], 1)
+    notes = [note for note in timing_notes(timing) if "loader" not in note.code]
+    assert [note.code for note in notes] == codes
+    assert ("take 2.0 times as long" in notes[0].message) is (codes == ["other-steps"])
+
+
 def test_excess_and_shares_of_the_loader_are_of_recorded_and_undisturbed_steps() -> None:
     recorded = [TimedStep(3, 0, 160, 40, 1, RECORDED)]
     timing = run_timing([*_steps(100, 100), *recorded], 1)

@@ -24,6 +24,7 @@ from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
+from traceadvisor.rules.idle.model_python import OF_MODEL, TITLE
 from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, KEPT, WAIT_LESS, WHOLE_TENSORS
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
@@ -461,6 +462,51 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
 
 def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:
     assert not is_found(PythonOverhead(), _with_average(in_module=True), tmp_path)
+
+
+def _with_search(*, has_operators: bool = False) -> TraceBuilder:
+    """Steps of 1 ms without a GPU: a module calls a function of the user that runs for 500 us without operators."""
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).python("train.py(10): train", at, at + 1000)
+        builder.python("nn.Module: Net_0", at, at + 800)
+        builder.python("train.py(60): search", at + 300, at + 800)
+        for start in range(at + 300, at + 800, 50 if has_operators else 500):
+            builder.op("aten::mul", start, start + (50 if has_operators else 1))
+        builder.op("aten::mm", at + 1, at + 299, sequence=number)
+        builder.optimizer(at + 801, at + 809)
+        builder.op("MmBackward0", at + 810, at + 1000, sequence=number, forward_thread=1)
+    return builder
+
+
+def _search_samples(count: int) -> Samples:
+    train = (user("<module>", 80), user("train", 20), library("_call_impl", 1, "torch/nn/modules/module.py"))
+    found = Samples().add(200 - count, *train)
+    return found.add(count * 3 // 4, *train, user("search", 62)).add(count // 4, *train, user("search", 63))
+
+
+def test_python_inside_a_module_without_operators_is_found_at_its_lines_with_the_sampled_share(tmp_path: Path) -> None:
+    captured = Captured(_with_search(), tmp_path).with_run(stacks=_search_samples(80).build())
+    found = captured.finding(PythonOverhead())
+    assert found.rule.title == TITLE
+    assert found.fix.summary == OF_MODEL.summary
+    assert found.saving.method is Method.BOUND
+    assert [(at.line, at.function, at.samples) for at in found.locations] == [(62, "search", 60), (63, "search", 20)]
+    assert evidence(found, "share of undisturbed steps in this function") == pytest.approx(0.4, abs=0.01)
+    assert found.saving.high_ns == pytest.approx(500_000, rel=0.01)  # recorded: more than the upper end of 40%
+    assert found.claims.total_ns == pytest.approx(4 * 500_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("samples", "has_operators"), [(4, False), (80, True)])
+def test_python_inside_a_module_needs_its_samples_and_a_stretch_without_operators(
+    samples: int, tmp_path: Path, *, has_operators: bool
+) -> None:
+    builder = _with_search(has_operators=has_operators)
+    outcome = run_rule(
+        PythonOverhead(), Captured(builder, tmp_path).with_run(stacks=_search_samples(samples).build()).facts()
+    )
+    assert not (isinstance(outcome, Found) and outcome.finding.rule.title == TITLE)
 
 
 def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> None:

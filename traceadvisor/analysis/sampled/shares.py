@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from traceadvisor.analysis.operators.metric_modules import METRICS
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, WAITS, frame_of
@@ -116,6 +117,17 @@ def share_at(samples: StackSamples | None, places: Iterable[Location]) -> Sample
 def share_in_function(samples: StackSamples | None, function: Location) -> SampledShare | None:
     """Return the share of undisturbed steps in a function of the user, with all that it calls."""
     return share_of_steps(samples, lambda frames: any(_is_function(frame, function) for frame in frames))
+
+
+def lines_in_function(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
+    """Return the user's lines with much of the samples of training in a function, the costliest first."""
+    counts = defaultdict[Location, int](int)
+    for stack, frames in _stacks(samples):
+        if any(_is_function(frame, function) for frame in frames) and (line := _innermost_line(frames)):
+            counts[place_of(line)] += in_training(stack).count
+    least = least_share * sum(counts.values())
+    most = sorted((line for line in counts if counts[line] >= max(least, 1)), key=lambda line: -counts[line])
+    return tuple(replace(line, samples=counts[line]) for line in most)
 
 
 def share_under_line(samples: StackSamples | None, line: Location) -> SampledShare | None:

@@ -35,6 +35,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.model_python import python_in_model
 from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, fix_words, waits_for
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
@@ -70,7 +71,8 @@ class PythonOverhead(Rule):
         GPU is idle: logging, metrics, checkpoints, sleep. With stacks, the finding names the functions; torch's walks
         over modules and parameters, such as ``model.train()``, and metrics count as the line that calls them. For
         recordings from 2021, it names the lines before and after. Without a GPU, with stacks, operators that the
-        training does not need count as well: averages of weights, metrics, copies of the model. So do many small
+        training does not need count as well: averages of weights, metrics, copies of the model. So does a function
+        inside of modules that runs NumPy or Python without operators, where samples show it. So do many small
         operators in forward and backward, with the Python between them, by the usual time of each; not in a loop over
         recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
         one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
@@ -88,7 +90,8 @@ class PythonOverhead(Rule):
         backward pass; the high estimate removes all of their function, unless that is the training loop. Upper limits:
         all of the time of code of only some steps without samples, and of waits for other processes; for small
         operators, the Python between them and for each up to the time of a call, or the sampled share of the function
-        that runs most of them, with its part of the backward pass.
+        that runs most of them, with its part of the backward pass; for a function inside of modules, its sampled or
+        recorded share, whichever is larger.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy
@@ -130,8 +133,10 @@ class PythonOverhead(Rule):
             chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
             beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
             lost, beside = lost - chained, beside - chained
+            in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
             small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
-            if found := small.check(facts, beside, chained):
+            found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)
+            if found:
                 return found
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:

@@ -23,7 +23,7 @@ _SENTENCE = re.compile(r"(?<=[.;:]) ")
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
-QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed", "ran-ahead"})
+QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed", "other-steps", "ran-ahead"})
 
 NOTHING, TOO_SHORT = "nothing-recorded", "window-not-reached"
 
