@@ -56,7 +56,8 @@ def pytest_collection(session: pytest.Session) -> None:
     """
     config = session.config
     worker: dict[str, object] | None = getattr(config, "workerinput", None)
-    if worker and all(Path(argument).is_dir() for argument in config.args):
+    leaves_out = config.getoption("ignore") or config.getoption("ignore_glob")  # named files would be collected
+    if worker and not leaves_out and all(Path(argument).is_dir() for argument in config.args):
         files = [path for argument in config.args for path in _test_files(argument, config.getini("norecursedirs"))]
         number, count = int(str(worker["workerid"]).removeprefix("gw")), int(str(worker["workercount"]))
         config.args = [path for first in range(count) for path in files[(number + first) % count :: count]]

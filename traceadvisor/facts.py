@@ -38,6 +38,7 @@ from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.launches import Launches, link_launches
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import (
@@ -533,7 +534,7 @@ class Facts:
     def _threads_share(self, spans: SpanSet) -> float:
         """Share of some time in which threads of its operators may compute, or spin after one; 1 if none is known."""
         events, operators = self.trace.events, self.trace.events.rows(Kind.OPERATOR)
-        wakes = ~np.array([bool(WAKES_NO_THREAD.match(name)) for name in self.trace.names])
+        wakes = ~name_mask(self.trace.names, lambda name: WAKES_NO_THREAD.match(name) is not None)
         rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
         spinning = SpanSet.union_of(
             events.start_ns[rows], events.end_ns[rows] + own_threads(self.settings, 0.0).spin_ns

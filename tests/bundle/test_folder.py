@@ -10,7 +10,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.layout import FORMAT, TELEMETRY_FORMAT
+from traceadvisor.bundle.folder import Start, start_of
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, TELEMETRY_FORMAT
 from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.bundle.stacks import STACKS_FORMAT
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
@@ -397,3 +398,21 @@ def test_a_killed_run_without_a_recording_shows_its_step_times(bundle: Path) -> 
 def test_the_repository_is_read(bundle: Path) -> None:
     _manifest(bundle, repository={"root": "~/src", "commit": "a" * 40, "branch": None, "dirty": True})
     assert BundleRuns(bundle).run(0)[0].repository == Repository("~/src", "a" * 40, None, dirty=True)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ('{"started_ns": 5, "command": ["a.py"], "repository": 7}', Start(5, ("a.py",))),
+        ('{"started_ns": 5, "command": ["a.py"]}', Start(5, ("a.py",))),
+    ],
+)
+def test_a_damaged_repository_hides_neither_start_nor_command(manifest: str, expected: Start, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(manifest)
+    assert start_of(tmp_path) == expected
+
+
+def test_a_manifest_that_cannot_be_read_began_when_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text("{")
+    assert start_of(tmp_path) == Start((tmp_path / MANIFEST).stat().st_mtime_ns)
+    assert start_of(tmp_path / "missing") == Start(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,16 +48,22 @@ class Start(msgspec.Struct, frozen=True):
     """The repository of the script; None without one, or if the manifest is damaged."""
 
 
+class _Began(msgspec.Struct, frozen=True):
+    started_ns: int
+    command: tuple[str, ...] = ()
+
+
 def start_of(folder: Path) -> Start:
     """The start of a capture, whether or not the rest of its manifest can be read."""
     path = folder / MANIFEST
-    try:
+    with suppress(*UNREADABLE):
         return msgspec.json.decode(beginning(path), type=Start)
-    except UNREADABLE:
-        try:
-            return Start(path.stat().st_mtime_ns)
-        except OSError:
-            return Start(0)
+    with suppress(*UNREADABLE):
+        began = msgspec.json.decode(beginning(path), type=_Began)
+        return Start(began.started_ns, began.command)
+    with suppress(OSError):
+        return Start(path.stat().st_mtime_ns)
+    return Start(0)
 
 
 def find_in_bundle(

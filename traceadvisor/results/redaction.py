@@ -55,7 +55,7 @@ def _cleaned(text: str) -> str:
 @lru_cache(maxsize=4)
 def _cleaning(_: tuple[object, ...]) -> _Change:
     """Cleans texts while the same is in force: it is one function for many reports, which share most of their texts."""
-    short, long = lru_cache(1 << 12)(_cleaned), lru_cache(1 << 8)(_cleaned)
+    short, long = lru_cache(1 << 12)(_cleaned), lru_cache(1 << 6)(_cleaned)
     return lambda text: (short if len(text) <= LONGEST_KEPT else long)(text)
 
 

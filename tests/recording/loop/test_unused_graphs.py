@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, TensorDataset
 
 from traceadvisor.bundle.layout import Schedule
@@ -70,3 +71,17 @@ def test_loops_that_run_a_backward_pass_are_no_validation(tmp_path: Path) -> Non
 
 def test_a_loop_that_does_not_come_to_its_end_tells_nothing(tmp_path: Path) -> None:
     assert _nodes(tmp_path, nullcontext, breaks=True) is None
+
+
+def test_a_mode_of_the_script_hears_nothing_of_the_count(tmp_path: Path) -> None:
+    heard = list[str]()
+
+    class Listens(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # as torch's
+            heard.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Listens():
+        assert _nodes(tmp_path, nullcontext) is None
+    assert heard
+    assert "view" not in heard

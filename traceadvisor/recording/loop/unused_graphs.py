@@ -70,7 +70,9 @@ class UnusedGraphs:
 
 
 def _nodes() -> int | None:
-    """Return the number of a new node of this thread; None in inference mode."""
+    """Return the number of a new node of this thread; None in inference mode, and where a mode of the script is on."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return None
     with torch.enable_grad():
         node = torch.empty(0, device="cpu", requires_grad=True).view(0).grad_fn
     return None if node is None else int(node._sequence_nr())
