@@ -36,8 +36,8 @@ def goal_table(goals: Iterable[Goal]) -> str:
     """Lines to hold and where the project stands."""
     rows = []
     for goal in goals:
-        figures = (goal.must, goal.aim, goal.measured, goal.by_cpu)
-        rows.append((goal.what, goal.unit, *(_figure(figure) for figure in figures), goal.verdict))
+        lines, measured = (_figure(goal.must), _figure(goal.aim)), _beside(goal.measured, goal.must)
+        rows.append((goal.what, goal.unit, *lines, measured, _figure(goal.by_cpu), goal.verdict))
     return table(("limit", "unit", "must", "aim", "measured", "by CPU time", "verdict"), rows)
 
 
@@ -102,6 +102,12 @@ def framing_table(results: Results, framings: Mapping[Framing, tuple[Workload, W
         figures = [(ratio.wall, ratio.cpu) if ratio else (None, None) for ratio in ratios]
         rows.append((framing.value, packed.size, *(_figure(figure) for pair in figures for figure in pair)))
     return table(header, rows)
+
+
+def _beside(value: float | None, limit: float) -> str:
+    """The same, with a digit more where it would read like the limit without being it."""
+    text = _figure(value)
+    return f"{value:.3f}" if value is not None and value != limit and text == _figure(limit) else text
 
 
 def _figure(value: float | None) -> str:

@@ -41,7 +41,8 @@ HEADINGS = {
 _INTRODUCTION = """\
 # Rules
 
-**Do this now:** `traceadvisor rules explain ID` prints the page of a rule that a report names.
+**Do this now:** `traceadvisor rules explain ID` prints what a rule that a report names finds, how to fix it, when it
+may be wrong (*Caution* on its page), what it replaces (*Hides*), and the allowed values.
 
 TraceAdvisor runs these rules on every recording. MEM009 to MEM020 check allocations, of
 [memory snapshots](../memory.md) and of traces with memory events. [Settings](../settings.md) change thresholds. You can
@@ -50,8 +51,8 @@ also [write your own rules](../writing-a-rule.md).
 In the tables and on each page:
 
 - A share is a share of the typical step, if its text names nothing else.
-- A threshold whose name ends in `_share` takes a number from 0 to 1. Others take a number from 0, if the page says
-  nothing else.
+- A threshold whose name ends in `_share` takes a number from 0 to 1. Others take a number from 0, a whole one where
+  they count something; `traceadvisor rules explain ID` has the allowed values. Pages name only other limits.
 - *Simulated*: the step is replayed without the cost. If the simulation cannot be trusted, the saving is an upper limit:
   all the time that the fix could remove. [How savings are estimated](../how-savings-are-estimated.md) says when.
 - *Found in*: the number of real recordings in which the rule found something, as [fired.json](fired.json) lists
@@ -134,7 +135,7 @@ def index(pages: Iterable[RulePage], proofs: Proofs) -> str:
 def page_text(page: RulePage) -> str:
     """``<ID>.md``: what to do first."""
     texts = {section.title: section.text for section in page.sections}
-    parts = [f"# {page.id} {page.name}", page.summary]
+    parts = [f"# {page.id} {page.name}: {page.title}", page.summary]
     parts += [f"**{heading}:** {texts[title]}" for title, heading in HEADINGS.items()]
     if page.needs or page.refines:
         parts.append(" ".join(_needs_and_hides(page)))

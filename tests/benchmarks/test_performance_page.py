@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, REPORT
+from benchmarks.goals import Goal
 from benchmarks.machine import HIGH_LOAD_PER_CORE
+from benchmarks.tables import goal_table
 from tests.page_tables import Row, rows, section
 from tests.recordings.advice import with_block
 from tests.shared import CHECKOUT
@@ -20,6 +22,12 @@ def test_the_summary_has_the_figures_of_the_tables(golden: Callable[[Path, str],
     page = RAW.read_text(encoding="utf-8")
     loads = _loads(page + PAGE.read_text(encoding="utf-8"))
     golden(PAGE, with_block("short", f"{_beside_others(page)}\n\n{_missed(page)}\n\n{loads}\n", PAGE))
+
+
+def test_a_limit_that_is_missed_by_little_does_not_read_like_one_that_holds() -> None:
+    missed, held = (Goal("reading", 0.7, 0.5, "times", measured) for measured in (0.7006, 0.7))
+    assert "| 0.701 | - | **missed** |" in goal_table([missed])
+    assert "| 0.70 | - | held |" in goal_table([held])
 
 
 def _beside_others(page: str) -> str:

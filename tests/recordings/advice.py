@@ -194,6 +194,8 @@ def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
     """Lines of Markdown: the recordings with right findings only by name, the others with the expert's reasons."""
     yield "# Advice by recording"
     yield ""
+    yield "**Do this now:** look up a recording like yours; rows show only advice that is not fully right."
+    yield ""
     yield "The first three findings of each labelled recording, and why they are not all right. [Precision of"
     yield "advice](validation.md#precision-of-advice) counts them, [the labels](../tests/recordings/advice.toml) also"
     yield "say why findings are right, and `make advice WRITE=1` writes this page."

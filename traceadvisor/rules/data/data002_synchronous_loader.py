@@ -29,8 +29,9 @@ class SynchronousLoader(Rule):
         estimate lets all processes compute at the same time. Workers do not save the time of the sampler, nor of taking
         a batch: 0.7 ms, and twice as long where other programs use all cores. There, a fix that removes work comes
         first.
-    When it may be wrong: Without a capture it is unknown whether loading computes or waits; then enough free cores are
-        assumed. For a data set in memory, sending batches between processes can take longer than indexing.
+    When it may be wrong: Without a capture it is unknown whether loading computes or waits, and how many cores there
+        are; then enough free cores are assumed. For a data set in memory, sending batches between processes can take
+        longer than indexing.
     """
 
     meta = RuleMeta("DATA002", "synchronous-loader", "Batches are loaded in the training process")

@@ -30,8 +30,8 @@ class WorkerRestart(Rule):
         call of the epoch before.
     Why it costs time: Each worker is a new process that imports modules, opens files and fills caches again. The queue
         is empty until the first batch is ready.
-    How to fix it: ``DataLoader(..., persistent_workers=True)`` keeps the workers, and the state of their data set,
-        between epochs.
+    How to fix it: Pass ``persistent_workers=True`` to the ``DataLoader``: it keeps the workers, and the state of their
+        data set, between epochs.
     How the saving is estimated: Upper limit: the share of the training loop in starts and stops of workers, applied to
         the training time per step. In older captures, what the first 20 steps of an epoch take longer than later ones
         (in short epochs: than the fastest tenth) counts too, up to the time of the start itself.

@@ -28,8 +28,8 @@ class SlowBatchBlocks(Rule):
     What it finds: Workers that are fast enough on average while the training loop waits for a slow batch. The measured
         batches are simulated twice: delivered in order, and as soon as any is ready.
     Why it costs time: While one worker makes a slow batch, the others fill their part of the queue and stop.
-    How to fix it: ``DataLoader(..., in_order=False)`` (torch 2.6 and later) delivers the first batch that is ready.
-        Otherwise make samples of equal size, or prefetch more batches.
+    How to fix it: Use ``DataLoader(..., in_order=False)`` (torch 2.6 and later), which delivers the first batch that is
+        ready. Otherwise make samples of equal size, or prefetch more batches.
     How the saving is estimated: The difference between both simulations as a share of the simulated step, at most the
         measured wait. The longest batch of each worker does not count: a garbage collection, for example, comes once.
         The low estimate lets the training slow down by a tenth.

@@ -46,7 +46,7 @@ class ExposedCommunication(Rule):
         accumulation, half of the exposed part goes. The low estimates save half as much. For other kinds: an upper
         limit.
     When it may be wrong: A collective lasts until the slowest rank arrives. One rank's recording does not separate
-        transfer from waiting.
+        transfer from waiting. Communication settings do not fix a late rank.
     """
 
     meta = RuleMeta("DIST003", "exposed-communication", "The GPU waits for communication")

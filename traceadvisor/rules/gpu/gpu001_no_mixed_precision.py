@@ -39,7 +39,7 @@ class NoMixedPrecision(Rule):
 
     What it finds: Kernel time of matmuls, convolutions and attention with float32 inputs, by the recorded input types
         of the operator that launches a kernel, else by the kernel's name. Kernels below 10 µs do not count: 16 bits
-        hardly shorten them.
+        do not shorten them measurably.
     Why it costs time: Tensor cores multiply 16-bit matrices many times faster than ordinary cores multiply float32
         matrices. 16-bit values also halve the memory traffic.
     How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it

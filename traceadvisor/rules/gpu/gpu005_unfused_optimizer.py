@@ -29,7 +29,7 @@ class UnfusedOptimizer(Rule):
         operators that are as short, and the Python code between them.
     Why it costs time: A model has hundreds of parameters, and each update takes three to about twelve operations. The
         CPU takes longer to launch these kernels than the GPU takes to run them, and launches no others meanwhile.
-    How to fix it: ``fused=True`` updates all parameters with a few kernels; Adam, AdamW, SGD and Adagrad have it.
+    How to fix it: Pass ``fused=True`` (Adam, AdamW, SGD, Adagrad), which updates all parameters with a few kernels.
         ``foreach=True``, which most torch optimizers have, uses one kernel per operation, and is the default on GPUs in
         newer versions. Pass one of the two, not both. First put parameter groups with the same settings into one: each
         is updated on its own.

@@ -26,8 +26,8 @@ class ElementwiseChains(Rule):
         fused do not count.
     Why it costs time: Each kernel reads its input from GPU memory and writes its result back, for one operation per
         element. Most of this traffic is avoidable.
-    How to fix it: ``torch.compile`` fuses such a run into one kernel that reads and writes once. Fused operators exist
-        for common cases.
+    How to fix it: Use ``torch.compile``, which fuses such a run into one kernel that reads and writes once. Fused
+        operators exist for common cases.
     How the saving is estimated: A fused run takes at least as long as its longest kernel. The step is simulated without
         half of the rest of each run (range: none to all of it).
     When it may be wrong: Consecutive kernels may work on different data. Intermediate results that autograd needs are

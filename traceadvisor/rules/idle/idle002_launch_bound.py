@@ -58,7 +58,7 @@ class LaunchBound(Rule):
         (``torch.compile``, CUDA graphs, fused or ``foreach`` optimizers). For compiled code, use CUDA graphs. For a few
         long calls, check what they do: a first call may compile, allocate or search for an algorithm.
     How the saving is estimated: For many short calls, the step is simulated with 0.7 of the CPU time in operators and
-        launch calls (low: 0.9; high: 0.1). Python between operators keeps its time: a recording does not show how much
+        launch calls (low: 0.9; high: 0.07). Python between operators keeps its time: a recording does not show how much
         of it would be compiled. The saving may exceed the GPU idle time, because other CPU work then overlaps the GPU.
         Where the step cannot be simulated, all of this idle time is the upper limit, and 0.3 of it is expected. For a
         few long calls: the same limit, and half of it.

@@ -23,9 +23,9 @@ class NearCapacity(Rule):
         least twice the peak used by tensors (MEM005).
     Why it costs time: A slightly larger batch causes an out-of-memory error. Even before that, the allocator returns
         memory to the driver and allocates it again, which stops the GPU.
-    How to fix it: Mixed precision halves the activations. Gradient checkpointing recomputes activations instead of
-        keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step. Without
-        cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
+    How to fix it: Use mixed precision, which halves the activations, or gradient checkpointing, which recomputes them
+        instead of keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step.
+        Without cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
     How the saving is estimated: The fix prevents out-of-memory errors and saves no time. Recorded allocations are
         replayed with half of the saved activations for checkpointing (as with 16 equal layers in four segments) and for
         mixed precision (if all were float32), and with half of all that grows with the batch for gradient accumulation.

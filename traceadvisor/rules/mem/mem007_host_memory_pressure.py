@@ -15,9 +15,9 @@ class HostMemoryPressure(Rule):
         undisturbed steps of the run.
     Why it costs time: Files that the data set reads repeatedly no longer stay in memory. Swapping stops processes. In
         the end, the kernel kills one, usually a loader worker.
-    How to fix it: Each loader worker holds its own copy of the Python objects that the data set uses, and
-        ``prefetch_factor`` batches. Use fewer workers or a smaller ``prefetch_factor``. Replace lists of Python objects
-        by arrays or memory-mapped files.
+    How to fix it: Use fewer workers or a smaller ``prefetch_factor``: each worker holds its own copy of the Python
+        objects that the data set uses, and ``prefetch_factor`` batches. Replace lists of Python objects by arrays or
+        memory-mapped files.
     How the saving is estimated: It is not estimated: swapping appears as other waits.
     When it may be wrong: Other programs on the machine may use the memory.
     """
