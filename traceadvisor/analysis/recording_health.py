@@ -76,7 +76,11 @@ RAN_AHEAD = (
 )
 
 OTHER_STEPS_RATIO = 0.5
-"""Recorded over undisturbed step, up to which the recorded steps are of another kind: recording makes none shorter."""
+"""Recorded over undisturbed step, up to which the recorded steps are of another kind: recording makes none shorter. The
+undisturbed steps next to them must be shorter than the others, too: on a busy machine, a few steps may be by chance."""
+
+NEAR_RATIO = 0.7
+"""Those steps over all undisturbed ones."""
 
 OTHER_STEPS = (
     "Undisturbed steps take {} times as long as recorded ones, which may be of another phase of the training: "
@@ -126,7 +130,8 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
     found = timing.distortion()
     if found is None:
         return
-    if found.ratio <= OTHER_STEPS_RATIO:
+    is_other = timing.near_ns is not None and timing.near_ns <= NEAR_RATIO * found.undisturbed_step_ns
+    if found.ratio <= OTHER_STEPS_RATIO and is_other:
         yield HealthNote("other-steps", OTHER_STEPS.format(f"{1 / found.ratio:.1f}"), degrades=False)
     elif abs(found.ratio - 1) > DISTURBED_SHARE:
         yield HealthNote("disturbed", f"{distortion_sentence(found)}{_meaning(found)}", degrades=False)

@@ -106,10 +106,17 @@ def test_steps_are_disturbed_beyond_a_tenth(recorded: int, codes: list[str]) -> 
 
 @pytest.mark.parametrize(("recorded", "codes"), [(50, ["other-steps"]), (51, ["disturbed"])])
 def test_recorded_steps_of_half_the_time_or_less_are_of_another_kind(recorded: int, codes: list[str]) -> None:
-    timing = run_timing([*_steps(100, 100), *_steps(recorded, recorded, state=RECORDED, first=3)], 1)
+    """Five steps of 60 before them and after them, then many of 100."""
+    before, after = _steps(*[60] * 5), _steps(*[60] * 5, *[100] * 30, first=8)
+    timing = run_timing([*before, *_steps(recorded, recorded, state=RECORDED, first=6), *after], 1)
     notes = [note for note in timing_notes(timing) if "loader" not in note.code]
     assert [note.code for note in notes] == codes
     assert ("take 2.0 times as long" in notes[0].message) is (codes == ["other-steps"])
+
+
+def test_short_recorded_steps_among_steps_as_long_as_all_are_chance() -> None:
+    timing = run_timing([*_steps(100, 100), *_steps(40, 40, state=RECORDED, first=3), *_steps(100, 100, first=5)], 1)
+    assert [note.code for note in timing_notes(timing) if "loader" not in note.code] == ["disturbed"]
 
 
 def test_excess_and_shares_of_the_loader_are_of_recorded_and_undisturbed_steps() -> None:

@@ -24,6 +24,9 @@ RAN_AHEAD_SHARE = 0.8
 """Share of the device's work per step below which a step time shows only how fast the CPU launches. Clocks of a GPU
 change the time of its work less."""
 
+MOST_NEAR = 5
+"""Undisturbed steps next to the recorded ones, on each side."""
+
 FEWEST_AHEAD = 3
 """Steps launched ahead of the device that show how long the CPU takes for one."""
 
@@ -86,6 +89,9 @@ class RunTiming:
     launch_ns: float | None = None
     """Median undisturbed step by the CPU's clock, where it is shorter than the device's work of a step: the CPU ran
     ahead of the device, and then only the mean of many steps can show the step time. None if it did not."""
+
+    near_ns: float | None = None
+    """Median of the undisturbed steps next to the recorded ones, at most five on each side; None without any."""
 
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
@@ -180,7 +186,16 @@ def run_timing(steps: Sequence[TimedStep], burst: int, work_ns: float = 0.0) -> 
         _spread(shown, len(recorded), burst, _rest_ns),
         _launching_ns(ahead, recorded[0].index if recorded else 0) if len(ahead) >= FEWEST_AHEAD else None,
         launch_ns if ran_ahead else None,
+        _near_ns(plain, recorded),
     )
+
+
+def _near_ns(plain: Sequence[TimedStep], recorded: Sequence[TimedStep]) -> float | None:
+    if not recorded:
+        return None
+    before = [step.duration_ns for step in plain if step.index < recorded[0].index][-MOST_NEAR:]
+    after = [step.duration_ns for step in plain if step.index > recorded[-1].index][:MOST_NEAR]
+    return float(median([*before, *after])) if before or after else None
 
 
 def _duration_ns(step: TimedStep) -> int:
