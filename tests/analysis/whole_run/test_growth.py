@@ -11,6 +11,7 @@ from traceadvisor.analysis.whole_run.growth import change_probability, is_in_pha
 from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.model.run import Run, StepState
 from traceadvisor.model.run_time import RunGrowth
+from traceadvisor.model.samples import SampledFrame
 
 STEPS = 200
 
@@ -44,6 +45,21 @@ def test_a_line_that_grows_is_found_with_its_slope() -> None:
     assert found.low_ns_per_step < found.ns_per_step < found.high_ns_per_step
     assert not found.is_level
     assert found.doubles_in == pytest.approx(140, rel=0.2)  # of the first quarter's median, 7.2 ms
+
+
+@pytest.mark.parametrize(("shares", "named"), [((1.0, 0.0), 70), ((0.5, 0.5), 14)])
+def test_a_line_inside_of_it_is_named_if_that_grows_alone(shares: tuple[float, float], named: int) -> None:
+    runs = Runs()
+    for step in range(STEPS):
+        inside = [
+            (line(14, SampledFrame("walk", "hooks.py", at, is_user=True)), 0.5 + 0.05 * step * share)
+            for at, share in zip((70, 80), shares, strict=True)
+        ]
+        runs.step([(line(11), 5), *inside])
+    found = growth_of(runs.run())
+    assert found
+    assert found.line
+    assert found.line.line == named
 
 
 def test_validation_between_steps_is_no_step_in_which_they_grow() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.run import Change, PauseKind, Run, StepState
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import Sampled, SampledFrame
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
 from traceadvisor.rules.idle.idle008_recompilation import GIVEN_UP, Recompilation
@@ -42,6 +43,26 @@ def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_pa
     assert found.of_run
     assert found.saving.high_ns == pytest.approx((11 - 6) * MS, rel=0.1)
     assert evidence(found, "CPU time of a step at the beginning") == pytest.approx(7.2 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("starts_ms", "limit_ms"), [(1, 6.0), (6, 5.0)])
+def test_samples_of_the_line_that_grows_are_the_limit_if_it_does_little_else(
+    starts_ms: float, limit_ms: float, tmp_path: Path
+) -> None:
+    """A line that takes 10 ms more at the end: 5 on average, beside the time at the start."""
+    runs = Runs()
+    for step in range(200):
+        runs.step([(line(11), 5), (line(14), starts_ms + 0.05 * step)])
+    run = runs.run()
+    assert run.stacks
+    often = tuple(
+        replace(one, by_state={state: Sampled(found.time_ns, 10_000) for state, found in one.by_state.items()})
+        for one in run.stacks.stacks
+    )
+    found = _with(replace(run, stacks=replace(run.stacks, stacks=often, squares_ns2=1e12)), tmp_path).finding(
+        GrowingSteps()
+    )
+    assert found.saving.high_ns == pytest.approx(limit_ms * MS, rel=0.06)
 
 
 @pytest.mark.parametrize(("others", "share"), [(0, 0.135), (6, 0.45)])

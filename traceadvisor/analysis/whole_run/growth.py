@@ -56,6 +56,9 @@ LEAST_LEVEL = 0.8
 LEAST_LINE_SHARE = 0.4
 """Share of the growth that samples must show at a line."""
 
+MOST_INSIDE = 0.8
+"""Share of a line's growth from which a line that it calls is named in its place."""
+
 LEAST_DEVIATIONS = 2.0
 """Growth of a line, in standard deviations of the counts of its samples."""
 
@@ -171,7 +174,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
         excess_ns / sum(float(lengths[one].mean()) for one in series.blocks),
         is_level=is_level,
         of_cpu=of_cpu,
-        line=place_of(named.frame) if named else None,
+        line=place_of(named.place) if named else None,
         line_share=named.share if named else None,
         is_alike=line is not None and line.is_alike,
         subnormal_share=subnormal if subnormal >= SUBNORMAL_SHARE else None,
@@ -297,7 +300,9 @@ def _training(sampled: SampledSteps, places: Int64) -> Mask:
 
 @frozen
 class _Growing:
-    frame: SampledFrame
+    place: SampledFrame
+    """The line, or the one that it calls and that grows."""
+
     share: float
     is_alone: bool
     is_alike: bool
@@ -321,7 +326,20 @@ def _growing_line(sampled: SampledSteps, weights: Int64, series: _Series) -> _Gr
         return None
     is_alone = _is_later(sampled, weights, np.concatenate(series.blocks), line)
     is_alike = not is_alone and _grow_alike(before, after, line)
-    return _Growing(line, min(lines[line] / (last_ns - first_ns), 1.0), is_alone, is_alike)
+    place = _innermost(sampled, weights, (early, late), line)
+    return _Growing(place, min(lines[line] / (last_ns - first_ns), 1.0), is_alone, is_alike)
+
+
+def _innermost(sampled: SampledSteps, weights: Int64, ends: tuple[Int64, Int64], line: SampledFrame) -> SampledFrame:
+    """Return the user's line that a line calls and that has nearly all of its growth; the line itself without one."""
+    called = [
+        next((frame for frame in reversed(frames) if frame.is_user), None) if own == line else None
+        for frames, own in zip(sampled.frames, sampled.lines, strict=True)
+    ]
+    before, after = (_time_by_line(sampled, weights, some, called) for some in ends)
+    grown_ns = {one: after[one].mean_ns - before[one].mean_ns for one in {*before, *after}}
+    most = max(grown_ns, key=lambda one: grown_ns[one])
+    return most if grown_ns[most] >= MOST_INSIDE * sum(grown_ns.values()) else line
 
 
 def _grow_alike(
@@ -361,11 +379,14 @@ def _is_later(sampled: SampledSteps, weights: Int64, places: Int64, line: Sample
     return bool(means[0] - means[1] >= LEAST_LATER * (errors[0] + errors[1]) ** 0.5)
 
 
-def _time_by_line(sampled: SampledSteps, weights: Int64, places: Int64) -> defaultdict[SampledFrame, _LineTime]:
-    found = defaultdict[SampledFrame, _LineTime](_LineTime)
+def _time_by_line(
+    sampled: SampledSteps, weights: Int64, places: Int64, lines: Sequence[SampledFrame | None] | None = None
+) -> defaultdict[SampledFrame, _LineTime]:
+    """Return the time of each line in some steps; ``lines``: that of each stack, by default the one in the loop."""
+    found, lines = defaultdict[SampledFrame, _LineTime](_LineTime), lines or sampled.lines
     which = _training(sampled, places)
     for stack, weight in zip(sampled.stack[which].tolist(), weights[which].tolist(), strict=True):
-        if (line := sampled.lines[stack]) is not None:
+        if (line := lines[stack]) is not None:
             one, share_ns = found[line], weight / places.size
             found[line] = _LineTime(one.mean_ns + share_ns, one.variance + share_ns**2)
     return found

@@ -7,6 +7,7 @@ import numpy as np
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
+from traceadvisor.analysis.sampled.shares import share_under_line
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.location import Location
@@ -16,6 +17,9 @@ from traceadvisor.rules.base import Category, Facts, Option, Outcome, Rule, Rule
 NOT_TIMED = "The steps of the whole run were not timed"
 NOT_REPLAYED = "the recorded steps show one moment of the growth"
 RUNS_BACKWARD = frozenset({"_engine_run_backward", "run_backward"})
+MOST_BEFORE = 2.0
+"""Share of a line over that of its growth, up to which all of its time may be growth."""
+
 FEWEST_STEPS = 4
 """Recorded steps of which each must run more of the backward pass than the one before."""
 
@@ -63,8 +67,8 @@ class GrowingSteps(Rule):
         subnormal numbers, call ``torch.set_flush_denormal(True)``.
     How the saving is estimated: Upper limit: the share of the undisturbed steps' time beyond steps as at the beginning.
         On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU. For
-        subnormal numbers, the operators in the first steps count, too: these may have such numbers already. A longer
-        run would save more.
+        subnormal numbers, the operators in the first steps count, too: these may have such numbers already. If
+        the line that grows does little else, its share of samples may be more. A longer run would save more.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
     """
@@ -104,7 +108,7 @@ class GrowingSteps(Rule):
                 facts.known("share of the growth at this line", growth.line_share, Unit.SHARE),
                 facts.known("subnormal numbers in parameters and gradients", growth.subnormal_share, Unit.SHARE),
             ),
-            most_share=share,
+            most_share=max(share, _of_line(facts, growth, share)),
             whole_ns=facts.timing.mean_undisturbed_ns,
             confidence=Confidence.HIGH if growth.line else Confidence.MEDIUM,
             locations=(growth.line,) if growth.line else (),
@@ -124,6 +128,12 @@ def _share(facts: Facts, growth: RunGrowth) -> float:
         return share
     operators = facts.claim(Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
     return 1 - (1 - share) * (1 - facts.share(operators))  # the first steps may have such numbers already
+
+
+def _of_line(facts: Facts, growth: RunGrowth, share: float) -> float:
+    """The share of undisturbed steps at the line that grows, which had grown before the first of them; 0 if unknown."""
+    sampled = share_under_line(facts.run.stack_samples, growth.line) if growth.line else None
+    return sampled.high if sampled and sampled.share <= MOST_BEFORE * share else 0.0
 
 
 def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
