@@ -123,22 +123,27 @@ class PythonOverhead(Rule):
     def check(self, facts: Facts) -> Outcome:
         return Skipped(PROFILED) if facts.settings.python_profiler_recorded else self._judged(facts)
 
+    def _without_gpu(self, facts: Facts, lost: SpanSet) -> Outcome | SpanSet:
+        """A finding on code inside of the model, or on small operators; else the time beside the training's own."""
+        beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
+        chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
+        beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
+        lost, beside = lost - chained, beside - chained
+        in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
+        small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
+        found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)
+        return found or lost | beside
+
     def _judged(self, facts: Facts) -> Outcome:
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         stretches -= optimizer_steps(facts.trace).own  # no optimizer can run less often
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         places: list[Place] = []
         if not facts.observation.has_device:
-            beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
-            chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
-            beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
-            lost, beside = lost - chained, beside - chained
-            in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
-            small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
-            found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)
-            if found:
+            found = self._without_gpu(facts, lost)
+            if not isinstance(found, SpanSet):
                 return found
-            stretches = lost = lost | beside
+            stretches = lost = found
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in beside_work(facts, own_sites(facts, lost)))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
