@@ -63,6 +63,8 @@ def test_samples_of_the_line_that_grows_are_the_limit_if_it_does_little_else(
         GrowingSteps()
     )
     assert found.saving.high_ns == pytest.approx(limit_ms * MS, rel=0.06)
+    shown = [row.label for row in found.evidence]
+    assert ("share of undisturbed steps at this line" in shown) is (starts_ms == 1)
 
 
 @pytest.mark.parametrize(("others", "share"), [(0, 0.135), (6, 0.45)])

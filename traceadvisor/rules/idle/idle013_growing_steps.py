@@ -7,7 +7,7 @@ import numpy as np
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
-from traceadvisor.analysis.sampled.shares import share_under_line
+from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.location import Location
@@ -95,6 +95,7 @@ class GrowingSteps(Rule):
             return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
         if growth.is_alike and not is_known:
             return Skipped(ALIKE)
+        sampled = _of_line(facts, growth, share)
         caveats = (*((_MAY_BE_SUBNORMAL,) if self._may_be_subnormal(facts, growth) else ()),)
         return finding_of(
             facts,
@@ -106,9 +107,10 @@ class GrowingSteps(Rule):
                 Evidence("steps of the run compared", growth.step_count, Unit.COUNT),
                 facts.known("steps until it takes as much again", growth.doubles_in, Unit.COUNT),
                 facts.known("share of the growth at this line", growth.line_share, Unit.SHARE),
+                facts.known("share of undisturbed steps at this line", sampled.share if sampled else None, Unit.SHARE),
                 facts.known("subnormal numbers in parameters and gradients", growth.subnormal_share, Unit.SHARE),
             ),
-            most_share=max(share, _of_line(facts, growth, share)),
+            most_share=max(share, sampled.high) if sampled else share,
             whole_ns=facts.timing.mean_undisturbed_ns,
             confidence=Confidence.HIGH if growth.line else Confidence.MEDIUM,
             locations=(growth.line,) if growth.line else (),
@@ -130,10 +132,10 @@ def _share(facts: Facts, growth: RunGrowth) -> float:
     return 1 - (1 - share) * (1 - facts.share(operators))  # the first steps may have such numbers already
 
 
-def _of_line(facts: Facts, growth: RunGrowth, share: float) -> float:
-    """The share of undisturbed steps at the line that grows, which had grown before the first of them; 0 if unknown."""
+def _of_line(facts: Facts, growth: RunGrowth, share: float) -> SampledShare | None:
+    """The share of undisturbed steps at the line that grows, if all of that may be growth; None if unknown."""
     sampled = share_under_line(facts.run.stack_samples, growth.line) if growth.line else None
-    return sampled.high if sampled and sampled.share <= MOST_BEFORE * share else 0.0
+    return sampled if sampled and sampled.share <= MOST_BEFORE * share else None
 
 
 def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
