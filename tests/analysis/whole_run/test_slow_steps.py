@@ -95,6 +95,17 @@ def test_samples_show_what_slow_steps_do(frames: tuple[SampledFrame, ...], cause
     assert found.lines[cause].line == at
 
 
+def test_a_decorated_function_with_a_backward_pass_is_no_evaluation() -> None:
+    """As the closure of LBFGS, which calls it with gradients inside of a step without them."""
+    backward = (*EVALUATE, SampledFrame("_engine_run_backward", "torch/autograd/graph.py", 970))
+    runs = Runs()
+    for step in range(60):
+        runs.step([(EVALUATE, 40.0), (backward, 60.0), *USUAL] if step and step % 10 == 0 else USUAL)
+    found = slow_of(runs.run())
+    assert found.total_ns(RunCause.EVALUATION) == 0
+    assert found.total_ns(RunCause.OTHER) == 5 * 100 * MS
+
+
 def test_the_line_that_slow_steps_have_more_of_is_named() -> None:
     runs = Runs()
     for step in range(100):

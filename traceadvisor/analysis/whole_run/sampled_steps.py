@@ -14,7 +14,7 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunCause
-from traceadvisor.model.samples import SampledFrame, StackSamples
+from traceadvisor.model.samples import SampledFrame
 
 _COMPILES = ("torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "torch/_inductor/codecache.py")
 """Files with functions that run while torch.compile compiles, and never in compiled code."""
@@ -25,7 +25,10 @@ _LOGS = ("logging/", "torch/utils/tensorboard/", "tensorboardX/", "wandb/", "mlf
 _HANDLERS = "logging/"
 _DEVICE = "torch/cuda/__init__.py"
 _DEVICE_STARTS = "_lazy_init"
-_WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "decorate_context")
+_DECORATED = ("torch/utils/_contextlib.py", "decorate_context")
+"""Calls a function that a decorator runs without gradients, or, in the closure of an optimizer, with them."""
+
+_BACKWARD = ("torch/autograd/graph.py", "_engine_run_backward")
 _OPTIMIZERS = "torch/optim/"
 _SAVES = {
     ("torch/serialization.py", "save"),
@@ -85,23 +88,24 @@ def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
     at = np.searchsorted(starts, columns[0], side="right") - 1
     inside = (at >= 0) & (columns[0] < ends[np.maximum(at, 0)]) if starts.size else np.zeros(at.size, np.bool_)
     frames = [tuple(samples.frames[place] for place in stack.frames) for stack in samples.stacks]
+    differentiating = {called for stack in frames if _BACKWARD in _pairs(stack) for called in _decorated(stack)}
+    causes = [
+        _cause(stack, fetching.is_fetching, not differentiating.issuperset(_decorated(stack)))
+        for stack, fetching in zip(frames, samples.stacks, strict=True)
+    ]
     return SampledSteps(
         columns[0],
         np.where(inside, at, NONE),
         columns[1],
         columns[2],
         columns[3],
-        (*map(_cause, frames, _fetching(samples)), None),
+        (*causes, None),
         (*lines_of_stacks(samples, loop), None),
         (*frames, ()),
     )
 
 
-def _fetching(samples: StackSamples) -> list[bool]:
-    return [stack.is_fetching for stack in samples.stacks]
-
-
-def _cause(frames: Sequence[SampledFrame], is_fetching: bool) -> RunCause | None:  # noqa: FBT001  # mapped
+def _cause(frames: Sequence[SampledFrame], is_fetching: bool, evaluates: bool) -> RunCause | None:  # noqa: FBT001
     """Return what a stack does besides training; None if nothing tells."""
     files = [frame.file or "" for frame in frames]
     inside = set(_pairs(frames))
@@ -117,7 +121,7 @@ def _cause(frames: Sequence[SampledFrame], is_fetching: bool) -> RunCause | None
         (RunCause.SAVING, not _SAVES.isdisjoint(inside)),
         (RunCause.SYNCHRONISATION, any(pair in _SYNCHRONISES for pair in _pairs(frames[last_user + 1 :]))),
         (RunCause.LOGGING, _logs(files, called) or _prints(frames)),
-        (RunCause.EVALUATION, _evaluates(frames)),
+        (RunCause.EVALUATION, evaluates),
     )
     return next((cause for cause, is_shown in signs if is_shown), None)
 
@@ -139,7 +143,11 @@ def _prints(frames: Sequence[SampledFrame]) -> bool:
     return bool(frames) and frames[-1].file is None and frames[-1].function == "print"
 
 
-def _evaluates(frames: Sequence[SampledFrame]) -> bool:
-    """Return whether a function of the user runs without gradients, as its decorator shows."""
-    places = [place for place, one in enumerate(frames) if (one.file, one.function) == _WITHOUT_GRADIENTS]
-    return any(place + 1 < len(frames) and frames[place + 1].is_user for place in places)
+def _decorated(frames: Sequence[SampledFrame]) -> set[tuple[str | None, str]]:
+    """Return the functions of the user that a decorator switches gradients for."""
+    pairs = _pairs(frames)
+    return {
+        pair
+        for before, pair, one in zip(pairs, pairs[1:], frames[1:], strict=False)
+        if before == _DECORATED and one.is_user
+    }
