@@ -77,6 +77,27 @@ def test_the_cache_is_a_folder_of_the_user_alone(tmp_path: Path, monkeypatch: py
     assert cache_folder() != folder
 
 
+def test_no_other_user_can_replace_the_cache_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "base"))
+    folder = tmp_path / "base" / "traceadvisor" / "reports"
+    assert cache_folder() == folder
+    for above in (folder.parent, folder.parent.parent):
+        above.chmod(0o777)
+        assert cache_folder() != folder
+        above.chmod(0o1777)
+        assert cache_folder() == folder
+        if os.geteuid() == 0:
+            os.chown(above, 65_534, 65_534)
+            assert cache_folder() != folder
+            os.chown(above, 0, 0)
+    (tmp_path / "link").symlink_to(tmp_path / "base")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "link"))
+    assert cache_folder() == tmp_path / "link" / "traceadvisor" / "reports"
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "link", 65_534, 65_534, follow_symlinks=False)
+        assert not cache_folder().is_relative_to(tmp_path)
+
+
 def test_a_temporary_cache_ends_with_its_process(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
     (tmp_path / "tmp").mkdir()

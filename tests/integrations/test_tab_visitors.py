@@ -36,6 +36,8 @@ def test_names_and_addresses_of_this_machine_are_always_allowed(host: str, flags
         "127.0.0.1.evil.example",
         "localhost@evil.example",
         "evil.example/localhost",
+        "localhost/evil.example",
+        "127.0.0.1:6006#evil.example",
         "localhost, evil.example",
         "notlocalhost",
         "10.0.0.7:6006",

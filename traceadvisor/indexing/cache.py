@@ -40,10 +40,11 @@ def cache_folder() -> Path:
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME", "")).expanduser()
         folder = (base if base.is_absolute() else Path.home() / ".cache") / "traceadvisor" / "reports"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=folder):
-            if _is_ours(folder):
-                return folder
+        if all(map(_is_safe_to_enter, {*folder.parents, *folder.resolve().parents})):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder):
+                if _is_ours(folder):
+                    return folder
     except (OSError, RuntimeError):
         pass
     folder = Path(tempfile.mkdtemp(prefix="traceadvisor-"))
@@ -54,8 +55,22 @@ def cache_folder() -> Path:
 def _is_ours(folder: Path) -> bool:
     """Whether a folder, which is no link, belongs to this user alone."""
     status = folder.lstat()
-    mine = getattr(os, "getuid", lambda: status.st_uid)()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == mine and not status.st_mode & _OTHERS_MAY_WRITE
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == _own(status) and not status.st_mode & _OTHERS_MAY_WRITE
+
+
+def _is_safe_to_enter(folder: Path) -> bool:
+    """Whether no other user but root may put something else in the place of what is in a folder, or of a link to it."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return True  # it will be made
+    may_write = stat.S_ISDIR(status.st_mode) and status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+    return status.st_uid in {0, _own(status)} and not may_write
+
+
+def _own(status: os.stat_result) -> int:
+    """The user of this process; where there are none, the owner of a file."""
+    return getattr(os, "getuid", lambda: status.st_uid)()  # type: ignore[no-any-return]
 
 
 def signature_of(about: str, files: Iterable[Path]) -> str:

@@ -89,7 +89,7 @@ def location(text: Path | str) -> Path:
         raise UsageError(f"Unknown kind of URL: {scheme}://. Known kinds: {known}.")
     place = found["place"]
     if fault := _fault(scheme, place):
-        raise UsageError(f"The URL {scheme}://{place} {fault}.")
+        raise UsageError(f"A URL given with {scheme}:// {fault}.")  # what should be a host may be a password
     return _granted(scheme, place, text)
 
 
@@ -102,6 +102,8 @@ def _fault(scheme: str, place: str) -> str | None:
         host = _HOST.fullmatch(authority)
         if not host or int(host["port"] or 0) > _LARGEST_PORT:
             return "has no valid host and port: https://host/path is expected"
+    elif ":" in authority:
+        return "has ':' in its first name: in a user or password, write '/' as %2F"
     elif not place.strip("/."):
         return "names no place: such as s3://bucket/path is expected"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -94,6 +95,10 @@ def test_a_repository_of_the_user_and_its_configuration_have_no_say(
     run("git", "init", "-q", ".", cwd=project)
     run("git", "config", "core.autocrlf", "true", cwd=project)
     run("git", "config", "core.fsmonitor", f"touch {tmp_path / 'ran'}", cwd=project)
+    for name in ("clean", "smudge"):
+        run("git", "config", f"filter.any.{name}", f"touch {tmp_path / 'ran'}; cat", cwd=project)
+    (project / ".git" / "info" / "attributes").write_text("*.py filter=any\n")
+    shutil.copytree(project / ".git", project / ".no-repository")
     monkeypatch.setenv("GIT_DIR", str(project / ".git"))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {tmp_path / 'ran'}")
     copy = copy_of(project, tmp_path, "package/part.py")
@@ -165,6 +170,24 @@ NEW = "diff --git a/{0} b/{0}\nnew file mode {1}\n--- /dev/null\n+++ b/{0}\n@@ -
 def test_a_patch_that_is_none_or_leaves_the_folder_is_refused(project: Path, tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError):
         touched(patch_of(tmp_path, "my.patch", text), project)
+
+
+MOVED = "diff --git a/{0} b/{1}\nsimilarity index 100%\n{2} from {0}\n{2} to {1}\n"
+
+
+@pytest.mark.parametrize("how", ["copy", "rename"])
+def test_a_file_that_a_patch_moves_or_copies_is_one_below_the_folder(project: Path, tmp_path: Path, how: str) -> None:
+    (project / "new.py").write_text("value = 5\n")
+    patch = patch_of(tmp_path, "my.patch", MOVED.format("new.py", "package/new.py", how))
+    files = touched(patch, project)
+    assert {*files} == {project / "package" / "new.py", project / "new.py"}
+    copy = copy_of(project, tmp_path, *(str(one.relative_to(project)) for one in files))
+    copy.apply(patch, project)
+    check_regular(files, copy)
+    assert copy.place(project / "package" / "new.py").read_text() == "value = 5\n"
+    assert (project / "new.py").read_text() == "value = 5\n"
+    with pytest.raises(UsageError):
+        touched(patch_of(tmp_path, "out.patch", MOVED.format("../shared.txt", "new.py", how)), project)
 
 
 def test_a_patch_has_at_most_100_files_and_1_mib(project: Path, tmp_path: Path) -> None:

@@ -132,21 +132,24 @@ def touched(patch: Path, folder: Path) -> list[Path]:
         status = patch.stat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_PATCH_BYTES:
             raise RefusedPatchError(f"{clean(str(patch))} is no file of at most {LARGEST_PATCH_BYTES} bytes.")
-        listed = _git(patch.parent, "apply", "--numstat", "-z", "--", str(patch))
+        listed = b"".join(  # the names after it, and those before it
+            _git(patch.parent, "apply", *reverse, "--numstat", "-z", "--", str(patch)) for reverse in ((), ("-R",))
+        )
     except RefusedPatchError as error:
         raise RefusedPatchError(f"{error} {_MAKE_IT}") from error
     except OSError as error:
         raise UsageError(f"Cannot read {clean(str(patch))}: {error.strerror}.") from error
     rows = [row.split(b"\t", 2) for row in listed.split(b"\0") if row.count(b"\t") >= 2]
     names = [Path(os.fsdecode(row[2])) for row in rows]
-    if not rows or len(rows) > MOST_FILES:
-        raise RefusedPatchError(f"{clean(str(patch))} changes {len(rows)} files; 1 to {MOST_FILES} are possible.")
+    found = dict.fromkeys(names)  # most stand there twice
+    if not found or len(found) > MOST_FILES:
+        raise RefusedPatchError(f"{clean(str(patch))} changes {len(found)} files; 1 to {MOST_FILES} are possible.")
     for row, name in zip(rows, names, strict=True):
         if row[0] == b"-" or name.is_absolute() or {"..", ".git"} & {*name.parts}:
             raise RefusedPatchError(
                 f"The patch changes {clean(str(name))}, which is no source file below the folder. Leave it out."
             )
-    return [folder / name for name in dict.fromkeys(names)]  # one of them may be there twice
+    return [folder / name for name in found]
 
 
 def check_regular(files: Collection[Path], copy: Copy) -> None:
@@ -190,7 +193,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
     own = {
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_DIR": str(folder / ".no-repository"),
+        "GIT_DIR": f"{os.devnull}/none",  # a name in the folder could be there: a repository with programs to run
         "GIT_WORK_TREE": str(folder),
         "LC_ALL": "C",
     }

@@ -84,8 +84,8 @@ def _origin(url: str) -> tuple[str, str | None] | None:
 
 
 def _name(authority: str) -> str | None:
-    """The host of ``host:port``; None if it is no such text."""
-    origin = _origin(f"//{authority.strip()}")
+    """The host of ``host:port``; None if it is no such text, or more than that."""
+    origin = _origin(f"//{authority.strip()}") if _AUTHORITY.fullmatch(authority.strip()) else None
     return origin and origin[0]
 
 
