@@ -62,7 +62,7 @@ class RunFacts:
 
         Processes start before the first batch is asked for, so that time is not in the loops.
         """
-        anew = (one for one in self.settings.loops if not one.trains and not one.keeps_workers)
+        anew = (one for one in self.settings.loops or () if not one.trains and not one.keeps_workers)
         return sum(one.workers_ns - one.worker_start_ns for one in anew if one.batch_ns is not None)
 
     @property

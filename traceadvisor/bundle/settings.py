@@ -131,7 +131,8 @@ def decode_settings(content: bytes) -> RunSettings:
     for name in ("padding", "unused_gradients"):
         if None in _object(found.get(name)).values():
             found[name] = None
-    found["loops"] = [*_loops(found.get("loops"))]
+    if "loops" in found:
+        found["loops"] = [*_loops(found["loops"])]
     found["thread_pools"] = [
         one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])
     ]

@@ -132,6 +132,12 @@ class LoaderLoops:
     constructed: Location | None = None
     """The line that constructs it; None if unknown."""
 
+    loaders: int = 1
+    """Loaders that these loops go over: more than one if the script makes one for each loop."""
+
+    same_data: bool = True
+    """Whether these loaders go through the same data."""
+
     @property
     def workers_ns(self) -> int:
         """Time that kept workers save: processes start and stop, and the first batch comes later than it takes."""
@@ -368,8 +374,8 @@ class RunSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""
 
-    loops: tuple[LoaderLoops, ...] = ()
-    """Loops over each data loader with workers, validation's too, without the first loop; empty where not timed."""
+    loops: tuple[LoaderLoops, ...] | None = None
+    """Loops over each data loader with workers, validation's too, without the first loop; None where not timed."""
 
     thread_pools: tuple[str, ...] = ()
     """Native libraries in the training process that compute in threads of their own, as :mod:`bundle.settings` names

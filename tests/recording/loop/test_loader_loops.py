@@ -66,7 +66,7 @@ def looped(
             with torch.no_grad():
                 for batch in checks:
                     model(batch)
-    return decode_settings((folder / "bundle" / "settings.0.json").read_bytes()).loops
+    return decode_settings((folder / "bundle" / "settings.0.json").read_bytes()).loops or ()
 
 
 @pytest.mark.nightly("traceadvisor/recording")
@@ -105,6 +105,23 @@ def test_loops_over_the_validation_loader_are_timed_too(tmp_path: Path) -> None:
     assert validation.worker_start_ns > 0
     assert validation.constructed
     assert validation.constructed.line == training.constructed.line + 1 if training.constructed else False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [True, False])
+def test_loaders_that_are_made_for_each_loop_are_timed_together(tmp_path: Path, *, same: bool) -> None:
+    model, rows = torch.nn.Linear(4, 1), Rows()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Capture(CaptureOptions(NEVER, folder=tmp_path / "bundle")):
+        for _ in range(3):
+            for batch in DataLoader(rows if same else Rows(), batch_size=4, num_workers=1):
+                model(batch).sum().backward()
+                optimizer.step()
+    (loops,) = decode_settings((tmp_path / "bundle" / "settings.0.json").read_bytes()).loops or ()
+    assert loops.trains
+    assert (loops.loaders, loops.count, loops.same_data) == (3, 2, same)
+    assert loops.worker_start_ns > 0
+    assert loops.constructed
 
 
 def test_a_loader_without_workers_starts_none(tmp_path: Path) -> None:

@@ -110,6 +110,21 @@ def test_workers_of_the_validation_loader_are_found_and_named(tmp_path: Path) ->
     assert found.locations == (Location("train.py", 50, "main"),)
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_loader_that_is_made_for_each_loop_has_to_be_made_once(tmp_path: Path, *, keeps: bool) -> None:
+    loops = replace(_loops(start_us=300, keeps=keeps), loaders=3)
+    found = _captured(tmp_path).with_settings(loops=(loops,)).finding(WorkerRestart())
+    assert found.fix.summary.startswith("Make this data loader once")
+    assert not found.fix.settings  # one more argument keeps no worker of a loader that is gone
+    clear = _captured(tmp_path).with_settings(loops=(replace(loops, same_data=False),)).clear(WorkerRestart())
+    assert clear.remark
+    assert clear.remark.startswith("the script makes a data set for each loop")
+
+
+def test_loops_that_were_timed_are_not_judged_by_steps(tmp_path: Path) -> None:
+    assert _captured(tmp_path).with_settings(loops=()).clear(WorkerRestart()).value == 0
+
+
 def test_a_first_batch_that_takes_as_long_as_a_worker_makes_one_costs_no_more(tmp_path: Path) -> None:
     late = LoaderLoops(2, False, True, 2, 0, 0, 0, 0, 600_000, 300_000, None, None)  # noqa: FBT003
     assert late.workers_ns == 0

@@ -47,7 +47,7 @@ def loader_time(run: Run, *, operator_share: float = 1.0) -> LoaderTime | None:
     starting_ns = sum(step.loader_start_ns or 0 for step in steps)
     parts_ns, count = _split(run.stacks, fetching_ns, workers)
     started_ns, _ = _split(run.stacks, starting_ns, workers, is_start=True)
-    if timed := next((loops for loops in run.settings.loops if loops.trains and loops.start_ns), None):
+    if timed := next((loops for loops in run.settings.loops or () if loops.trains and loops.start_ns), None):
         weights = {LoaderPart.SAMPLER: timed.sampler_ns, LoaderPart.START: timed.worker_start_ns}
         weights[LoaderPart.OTHER] = max(timed.start_ns - sum(weights.values()), 0)
         started_ns = shared_out(starting_ns, weights)

@@ -29,6 +29,9 @@ class LoopStart:
 class _Sums:
     loops: int = 0
     """With the first."""
+    loaders: int = 1
+    """More than one if the script makes one for each loop."""
+    same_data: bool = True
     start_ns: int = 0
     sampler_ns: int = 0
     worker_start_ns: int = 0
@@ -72,9 +75,9 @@ class LoopTimes:
         start = self._starts.pop(iterator, None) if self._starts else None
         if start is None:
             return False
-        if loader not in self._sums and len(self._sums) >= MOST_LOADERS:
+        sums = self._sums.get(loader) or self._continued(loader)
+        if sums is None:
             return True
-        sums = self._sums.setdefault(loader, _Sums())
         self._latest = loader
         sums.loops += 1
         if sums.loops > 1:
@@ -83,6 +86,16 @@ class LoopTimes:
             sums.worker_start_ns += max(start.took_ns - start.sampler_ns, 0) if start.has_processes else 0
             self._asked = loader, clocks.perf_counter_ns()
         return True
+
+    def _continued(self, loader: KnownLoader) -> _Sums | None:
+        """The sums of a new loader, which go on where it stands for one that had a single loop; None for too many."""
+        for former, sums in self._sums.items():
+            if sums.loops == sums.loaders and loader.follows(former):
+                self._sums[loader] = self._sums.pop(former)
+                sums.loaders += 1
+                sums.same_data &= loader.has_data_of(former)
+                return sums
+        return self._sums.setdefault(loader, _Sums()) if len(self._sums) < MOST_LOADERS else None
 
     def fetched(self) -> None:
         """It was returned."""
@@ -102,7 +115,7 @@ class LoopTimes:
             LoaderLoops(
                 loader.workers,
                 bool(loader.settings.persistent_workers),
-                loader is training,
+                training is not None and (loader is training or loader.follows(training)),
                 sums.loops - 1,
                 sums.start_ns,
                 sums.sampler_ns,
@@ -112,6 +125,8 @@ class LoopTimes:
                 _batch_ns(log_of(loader), firsts=loader.begins_anew * loader.workers * sums.loops),
                 loader.settings.location,
                 loader.constructed.place if loader.constructed and not loader.constructed.through else None,
+                sums.loaders,
+                sums.same_data,
             )
             for loader, sums in many.items()
         )

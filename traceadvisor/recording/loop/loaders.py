@@ -34,6 +34,27 @@ class KnownLoader:
     begins_anew: bool = False
     """Whether its data set is iterable: also workers that are kept begin it anew in each loop."""
 
+    loader: Callable[[], object] = lambda: None
+    """The loader itself, while the script keeps it."""
+
+    data: Callable[[], object] = lambda: None
+    """Its data set, while the script keeps that."""
+
+    def follows(self, former: KnownLoader) -> bool:
+        """Whether the script made this loader for the loop that a former one was made for, which is gone."""
+        return former.loader() is None and self._places == former._places
+
+    def has_data_of(self, former: KnownLoader) -> bool:
+        """Whether both go through the same data."""
+        digest, data = self.settings.data_digest, self.data()
+        return (digest is not None and digest == former.settings.data_digest) or (
+            data is not None and data is former.data()
+        )
+
+    @property
+    def _places(self) -> tuple[Location | None, Location | None]:
+        return self.settings.location, self.constructed.place if self.constructed else None
+
     @property
     def workers(self) -> int:
         """Worker processes; 0 if the training process loads."""
@@ -61,7 +82,7 @@ class LoaderRegistry:
         self._constructors = constructors or Constructors()
         self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
-        self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+        self._pending: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
         self._sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """The iterators of loaders behind loops over queues, until their first batch."""
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -70,7 +91,9 @@ class LoaderRegistry:
 
     def iterated(self, loader: object, iterator: object, took_ns: int) -> None:
         """A loop over a loader or feed starts; ``took_ns`` is how long its ``__iter__`` took."""
-        self._pending[iterator] = weakref.ref(loader)
+        # one that is made in the line of the loop is gone before its first batch; one that keeps workers is kept itself
+        is_kept = not isinstance(loader, DataLoader) or loader._iterator is not None
+        self._pending[iterator] = weakref.ref(loader) if is_kept else lambda: loader
         self._start_ns[iterator] = took_ns
         self.latest = _NONE
 
@@ -113,9 +136,22 @@ class LoaderRegistry:
         inside = _loader_in(loader, levels=2)
         source = loader if inside is None else inside
         begins_anew = isinstance(getattr(source, "dataset", None), IterableDataset)
-        known = KnownLoader(_settings(source, "", _user_frame()), self._constructors.of_loader(source), begins_anew)
+        known = KnownLoader(
+            _settings(source, "", _user_frame()),
+            self._constructors.of_loader(source),
+            begins_anew,
+            weakref.ref(loader),
+            _reference(getattr(source, "dataset", None)),
+        )
         self._by_loader[id(loader)] = (weakref.ref(loader), known)
         return known
+
+
+def _reference(dataset: object) -> Callable[[], object]:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:  # such as a list
+        return lambda: None
 
 
 def _loader_in(source: object, levels: int) -> DataLoader[Any] | None:

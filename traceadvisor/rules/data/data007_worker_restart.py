@@ -12,6 +12,10 @@ from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
 
 SEES_NO_CHANGE = "Kept workers do not see changes to the data set between epochs."
 
+OTHER_DATA = "the script makes a data set for each loop, which workers of an earlier one do not hold"
+
+MADE_ONCE = ", made once, before its loops"
+
 UNKNOWN_SAMPLER = (
     "The sampler also runs at the start of an epoch, and kept workers do not shorten it. This capture does not tell "
     "both apart; a new capture does."
@@ -27,11 +31,12 @@ class WorkerRestart(Rule):
         first batch counts as far as it comes later than a worker takes to make one; of an iterable data set, than it
         takes to make a first one, since ``__iter__`` runs in kept workers, too. Captures before 2026-11-27 time the
         loader's ``__iter__`` without samples of the sampler, the extra time of the first ``__next__``, and the last
-        call of the epoch before.
+        call of the epoch before. Where the script makes a new loader for each loop, workers cannot be kept; the
+        finding then says to make it once, and there is none if each loop has other data.
     Why it costs time: Each worker is a new process that imports modules, opens files and fills caches again. The queue
         is empty until the first batch is ready.
-    How to fix it: Pass ``persistent_workers=True`` to the ``DataLoader``: it keeps the workers, and the state of their
-        data set, between epochs.
+    How to fix it: Make the ``DataLoader`` once, and pass ``persistent_workers=True``: it keeps the workers, and the
+        state of their data set, between epochs.
     How the saving is estimated: Upper limit: the share of the training loop in starts and stops of workers, applied to
         the training time per step. In older captures, what the first 20 steps of an epoch take longer than later ones
         (in short epochs: than the fastest tenth) counts too, up to the time of the start itself.
@@ -96,6 +101,7 @@ class WorkerRestart(Rule):
         if share < self.min_share or not costly:
             kept = facts.settings.loader is not None and bool(facts.settings.loader.persistent_workers) and not found
             remark = "workers are kept between loops" if kept else None
+            remark = OTHER_DATA if not all(one.same_data for one in facts.settings.loops or ()) else remark
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
         training_ns = self._per_step_ns(facts)
         return finding_of(
@@ -122,15 +128,19 @@ class WorkerRestart(Rule):
 def _keeps(facts: Facts, costly: Sequence[LoopsShare]) -> Fix:
     """The fix that keeps the workers of these loaders."""
     unknown = "epochs and validation start outside the simulated steps"
-    mine = next((one.loops for one in costly if one.loops.trains), None)
-    others = [one for one in costly if not one.loops.trains]
+    mine = next((one.loops for one in costly if one.loops.trains and one.loops.loaders == 1), None)
     lines = [
-        f"DataLoader(dataset, num_workers={one.loops.workers}, persistent_workers=True)  # the {one.name}"
-        for one in others
+        f"DataLoader(dataset, num_workers={one.loops.workers}, persistent_workers=True)"
+        f"  # the {one.name}{MADE_ONCE if one.loops.loaders > 1 else ''}"
+        for one in costly
+        if one.loops is not mine
     ]
     if mine is None:
-        summary, needs = "Keep the workers of this data loader between its loops", frozenset({Part.LOADER})
-        return Fix(summary, "\n".join(lines), not_replayed=unknown, needs=needs)
+        makes_once = any(one.loops.loaders > 1 for one in costly)
+        summary = "Keep the workers of this data loader between its loops"
+        if makes_once:
+            summary = "Make this data loader once, before its loops, and keep its workers"
+        return Fix(summary, "\n".join(lines), not_replayed=unknown, needs=frozenset({Part.LOADER}))
     arguments = {"num_workers": mine.workers, "persistent_workers": True}
     fix = loader_fix(facts, "Keep the workers between epochs", arguments, not_replayed=unknown)
     return replace(fix, change="\n".join(filter(None, (fix.change, *lines))))
@@ -165,8 +175,8 @@ class LoopsShare:
 def worker_starts(facts: Facts) -> tuple[LoopsShare, ...] | None:
     """Return each loader's loops that start workers anew, the costliest first; None if loops were not timed."""
     run = facts.run.time
-    if not facts.settings.loops or run is None or run.loop_ns <= 0:
+    if facts.settings.loops is None or run is None or run.loop_ns <= 0:
         return None
-    anew = (loops for loops in facts.settings.loops if not loops.keeps_workers)
+    anew = (loops for loops in facts.settings.loops if loops.same_data and (not loops.keeps_workers or loops.loaders > 1))
     shares = (LoopsShare(loops, min(loops.workers_ns / run.loop_ns, 1.0)) for loops in anew)
     return tuple(sorted(shares, key=lambda one: -one.share))

@@ -111,7 +111,7 @@ class SlowSampler(Rule):
         )
 
     def _at_start(self, facts: Facts, share: float) -> Outcome:
-        loops, run, loader = facts.settings.loops, facts.run.time, facts.settings.loader
+        loops, run, loader = facts.settings.loops or (), facts.run.time, facts.settings.loader
         sampler = loader.sampler if loader else None
         makes_list = sampler == MAKES_LIST
         return finding_of(
@@ -173,7 +173,7 @@ def _share_at_start(facts: Facts, first_ns: float) -> float:
     run = facts.run.time
     if run is None or run.loop_ns <= 0:
         return 0.0
-    of_loops = sum(one.sampler_ns for one in facts.settings.loops if not one.keeps_workers)
+    of_loops = sum(one.sampler_ns for one in facts.settings.loops or () if not one.keeps_workers)
     return min((of_loops + first_ns) / run.loop_ns, 1.0)
 
 
