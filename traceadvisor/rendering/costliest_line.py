@@ -5,10 +5,10 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import RecordedFinding, Recording, Report
-from traceadvisor.model.run_time import CostliestLine, LineShare
+from traceadvisor.model.run_time import CostliestLine
 from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.origins import LONGEST_PHRASE, location_words
-from traceadvisor.rendering.units import count, number_of, percent
+from traceadvisor.rendering.units import count, number_of, percent, whole_percent
 from traceadvisor.text.cleaning import clipped_inside
 
 WORTH_NAMING_SHARE = 0.2
@@ -45,15 +45,26 @@ def _calls(found: CostliestLine) -> str:
     return f" In a recorded step, {function} runs {times} and starts {operators}."
 
 
-def open_line(report: Report, recording: Recording) -> LineShare | None:
-    """The innermost of these lines, if it takes much time that no finding is about; None otherwise, and with a GPU."""
+def short_sentence(found: CostliestLine, recording: Recording) -> str:
+    """The innermost line with its share, for a headline."""
+    line, loop = found.innermost, "loop" if recording.workload is Workload.INFERENCE else "training loop"
+    words = f"{_words(line.place)} takes {whole_percent(line.share)} of the {loop}"
+    return (
+        f"{words}, within {_words(found.line.place)} ({whole_percent(found.line.share)})."
+        if found.inside
+        else f"{words}."
+    )
+
+
+def open_line(report: Report, recording: Recording) -> CostliestLine | None:
+    """The line, if it takes much time that no finding is about; None otherwise, and with a GPU."""
     found, mean = recording.costliest_line, recording.breakdown
     if found is None or found.line.share < WORTH_NAMING_SHARE or (mean and Category.KERNEL in mean.parts_ns):
         return None
     rows = (
         case for row in report.findings for case in row.by_recording or (row,) if recording.id in case.recording_ids
     )
-    return None if any(_is_about(row, found) for row in rows) else found.line
+    return None if any(_is_about(row, found) for row in rows) else found
 
 
 def _is_about(row: RecordedFinding, found: CostliestLine) -> bool:

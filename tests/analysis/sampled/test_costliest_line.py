@@ -21,13 +21,14 @@ def _steps(**states: int) -> list[TimedStep]:
     return [TimedStep(at, 0, 1, 0, 1, state) for at, state in enumerate(each)]
 
 
-def _found(samples: Samples, loop: Location | None = LOOP, **states: int) -> CostliestLine | None:
+def _found(samples: Samples, loop: Location = LOOP, **states: int) -> CostliestLine | None:
     return costliest_line(samples.build(), _steps(**(states or {"plain": 10})), loop)
 
 
 def _lines(found: CostliestLine | None) -> tuple[int, int | None, int | None]:
     assert found
-    return found.line.place.line, found.inside.place.line if found.inside else None, found.caller and found.caller.line
+    inside, caller = found.inside and found.inside.place, found.caller
+    return found.line.place.line, inside.line if inside else None, caller.line if caller else None
 
 
 def _training(samples: Samples) -> Samples:
@@ -97,7 +98,7 @@ def test_steps_that_the_profiler_disturbs_do_not_count_and_undisturbed_ones_stan
 
 @pytest.mark.parametrize(("count", "states"), [(11, {"plain": 10}), (100, {"recorded": 10})])
 def test_too_few_samples_or_no_undisturbed_step_name_no_line(count: int, states: dict[str, int]) -> None:
-    assert _found(Samples().add(count, MAIN, EPOCH, FORWARD), **states) is None
+    assert _found(Samples().add(count, MAIN, EPOCH, FORWARD), LOOP, **states) is None
 
 
 def test_without_samples_no_line_is_named() -> None:

@@ -181,8 +181,8 @@ def _open_line(report: Report) -> Iterator[Block]:
     recording = recording_of_verdict(report) if report.recordings else None
     if recording and (line := open_line(report, recording)):
         yield Prose(f"{sentence(recording)} {NOT_A_SAVING}", Tone.SCOPE, SUMMARY)
-        if line.place.code:
-            yield Code(clipped(line.place.code, LONGEST_PLACE), SUMMARY, is_quote=True)
+        if code := line.innermost.place.code:
+            yield Code(clipped(code, LONGEST_PLACE), SUMMARY, is_quote=True)
 
 
 ORDER = (
