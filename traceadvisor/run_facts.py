@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from traceadvisor.analysis.recording_health import is_busy
+from traceadvisor.analysis.sampled.costliest_line import costliest_line
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.loader_line import LoaderLine, loader_line
 from traceadvisor.analysis.sampled.run_lines import run_lines
@@ -20,7 +21,7 @@ from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps, sampled_
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
-from traceadvisor.model.run_time import RunGrowth, RunLines, RunTime
+from traceadvisor.model.run_time import CostliestLine, RunGrowth, RunLines, RunTime
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
@@ -142,6 +143,11 @@ class RunFacts:
     def lines(self) -> RunLines | None:
         """Time of the training thread over the run, by line; None if its stack was not sampled."""
         return run_lines(self.stack_samples, self._loop)
+
+    @cached_property
+    def costliest_line(self) -> CostliestLine | None:
+        """The user's line that holds most of the training loop; None if samples do not show one."""
+        return costliest_line(self.stack_samples, self.steps, self._loop)
 
     @cached_property
     def exact_lines(self) -> ExactLines:

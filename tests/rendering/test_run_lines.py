@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.build_report import one_recording
+import pytest
+
+from tests.build_report import MS, on_the_cpu, one_recording
 from tests.rendering.formatted import every, sentences, summary
 from tests.rendering.reading import Page, markdown_page
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.findings import Estimate, Fix
+from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run, RunSettings
-from traceadvisor.model.run_time import LineRow, LineTime, RunLines
+from traceadvisor.model.run_time import CostliestLine, LineRow, LineShare, LineTime, RunLines
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.workload import Workload
-from traceadvisor.rendering.content.report.run_lines import NO_USER_CODE, first_line, lines_fold
+from traceadvisor.rendering.content.report.run_lines import NO_USER_CODE, lines_fold
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.headline import verdict
 from traceadvisor.rendering.origins import OTHER
 from traceadvisor.results.report_json import read
 
@@ -44,15 +49,22 @@ LINES = RunLines(
 )
 
 
+COSTLIEST = CostliestLine(
+    LineShare(LOOP, 0.35, 0.3, 0.4),
+    LineShare(MODEL, 0.2, 0.15, 0.25),
+    Location("train.py", 60, "main"),
+    MODEL,
+    calls_per_step=2.5,
+    operators_per_step=40.0,
+)
+
+
 def _report(lines: RunLines | None = LINES) -> Report:
     report = one_recording()
     run = Run(("train.py",), "ran to its end", (), RunSettings(), None)
-    return replace(report, recordings=(replace(report.recordings[0], captured=run, run_lines=lines),))
-
-
-def test_the_costliest_line_in_training_steps_is_named_not_that_of_the_start() -> None:
-    assert first_line(LINES) == "train.py:34 > model.py:12, in torch/nn/f.py:7 (linear) (30.0% of the run)"
-    assert first_line(None) is None
+    return replace(
+        report, recordings=(replace(report.recordings[0], captured=run, run_lines=lines, costliest_line=COSTLIEST),)
+    )
 
 
 def test_the_table_ends_with_all_others_and_shows_the_error_of_each_share() -> None:
@@ -75,16 +87,6 @@ def test_the_table_ends_with_all_others_and_shows_the_error_of_each_share() -> N
     assert "Samples of 10.0% of the time had to wait for running Python code, 5.00 ms on average" in explanation
 
 
-def test_the_first_line_is_the_one_whose_rows_take_most_whatever_they_call() -> None:
-    other = Location("model.py", 40, "forward")
-    rows = (
-        _row(LOOP, other, None, 400_000_000, 400_000_000),
-        *(_row(LOOP, MODEL, Frame(name), 200_000_000, 200_000_000) for name in ("stft", "abs", "pad")),
-    )
-    lines = replace(LINES, whole=LineTime(10**9, 10**9, 0, 40), rows=rows, other=LineTime(0, 0, 0, 0))
-    assert first_line(lines) == "train.py:34 > model.py:12 (60.0% of the run)"
-
-
 def test_every_format_shows_the_lines() -> None:
     report = _report()
     page = Page(FORMATS["html"].render(report).decode())
@@ -92,22 +94,18 @@ def test_every_format_shows_the_lines() -> None:
     assert "model.py:12" in page.text
     markdown = markdown_page(FORMATS["md"].render(report).decode())
     assert "in torch/nn/f.py:7 (linear)" in markdown.text
-    assert any(
-        line.text.startswith("Line with the most time in training steps: train.py:34") for line in summary(report)
-    )
 
 
 def test_json_holds_the_table_and_gives_it_back(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_bytes(FORMATS["json"].render(_report()))
     (recording,) = read(tmp_path / "report.json").recordings
-    assert recording.run_lines == LINES
+    assert (recording.run_lines, recording.costliest_line) == (LINES, COSTLIEST)
 
 
 def test_without_samples_no_format_says_a_word_of_it() -> None:
     report = _report(None)
     for name in ("html", "md"):
         assert b"training thread by line" not in FORMATS[name].render(report)
-    assert not [line for line in summary(report) if "Line with the most" in line.text]
     assert lines_fold(None) is None
 
 
@@ -126,4 +124,43 @@ def test_the_lines_of_an_inference_are_not_of_training_steps() -> None:
     page = Page(FORMATS["html"].render(served).decode()).text
     assert "In steps" in page
     assert "training steps" not in page.lower()
-    assert any(line.text.startswith("Line with the most time in steps: train.py:34") for line in summary(served))
+    lines = [line.text for line in summary(served) if line.text.startswith("Line with the most time: train.py:34")]
+    assert ["35.0% of the loop, with" in line for line in lines] == [True]
+
+
+@pytest.mark.parametrize(
+    ("place", "saving_ms", "is_open"),
+    [
+        (Location("loss.py", 3, "loss"), 1.0, True),
+        (Location("loss.py", 3, "loss"), 20.0, False),  # so large that it may be about the same time
+        (LOOP, 1.0, False),
+        (Location("model.py", 10, "forward", PlaceKind.FUNCTION_START), 1.0, False),
+        (Location("model.py", 14, "forward", PlaceKind.FUNCTION_START), 1.0, True),
+    ],
+)
+def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_no_saving(
+    place: Location, saving_ms: float, *, is_open: bool
+) -> None:
+    found = replace(on_the_cpu().findings[0], step_ns=50.0 * MS)
+    finding = replace(
+        found.finding, locations=(place,), fix=Fix("Do less"), saving=Estimate.bound(saving_ms * MS, of_the_fix("?"))
+    )
+    report = on_the_cpu()
+    recording = replace(report.recordings[0], costliest_line=COSTLIEST)
+    report = replace(report, recordings=(recording,), findings=(replace(found, finding=finding),))
+    assert ("model.py:12 takes 20% of the training loop, within train.py:34 (35%)." in verdict(report)) is is_open
+    said = [line.text for line in summary(report) if line.text.startswith("Line with the most time")]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "Line with the most time: train.py:34 takes 35.0% of the training loop, with all that it calls, mostly called "
+        "at train.py:60; of this, model.py:12 takes 20.0%. "
+        "In a recorded step, forward runs 2.5 times and starts 40 operators."
+    )
+    assert ("not a saving" in said[0]) is is_open
+
+
+def test_a_line_with_little_of_the_loop_and_a_loop_with_a_gpu_have_no_headline_of_a_line() -> None:
+    little = replace(COSTLIEST, line=replace(COSTLIEST.line, share=0.19))
+    for report, line in ((on_the_cpu(), little), (one_recording(), COSTLIEST)):
+        recording = replace(report.recordings[0], costliest_line=line)
+        assert "train.py:34" not in verdict(replace(report, recordings=(recording,), findings=()))

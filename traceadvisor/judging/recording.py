@@ -12,13 +12,18 @@ from traceadvisor.analysis.memory.device_memory import memory_by_operator
 from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.step_contents import step_contents
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
+from traceadvisor.analysis.operators.user_functions import user_functions
+from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
+from traceadvisor.judging.source_at_hand import with_code
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
 from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
+from traceadvisor.model.run_time import CostliestLine
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_contents import StepContents
 from traceadvisor.statistics import error_of_middle
@@ -102,6 +107,7 @@ def without_tables(facts: Facts) -> Recording:
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
         captured=replace(facts.captured, stacks=None, loader_stacks=None) if facts.captured else None,
         run_lines=facts.run.lines,
+        costliest_line=_costliest_line(facts),
         recorded_wall_ns=facts.recorded_wall_ns,
         telemetry=facts.run.telemetry,
         rank_count=facts.run.rank_count,
@@ -125,6 +131,26 @@ def without_tables(facts: Facts) -> Recording:
         step_error_share=_step_error(facts),
         framework=facts.trace.framework,
         is_cut_short=origin.is_cut_short,
+    )
+
+
+def _costliest_line(facts: Facts) -> CostliestLine | None:
+    """The line that holds most of the loop, with its text, and what its function does in a recorded step."""
+    found = facts.run.costliest_line
+    if found is None:
+        return None
+    line, inside = (one and replace(one, place=with_code(facts, one.place)) for one in (found.line, found.inside))
+    place = found.function or found.innermost.place
+    functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    around = [one for one in functions if one.location.function == place.function and one.location.line <= place.line]
+    around = [one for one in around if is_same_file(one.location.file, place.file)]
+    spans = max(around, key=lambda one: one.location.line).spans if around else None
+    if not spans or not facts.step_count or line is None:
+        return replace(found, line=line or found.line, inside=inside)
+    operators = int(spans.contains(facts.trace.events.start_ns[facts.tree.rows[facts.tree.parent == NONE]]).sum())
+    count = facts.step_count
+    return replace(
+        found, line=line, inside=inside, calls_per_step=len(spans) / count, operators_per_step=operators / count
     )
 
 

@@ -36,7 +36,7 @@ from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
-from traceadvisor.model.run_time import RunGrowth, RunLines, RunTime
+from traceadvisor.model.run_time import CostliestLine, RunGrowth, RunLines, RunTime
 from traceadvisor.model.saving import Reason
 from traceadvisor.model.step_contents import StepContents
 from traceadvisor.model.steps import Step, StepSource
@@ -349,6 +349,9 @@ class Recording:
 
     run_lines: RunLines | None = None
     """Lines in which the training thread spends its time over the whole run; None if its stack was not sampled."""
+
+    costliest_line: CostliestLine | None = None
+    """The line that holds most of the training loop; None if samples do not show one."""
 
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more

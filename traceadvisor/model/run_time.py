@@ -245,6 +245,46 @@ class LineRow(CodePlace):
 
 
 @frozen
+class LineShare:
+    """A line of the user's code and the share of the training loop in it and in what it calls, from samples."""
+
+    place: Location
+    share: float
+    share_low: float
+    """Lower end of the 95% interval of that share."""
+
+    share_high: float
+
+
+@frozen
+class CostliestLine:
+    """The line that holds most of the training loop beside the backward pass and the optimizer."""
+
+    line: LineShare
+    """The innermost line with nearly all of the time of the costliest one."""
+
+    inside: LineShare | None = None
+    """The innermost line that it calls with much of that time, or else with some; None if all are small."""
+
+    caller: Location | None = None
+    """The line from which most of the time of ``line`` is called; None if there are several, or it holds the loop."""
+
+    function: Location | None = None
+    """A line in the function with the time: that which the innermost of these lines calls, or the one around it."""
+
+    calls_per_step: float | None = None
+    """Calls of this function in a recorded step; None if it runs outside of these, or calls were not recorded."""
+
+    operators_per_step: float | None = None
+    """Operators that these calls start."""
+
+    @property
+    def innermost(self) -> LineShare:
+        """The line inside if there is one."""
+        return self.inside or self.line
+
+
+@frozen
 class RunLines:
     """The lines in which the training thread of one rank spends the run.
 

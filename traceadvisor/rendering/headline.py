@@ -11,6 +11,7 @@ from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.saving import Doubt
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
+from traceadvisor.rendering.costliest_line import open_line, short_sentence
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.savings import RECORDING, effect_words, further
 from traceadvisor.rendering.units import duration, number_of, percent, whole_percent
@@ -97,6 +98,8 @@ def verdict(report: Report) -> str:
     recording = recording_of_verdict(report)
     first = report.findings[0] if report.findings else None
     words = recording_verdict(recording, first, missing_device(report, recording))
+    if line := open_line(report, recording):
+        words = f"{words} {short_sentence(line, recording)}"
     if any(one.workload is not Workload.INFERENCE for one in report.recordings):
         return words.replace(INFERENCE, f"{recording.id} shows inference, not training.")
     return words

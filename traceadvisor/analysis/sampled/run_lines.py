@@ -136,6 +136,12 @@ def lines_of_stacks(samples: StackSamples, loop: Location | None) -> list[Sample
     return [around.line(path, is_fetching=one) for path, one in zip(paths, fetching, strict=True)]
 
 
+def users_in_loop(samples: StackSamples, loop: Location | None) -> list[tuple[SampledFrame, ...]]:
+    """The user's frames of each stack from its line inside the training loop on, outermost first."""
+    lines, paths = lines_of_stacks(samples, loop), (path_of(samples, stack) for stack in samples.stacks)
+    return [path.users[path.users.index(line) :] if line else () for path, line in zip(paths, lines, strict=True)]
+
+
 class _Around:
     """Finds the line of each stack that tells places apart: inside the frames around the training loop."""
 

@@ -266,6 +266,12 @@ def in_optimizer(frames: Frames) -> bool:
     return any((frame.file or "").startswith(_OPTIMIZER) for frame in frames)
 
 
+def around_optimizer(frames: Frames) -> Iterator[SampledFrame]:
+    """Yield the user's lines of a stack that call the step of an optimizer: they hold the training step."""
+    called = (at for at, frame in enumerate(frames) if in_optimizer([frame]) and is_of_pass(frame))
+    yield from (frame for frame in frames[: next(called, 0)] if frame.is_user)
+
+
 def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[Frames], bool]:
     """Return what tells stacks of some places outside the training passes.
 

@@ -14,7 +14,7 @@ from traceadvisor.rendering.content.memory.document import memory_document, memo
 from traceadvisor.rendering.content.report.compared import comparison_table
 from traceadvisor.rendering.content.report.definitions import definitions_fold, explained_rules, rules_fold
 from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_drawn
-from traceadvisor.rendering.content.report.findings import finding_cards, first_action, first_line
+from traceadvisor.rendering.content.report.findings import LONGEST_PLACE, finding_cards, first_action, first_line
 from traceadvisor.rendering.content.report.health import health_fold, remarks_fold, secrets_fold, without_step_notes
 from traceadvisor.rendering.content.report.job import job_blocks, job_folds
 from traceadvisor.rendering.content.report.machine import machine_blocks
@@ -32,8 +32,10 @@ from traceadvisor.rendering.content.report.settings import settings_facts, setti
 from traceadvisor.rendering.content.report.titles import titles, with_titles
 from traceadvisor.rendering.content.report.top import identity, top_chart, top_figures
 from traceadvisor.rendering.content.report.trust import trust_fold
+from traceadvisor.rendering.costliest_line import open_line, sentence
 from traceadvisor.rendering.document.blocks import (
     Block,
+    Code,
     Document,
     Fact,
     Facts,
@@ -52,6 +54,7 @@ from traceadvisor.rendering.savings import joint_sentences, scale_sentence
 from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.words import SOURCE_KIND
 from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.text.cleaning import clipped
 
 SUMMARY = Detail.SUMMARY
 
@@ -160,6 +163,7 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
             yield quoted
     elif report.recordings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
+    yield from _open_line(report)
     if figures := top_figures(report):
         yield Figures(figures, SUMMARY)
     yield from (fold for fold in (caution, secrets_fold(report)) if fold)
@@ -167,6 +171,18 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
     yield from unknown_blocks(report.recordings)
     if chart := top_chart(report):
         yield replace(chart, detail=SUMMARY)
+
+
+NOT_A_SAVING = "This is where the time goes, not a saving: no check knows a faster way to the same result."
+
+
+def _open_line(report: Report) -> Iterator[Block]:
+    """The line that takes much time that no finding is about."""
+    recording = recording_of_verdict(report) if report.recordings else None
+    if recording and (line := open_line(report, recording)):
+        yield Prose(f"{sentence(recording)} {NOT_A_SAVING}", Tone.SCOPE, SUMMARY)
+        if code := line.innermost.place.code:
+            yield Code(clipped(code, LONGEST_PLACE), SUMMARY, is_quote=True)
 
 
 ORDER = (
@@ -185,8 +201,8 @@ def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:
             yield Prose(scale, Tone.QUIET, Detail.COMMENT)
         yield finding_cards(report, drawn)
         yield from (Prose(sentence, Tone.STRONG, SUMMARY) for sentence in _joint(report))
-    if sentence := line_sentence(report):
-        yield Prose(sentence, Tone.QUIET, SUMMARY)
+    if (line := line_sentence(report)) and not open_line(report, recording_of_verdict(report)):
+        yield Prose(line, Tone.QUIET, SUMMARY)
     if partly := partly_judged_sentence(report):
         yield Prose(partly, Tone.QUIET, SUMMARY)
     if trust := trust_fold(report):

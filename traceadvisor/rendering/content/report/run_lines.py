@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
-from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
-from traceadvisor.model.run_time import LineRow, LineTime, RunLines
-from traceadvisor.model.workload import Workload
+from traceadvisor.model.run_time import LineTime, RunLines
+from traceadvisor.rendering.costliest_line import sentence
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table, titled
-from traceadvisor.rendering.origins import LONGEST_PHRASE, OTHER, place_cell, place_words
+from traceadvisor.rendering.origins import OTHER, place_cell
 from traceadvisor.rendering.units import count, duration, percent, percent_range
-from traceadvisor.text.cleaning import clipped_inside
 
 CAPTION = "Time of the training thread by line"
 OPEN_ROWS = 12
@@ -29,55 +24,26 @@ def lines_fold(lines: RunLines | None, *, of_inference: bool = False) -> Fold | 
         return None
     steps = _steps(of_inference=of_inference)
     explanation = Prose(_explanation(lines, steps), Tone.QUIET)
-    return Fold(_title(lines, steps), (explanation, _table(lines, steps)), detail=Detail.COMMENT)
+    return Fold(CAPTION, (explanation, _table(lines, steps)), detail=Detail.COMMENT)
 
 
 def _steps(*, of_inference: bool) -> str:
     return "steps" if of_inference else "training steps"
 
 
-def first_line(lines: RunLines | None) -> str | None:
-    """The line of the user's code with the most time in training steps, and that time's share of the run.
-
-    What the line calls is named if most of its time passes there. None if none was sampled.
-    """
-    places: dict[tuple[Location | None, Location | None], list[LineRow]] = {}
-    for row in lines.rows if lines else ():
-        if row.line and row.time.step_ns:
-            places.setdefault((row.line, row.inner), []).append(row)
-    rows = max(places.values(), key=_in_steps, default=None)
-    if lines is None or rows is None:
-        return None
-    row, whole_ns = max(rows, key=lambda row: row.time.step_ns), _in_steps(rows)
-    named = row if 2 * row.time.step_ns > whole_ns else replace(row, owner=None)
-    share = percent(_share(whole_ns, lines.whole))
-    return f"{clipped_inside(place_words(named), LONGEST_PHRASE)} ({share} of the run)"
-
-
-def _in_steps(rows: Iterable[LineRow]) -> int:
-    return sum(row.time.step_ns for row in rows)
-
-
 def line_sentence(report: Report) -> str | None:
-    """The line with the most time in training steps; None if none was sampled.
+    """The line with the most time in the training loop; None if none was sampled.
 
     In a job with a late rank, it is a line of that rank: the others mostly wait.
     """
     late = {(job.run, job.cycle, job.late_rank) for job in report.jobs if job.late_rank is not None}
-    ranks = [one.distributed.rank if one.distributed else None for one in report.recordings]
-    found = [
-        ((one.run, one.cycle, rank) not in late, rank, _steps(of_inference=one.workload is Workload.INFERENCE), line)
-        for one, rank in zip(report.recordings, ranks, strict=True)
-        if (line := first_line(one.run_lines))
-    ]
-    is_other, rank, steps, line = min(found, key=lambda one: one[0], default=(True, None, "", None))
-    of = "" if is_other else f" of rank {rank}, which is late"
-    return line and f"Line with the most time in {steps}{of}: {line}"
-
-
-def _title(lines: RunLines, steps: str) -> str:
-    first = first_line(lines)
-    return CAPTION + (f", in {steps} mostly {first}" if first else "")
+    known = [one for one in report.recordings if one.costliest_line]
+    ranks = {one.id: one.distributed.rank if one.distributed else None for one in known}
+    is_late = {one.id: (one.run, one.cycle, ranks[one.id]) in late for one in known}
+    first = max(known, key=lambda one: is_late[one.id], default=None)
+    if first is None:
+        return None
+    return sentence(first, of_rank=f" of rank {ranks[first.id]}, which is late" if is_late[first.id] else "")
 
 
 def _explanation(lines: RunLines, steps: str) -> str:

@@ -1,0 +1,125 @@
+"""The user's line that holds most of the training loop, from samples beside the recording of steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from traceadvisor.analysis.sampled.paths import path_of, place_of
+from traceadvisor.analysis.sampled.run_lines import users_in_loop
+from traceadvisor.analysis.sampled.shares import around_optimizer
+from traceadvisor.frozen import replace
+from traceadvisor.model.location import Location
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.run_time import CostliestLine, LineShare
+from traceadvisor.model.samples import NOTHING_SAMPLED, OWN_WORK, SampledFrame, StackSamples
+from traceadvisor.statistics import share_interval
+
+FEWEST_SAMPLES = 12
+"""Samples at a line, so that its share says something."""
+
+NEARLY_ALL, MUCH, SOME = 0.8, 0.5, 0.25
+"""Parts of the time of the costliest line: the innermost line with nearly all of it is the place. Inside, that is the
+innermost one with much of it, or else with some."""
+
+_Lines = Sequence[SampledFrame]
+_Stack = tuple[_Lines, float]
+"""The user's lines in the training loop, outermost first, and the time of a stack."""
+
+
+def costliest_line(
+    samples: StackSamples | None, steps: Sequence[TimedStep], loop: Location | None
+) -> CostliestLine | None:
+    """Return the user's line that holds most of the training loop; None if too few samples show one.
+
+    The loop is all undisturbed training steps, as many as there were steps in all, and what runs between them. A line
+    counts with all that it calls, once for each sample. What only the backward pass or an optimizer takes decides no
+    line: it belongs to the model.
+
+    ``loop``: as for :func:`traceadvisor.analysis.sampled.run_lines.run_lines`.
+    """
+    trained = [step.state for step in steps if step.state is not StepState.OTHER]
+    plain = trained.count(StepState.PLAIN)
+    if samples is None or not plain:
+        return None
+    own: list[_Stack] = []
+    stacks: list[_Stack] = []
+    frames = [[samples.frames[place] for place in stack.frames] for stack in samples.stacks]
+    around = {line for one in frames for line in around_optimizer(one)}
+    for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
+        lines = tuple(line for line in users if line not in around)
+        in_steps, between = (stack.by_state.get(one, NOTHING_SAMPLED) for one in (StepState.PLAIN, StepState.OTHER))
+        time_ns = in_steps.time_ns * len(trained) / plain + between.time_ns
+        if time_ns and OWN_WORK not in own_frames[-1:]:
+            stacks.append((lines, time_ns))
+            own += [] if path_of(samples, stack).calls_pass else [(lines, time_ns)]
+    return _of(own, _Shares(stacks, samples.effective_count * sum(ns for _, ns in stacks) / max(samples.time_ns, 1)))
+
+
+def _of(own: Sequence[_Stack], shares: _Shares) -> CostliestLine | None:
+    held = _held(own)
+    most = max(held, key=lambda one: held[one], default=None)
+    if most is None:
+        return None
+    own = [one for one in own if most in one[0]]
+    line = _innermost(own, NEARLY_ALL * held[most]) or most
+    caller = _most([(lines[: lines.index(line)][-1:], ns) for lines, ns in own if line in lines], MUCH * held[line])
+    below = _below(own, line)
+    inside = _innermost(below, MUCH * held[most]) or _innermost(below, SOME * held[most])
+    of = dict[tuple[str | None, str], SampledFrame]()  # any line of a function that it calls stands for all
+    called = [
+        ([of.setdefault((one.file, one.function), one) for one in lines[:1]], ns)
+        for lines, ns in _below(own, inside or line)
+    ]
+    found = CostliestLine(
+        shares.of(line),
+        shares.of(inside) if inside else None,
+        place_of(caller) if caller else None,
+        place_of(_most(called, MUCH * held[inside or line]) or inside or line),
+    )
+    return found if (found.innermost.place.samples or 0) >= FEWEST_SAMPLES else None
+
+
+def _most(stacks: Iterable[_Stack], least_ns: float) -> SampledFrame | None:
+    """The line with the most time, if it is more than some time."""
+    held = _held(stacks)
+    line = max(held, key=lambda one: held[one], default=None)
+    return line if line and held[line] > least_ns else None
+
+
+def _held(stacks: Iterable[_Stack]) -> dict[SampledFrame, float]:
+    """The time of each line with all that it calls."""
+    held = defaultdict[SampledFrame, float](float)
+    for lines, ns in stacks:
+        for line in dict.fromkeys(lines):
+            held[line] += ns
+    return held
+
+
+def _below(stacks: Iterable[_Stack], line: SampledFrame) -> list[_Stack]:
+    """The lines that a line calls, without itself."""
+    inside = ((lines[lines.index(line) + 1 :], ns) for lines, ns in stacks if line in lines)
+    return [([one for one in lines if one != line], ns) for lines, ns in inside]
+
+
+def _innermost(stacks: Sequence[_Stack], least_ns: float) -> SampledFrame | None:
+    """The line that most samples show as the innermost one of those with so much time."""
+    large = {line for line, ns in _held(stacks).items() if ns >= least_ns}
+    found = defaultdict[SampledFrame, float](float)
+    for lines, ns in stacks:
+        if inner := next((line for line in reversed(lines) if line in large), None):
+            found[inner] += ns
+    return max(found, key=lambda one: found[one], default=None)
+
+
+class _Shares:
+    """Shares of the training loop."""
+
+    def __init__(self, stacks: Collection[_Stack], count: float) -> None:
+        self._held, self._whole_ns, self._count = _held(stacks), sum(ns for _, ns in stacks), count
+
+    def of(self, line: SampledFrame) -> LineShare:
+        """The share of a line, with its interval."""
+        share = self._held[line] / self._whole_ns
+        place = replace(place_of(line), samples=round(share * self._count))
+        return LineShare(place, share, *share_interval(share, self._count))
