@@ -221,6 +221,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "IDLE015": Evidence(run={"stacks": None}),
     "IDLE014": Evidence(kinds=(Kind.OPERATOR,)),
     "IDLE016": Evidence(run={"steps": (), "stacks": None}),
+    "IDLE017": Evidence(names=r"evaluate_function"),
     "MEM001": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM002": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM003": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),

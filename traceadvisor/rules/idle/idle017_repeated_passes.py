@@ -1,0 +1,73 @@
+"""IDLE017: one graph is differentiated many times, once for each of its outputs."""
+
+from __future__ import annotations
+
+from traceadvisor.analysis.operators.repeated_passes import FEWEST, repeated_passes
+from traceadvisor.analysis.sampled.shares import line_calling
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.small_operators import usual_ns
+
+ENGINE = "torch/autograd/graph.py", "_engine_run_backward"
+
+MOST_USUAL_US = 70.0
+"""Recorded duration of the usual node, up to which its operators are small: a node holds several."""
+
+TOGETHER = Fix(
+    "Differentiate all outputs in one pass: torch.func.jacrev or torch.func.hessian, or is_grads_batched",
+    "# in place of a loop over the elements of outputs\n"
+    "rows = torch.eye(outputs.numel()).view(-1, *outputs.shape)\n"
+    "torch.autograd.grad(outputs, inputs, rows, is_grads_batched=True)",
+    not_replayed="the time of each operator on all outputs is unknown",
+)
+
+
+@frozen
+class RepeatedPasses(Rule):
+    """A Jacobian or Hessian is computed row by row, with one backward pass over the same graph for each row.
+
+    What it finds: Nodes of the backward pass that run 6 times or more, as their numbers show, while the code between
+        these passes only chooses outputs and keeps gradients, and operators are small.
+    Why it costs time: Each pass calls all operators of the graph, and calling a small one takes longer than what it
+        computes.
+    How to fix it: Use ``torch.func.jacrev`` or ``torch.func.hessian``, ``vectorize=True`` of
+        ``torch.autograd.functional``, or ``is_grads_batched=True`` of ``torch.autograd.grad``: one pass with a
+        dimension more. A Laplacian needs the diagonal alone: ``torch.func.jvp`` of the gradient gives it.
+    How the saving is estimated: Upper limit: the time from the first to the last of these passes, but one of them.
+    When it may be wrong: With large operators, one pass for all outputs takes as long as many passes, and its memory
+        grows with their number: then use parts of the outputs (``chunk_size``). Functions of your own need a rule for
+        ``torch.vmap``.
+    """
+
+    meta = RuleMeta("IDLE017", "repeated-passes", "One graph is differentiated many times, once for each output")
+    needs = frozenset({Input.STEPS})
+    claims = frozenset({Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST})
+
+    min_share: float = 0.1
+    """Share of the step. Less is not worth the change."""
+
+    def check(self, facts: Facts) -> Outcome:
+        found = repeated_passes(facts.trace, facts.tree, facts.observation.thread)
+        if found is None:
+            return Clear("passes over one graph that need no other", 0, FEWEST, Unit.COUNT)
+        claims = found.spans & facts.steps.typical_windows
+        usual, share = usual_ns(facts, claims), (1 - 1 / found.count) * facts.share(claims)
+        if usual >= MOST_USUAL_US * 1000:
+            return Clear("usual node of these passes", usual, MOST_USUAL_US * 1000, Unit.NS)
+        if share < self.min_share:
+            return Clear("time of passes but one of each graph", share, self.min_share, Unit.SHARE)
+        line = line_calling(facts.run.stack_samples, *ENGINE)
+        return finding_of(
+            facts,
+            claims=claims,
+            fix=TOGETHER,
+            most_share=share,
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("recorded passes over one graph", found.count, Unit.COUNT),
+                facts.count_per_step("nodes of these passes", found.rows.size),
+                Evidence("usual node", usual, Unit.NS),
+            ),
+            locations=(line,) if line else facts.locations(found.rows),
+            caveats=("One pass for all outputs needs memory for all of them at once.",),
+        )
