@@ -45,6 +45,7 @@ nightly: ## run what takes too long for every change: nightly tests, more exampl
 	pytest -m nightly --deselect tests/recording/test_kill.py
 	pytest -m 'hypothesis and not nightly' --hypothesis-profile=nightly
 	nice -n 19 python -m tests.fuzz --minutes 60 --processes $$(nproc) --count
+	nice -n 19 python -m tests.fuzz.parsers --minutes 30 --count
 	$(MAKE) kills MOMENTS=24
 	python -m benchmarks.growth
 	python -m benchmarks.versions build/versions

@@ -129,7 +129,13 @@ def page_table(counts: dict[str, Any]) -> str:
     before, later = counts["before"], of_kind.total()
     read = f"{before + later:,}: the first {before:,} nearly all recordings; since then {kinds}"
     deep = ", ".join(f"{counts['depths'][depth]:,} {depth}" for depth in ("judged", "shown", "apart"))
-    return table(("inputs", ""), (("read", read), ("of these, since shares exist", deep)))
+    parsers = counts.get("parsers", {})
+    many, results = (sum(one[at] for one in parsers.values()) for at in (0, 1))
+    each = ", ".join(f"{one[0]:,} {name}" for name, one in sorted(parsers.items(), key=lambda item: -item[1][0]))
+    alone = (
+        (("read by one parser, apart from these", f"{many:,}, {results:,} with a result: {each}"),) if parsers else ()
+    )
+    return table(("inputs", ""), (("read", read), ("of these, since shares exist", deep), *alone))
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,13 +254,17 @@ min_share = 0.1
 nesting_depth = 100
 """
 _URLS = (
-    "https://anna:secret@host.example:8443/runs/a.pt.trace.json.gz?token=x#y", "http://[::1]:80/a", "s3://bucket/runs/1",
+    "https://anna:secret@host.example:8443/runs/a.pt.trace.json.gz?token=x#y", "http://[::1]:80/a",
+    "s3://bucket/runs/1",
     "gs://bucket/a/b", "file:///tmp/a", "memory://a/b", "HTTP://127.0.0.1/%2e%2e/a", "runs/mine", "/var/log/a", "C:\\a",
 )  # fmt: skip
 _NAMES = (
-    "train.py:12 forward", "/home/anna/project/train.py", "::error file=a::text", "##vso[task.setvariable x]y", "\x1b[31mred",
-    "https://anna:secret@host/x?key=1", "Authorization: Bearer abc.def", "password=hunter22 --api-key=abcdef", "section_start:1:a",
-    "ghp_" + "aB3d" * 9, "AKIA" + "ABCDEFGH" * 2, "C:\\Users\\anna\\x", "void at::native::vectorized<float, 4>(int)", "--- a", "+++ b",
+    "train.py:12 forward", "/home/anna/project/train.py", "::error file=a::text", "##vso[task.setvariable x]y",
+    "\x1b[31mred",
+    "https://anna:secret@host/x?key=1", "Authorization: Bearer abc.def", "password=hunter22 --api-key=abcdef",
+    "section_start:1:a",
+    "ghp_" + "aB3d" * 9, "AKIA" + "ABCDEFGH" * 2, "C:\\Users\\anna\\x",
+    "void at::native::vectorized<float, 4>(int)", "--- a", "+++ b",
 )  # fmt: skip
 _PATCH = """diff --git a/package/part.py b/package/part.py
 index 1111111..2222222 100644
@@ -273,7 +277,7 @@ index 1111111..2222222 100644
 """
 _NEW = "diff --git a/new.py b/new.py\nnew file mode 100644\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+x = 1\n"
 _MOVED = "diff --git a/a.py b/b.py\nsimilarity index 100%\nrename from a.py\nrename to b.py\n"
-_LINK = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+../x\n\\ No newline at end of file\n"
+_LINK = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+../x\n\\ No newline\n"
 _SCRIPT = """import torch
 
 class Net:
@@ -325,7 +329,10 @@ def _cleaned(content: bytes) -> bool:
     text = content.decode("utf-8", "surrogateescape")
     found = clean(text)
     require(clean(found) == found, f"cleaned twice: {clean(found)!r}")
-    require(all(one.isprintable() or one == "\n" for one in found if one != "\t" and one < "\xa0"), f"control characters: {found!r}")
+    require(
+        all(one.isprintable() or one == "\n" for one in found if one != "\t" and one < "\xa0"),
+        f"control characters: {found!r}",
+    )
     shown = without_log_commands(found)
     require(without_log_commands(shown) == shown, f"a command: {shown!r}")
     require(not re.search(r"^::|##vso\[|##\[", shown, re.MULTILINE), f"a command: {shown!r}")
@@ -337,7 +344,9 @@ def _archives(random: Random) -> bytes:
     for _ in range(1 + int(4 * random.random())):
         at = int(random.random() * len(content))
         if random.random() < 0.7:
-            content[at] = int(256 * random.random()) if random.random() < 0.5 else content[at] ^ (1 << int(8 * random.random()))
+            content[at] = (
+                int(256 * random.random()) if random.random() < 0.5 else content[at] ^ (1 << int(8 * random.random()))
+            )
         else:
             del content[at : at + 1 + int(8 * random.random())]
     return bytes(content)
@@ -390,7 +399,13 @@ def _requests(scratch: Path) -> Iterator[Kind]:
 
 def _entries(random: Random) -> bytes:
     kind = random.random()
-    seed = gzip.compress(b"<html>page</html>", mtime=0) if kind < 0.5 else b'{"title": "a", "steps": 3, "problem": null}' if kind < 0.9 else b"0" * 64
+    seed = (
+        gzip.compress(b"<html>page</html>", mtime=0)
+        if kind < 0.5
+        else b'{"title": "a", "steps": 3, "problem": null}'
+        if kind < 0.9
+        else b"0" * 64
+    )
     return damaged_pieces([pieces_of_bytes(seed)], random)
 
 
@@ -417,13 +432,24 @@ def _visited(visitors: Visitors, content: bytes) -> bool:
         require(_LOOPBACK.fullmatch(host.strip()) is not None, f"the host {host!r}")
         require(site in {"", "none", "same-origin"}, f"the site {site!r}")
         for named in filter(None, (origin, referer)) if site != "same-origin" else ():
-            require(urlsplit(named.strip()).hostname in {urlsplit(f"//{host.strip()}").hostname}, f"{named!r} for {host!r}")
+            require(
+                urlsplit(named.strip()).hostname in {urlsplit(f"//{host.strip()}").hostname}, f"{named!r} for {host!r}"
+            )
     else:
         require(refusal.isprintable(), "control characters in a refusal")
     return refusal is None
 
 
-_PATHS = ("runs/mine", "./runs/../train.py", "../allowed/train.py", "out/passwd", "/etc/passwd", "runs//mine/", "~/x", "https://a/b")
+_PATHS = (
+    "runs/mine",
+    "./runs/../train.py",
+    "../allowed/train.py",
+    "out/passwd",
+    "/etc/passwd",
+    "runs//mine/",
+    "~/x",
+    "https://a/b",
+)
 _CALLS: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("report", {"paths": ["runs/mine"], "page": "runs/page"}),
     ("explain", {"rule": "DATA001", "run": "runs/mine"}),
@@ -431,8 +457,13 @@ _CALLS: Sequence[tuple[str, Mapping[str, Any]]] = (
     (
         "whatif",
         {
-            **{"paths": ["runs/mine"], "gpus": ["H100"], "batches": [8, "max"], "workers": 4, "ranks": [1, 2]},
-            **{"prices": {"H100": 2.5}, "recorded_batch": 4},
+            "paths": ["runs/mine"],
+            "gpus": ["H100"],
+            "batches": [8, "max"],
+            "workers": 4,
+            "ranks": [1, 2],
+            "prices": {"H100": 2.5},
+            "recorded_batch": 4,
         },
     ),
     ("capture", {"script": "train.py", "arguments": ["--x"], "ranks": 2, "output": "runs/new", "minutes": 1.5}),
@@ -466,7 +497,12 @@ def _calling(folders: Folders) -> Read:
         started.clear()
         try:
             call = json.loads(content.decode())
-            if not isinstance(call, list) or len(call) != 2 or not isinstance(call[0], str) or not isinstance(call[1], dict):
+            if (
+                not isinstance(call, list)
+                or len(call) != 2
+                or not isinstance(call[0], str)
+                or not isinstance(call[1], dict)
+            ):
                 return False
             name, arguments = call
             loop.run_until_complete(served.call_tool(name, arguments))

@@ -95,7 +95,8 @@ class Slices:
         """Read one input of each kind; returns whether all went well."""
         with suppress(BaseException):  # imports what it needs
             self._kinds[0].read(self._kinds[0].make(Random(f"{self._seed}/{number}")))
-        return all([self._examined(at, number) != (0, 1) for at in range(len(self._kinds))])
+        found = [self._examined(at, number) for at in range(len(self._kinds))]
+        return (0, 1) not in found
 
     def _of(self, at: int) -> tuple[int, int, int]:
         found: tuple[int, int, int] = _OF_KIND.unpack_from(self._shared, _NOW.size + _OF_KIND.size * at)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 
-from tests.fuzz.field_damage import damage_fields
-
 Seed = tuple[bytes, ...]
 """The pieces of a valid input."""
 
@@ -18,10 +16,12 @@ Split = Callable[[bytes], Seed]
 MOST_CHANGES = 6
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"|[-+]?\d[\d.eE+-]*+|\w++|[ \t]++|.', re.DOTALL)
 _EVIL = (
-    b"", b"\x00", b"\xff", b"\x1b[31m", b"\r\n", b"\n", b'"', b"'", b"\\", b"/", b"..", b"../", b"//", b"@", b"#", b"%00",
-    b"%2e%2e", b"~", b"-", b"-1", b"0", b"1e999", b"NaN", b"9" * 25, b"9" * 400, b"null", b"{}", b"[]", b"[" * 3000,
-    b'{"a":' * 1500, b"a" * 5000, b"\xe2\x80\xae", b"\xf0\x9f\x92\xa9", b"\xd9\xa3", b"\xed\xa0\x80", b"\\ud800", b"\\u0000",
-    b"::error::", b"##[error]", b"<script>", b"ghp_" + b"a1B2" * 9, b"/home/anna/x", b"://", b":", b",", b";", b"=",
+    b"", b"\x00", b"\xff", b"\x1b[31m", b"\r\n", b"\n", b'"', b"'", b"\\", b"/", b"..", b"../", b"//", b"@", b"#",
+    b"%00", b"%2e%2e", b"~", b"-", b"-1", b"0", b"1e999", b"NaN", b"9" * 25, b"9" * 400, b"null", b"{}", b"[]",
+    b"[" * 3000,
+    b'{"a":' * 1500, b"a" * 5000, b"\xe2\x80\xae", b"\xf0\x9f\x92\xa9", b"\xd9\xa3", b"\xed\xa0\x80", b"\\ud800",
+    b"\\u0000", b"::error::", b"##[error]", b"<script>", b"ghp_" + b"a1B2" * 9, b"/home/anna/x", b"://", b":", b",",
+    b";", b"=",
 )  # fmt: skip
 
 
@@ -46,24 +46,8 @@ def damaged_pieces(seeds: Sequence[Seed], random: Random) -> bytes:
     below = random.random  # faster than randrange
     pieces = list(seeds[int(below() * len(seeds))])
     for _ in range(1 + int(MOST_CHANGES * below() ** 3)):  # most often one
-        size = len(pieces)
-        if not size:
-            break
-        at, other, kind = int(below() * size), seeds[int(below() * len(seeds))], below()
-        if kind < 0.35 and other:
-            pieces[at] = other[int(below() * len(other))]
-        elif kind < 0.55:
-            pieces[at] = _EVIL[int(below() * len(_EVIL))]
-        elif kind < 0.65:
-            del pieces[at : at + 1 + int(12 * below() ** 3)]
-        elif kind < 0.75:
-            pieces[at:at] = pieces[at : at + 1 + int(12 * below() ** 3)] * (1 if below() < 0.9 else 40)
-        elif kind < 0.85:
-            elsewhere = int(below() * size)
-            pieces[at], pieces[elsewhere] = pieces[elsewhere], pieces[at]
-        elif other:
-            begin = int(below() * len(other))
-            pieces[at:at] = other[begin : begin + 1 + int(20 * below() ** 2)]
+        if pieces:
+            _change(pieces, seeds[int(below() * len(seeds))] or pieces, below)
     content = bytearray(b"".join(pieces))
     if content and (kind := below()) < 0.1:
         at = int(below() * len(content))
@@ -74,11 +58,21 @@ def damaged_pieces(seeds: Sequence[Seed], random: Random) -> bytes:
     return bytes(content)
 
 
-def damaged_fields(seeds: Sequence[bytes], random: Random) -> bytes:
-    """A message with other fields."""
-    content = random.choice(seeds)
-    for _ in range(random.choice((1, 1, 2, 5))):
-        content = damage_fields(content, random)
-    return content
-
-
+def _change(pieces: list[bytes], other: Sequence[bytes], below: Callable[[], float]) -> None:
+    """Change some pieces; ``other`` has further ones to choose from."""
+    size = len(pieces)
+    at, kind = int(below() * size), below()
+    if kind < 0.35:
+        pieces[at] = other[int(below() * len(other))]
+    elif kind < 0.55:
+        pieces[at] = _EVIL[int(below() * len(_EVIL))]
+    elif kind < 0.65:
+        del pieces[at : at + 1 + int(12 * below() ** 3)]
+    elif kind < 0.75:
+        pieces[at:at] = pieces[at : at + 1 + int(12 * below() ** 3)] * (1 if below() < 0.9 else 40)
+    elif kind < 0.85:
+        elsewhere = int(below() * size)
+        pieces[at], pieces[elsewhere] = pieces[elsewhere], pieces[at]
+    else:
+        begin = int(below() * len(other))
+        pieces[at:at] = other[begin : begin + 1 + int(20 * below() ** 2)]

@@ -15,9 +15,16 @@ import pytest
 from tests.children import LIMIT_S, Done, run
 from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, steps
 from tests.warm import warm_started
-from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule, beginning
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.bundle_writer import BundleWriter, has_foreign_manifest, is_taken_by_another
+from traceadvisor.recording import bundle_writer
+from traceadvisor.recording.asking import running_in
+from traceadvisor.recording.bundle_writer import (
+    BundleWriter,
+    has_foreign_manifest,
+    is_taken_by_another,
+    read_manifest,
+)
 from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.script.launch import Launch
@@ -56,19 +63,19 @@ def test_a_manifest_that_another_rank_creates_meanwhile_is_in_no_rank_s_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It appears after this rank's first look."""
-    read, launch = Path.read_bytes, replace(ALONE, world_size=2)
+    launch = replace(ALONE, world_size=2)
     other = BundleWriter(
         tmp_path, Manifest(FORMAT, "1", 1, ("a",), Schedule(1, 1, 1, 8, 1), 2, job=launch.job), 1, "host"
     )
 
     def read_before_the_other_rank_writes(path: Path) -> bytes:
         try:
-            return read(path)
+            return beginning(path)
         except FileNotFoundError:
             other.enter((), (), None)
             raise
 
-    monkeypatch.setattr(Path, "read_bytes", read_before_the_other_rank_writes)
+    monkeypatch.setattr(bundle_writer, "beginning", read_before_the_other_rank_writes)
     assert OutputFolder.prepared(launch, tmp_path, "script").path == tmp_path
     (tmp_path / MANIFEST).unlink()
     assert not is_taken_by_another(tmp_path, launch.job, launch.rank)
@@ -80,6 +87,18 @@ def test_a_manifest_that_another_rank_creates_meanwhile_is_in_no_rank_s_way(
 def test_the_manifest_of_another_program_is_recognised(content: bytes, tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
     assert has_foreign_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_a_pipe_or_a_device_in_the_place_of_a_manifest_is_not_read(is_pipe: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    if is_pipe:
+        os.mkfifo(tmp_path / MANIFEST)
+    else:
+        (tmp_path / MANIFEST).symlink_to("/dev/zero")
+    assert has_foreign_manifest(tmp_path)
+    assert read_manifest(tmp_path) is None
+    with pytest.raises(UsageError, match="is no capture"):
+        running_in(tmp_path)
 
 
 def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) -> None:

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import FORMAT, MANIFEST, READABLE_FORMATS, BundleFile, FileKind, Manifest, Repository
+from traceadvisor.bundle.layout import (
+    FORMAT,
+    MANIFEST,
+    READABLE_FORMATS,
+    BundleFile,
+    FileKind,
+    Manifest,
+    Repository,
+    beginning,
+)
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin
 from traceadvisor.text.secrets import beginning as beginning_of
-
-LARGEST_MANIFEST_BYTES = 1 << 24
 
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """Errors of reading a file from an untrusted bundle; msgspec's are ValueErrors, too deep nesting is a RuntimeError."""
@@ -189,12 +196,6 @@ def is_inside(folder: Path, file: BundleFile) -> bool:
         return path.is_relative_to(folder.resolve()) and path.is_file()
     except UNREADABLE:
         return False
-
-
-def beginning(path: Path) -> bytes:
-    """The bytes of a file, up to the size of the largest manifest."""
-    with path.open("rb") as file:
-        return file.read(LARGEST_MANIFEST_BYTES)
 
 
 def _worker(rank: int | None) -> str:

@@ -27,9 +27,12 @@ What recording imports from this package must not import numpy: it runs inside t
 
 from __future__ import annotations
 
+import errno
+import stat
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import TypeAlias, get_args, get_type_hints
 
 import msgspec
@@ -219,6 +222,21 @@ class Sample(msgspec.Struct, frozen=True, tag_field="record", tag="sample"):
     If due, ``busiest`` lists the children with most CPU time, the busiest first: ``pid``, ``name`` of the main thread
     (``pt_data_worker`` for a ``DataLoader``'s worker), and figures by
     :class:`~traceadvisor.model.telemetry.WorkerColumn`."""
+
+
+LARGEST_MANIFEST_BYTES = 1 << 24
+
+
+def beginning(path: Path) -> bytes:
+    """The bytes of a file, up to the size of the largest manifest.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file: a pipe makes who reads it wait, and a device has no end.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "is no plain file")
+    with path.open("rb") as file:
+        return file.read(LARGEST_MANIFEST_BYTES)
 
 
 def encode_telemetry_header(values: Mapping[str, object]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from traceadvisor.bundle.batches import read_batches
-from traceadvisor.bundle.folder import UNREADABLE, beginning, is_inside, read_manifest
+from traceadvisor.bundle.folder import UNREADABLE, is_inside, read_manifest
 from traceadvisor.bundle.layout import (
     MANIFEST,
     UNFINISHED,
@@ -24,6 +24,7 @@ from traceadvisor.bundle.layout import (
     RankEnding,
     RankProcess,
     RankStart,
+    beginning,
 )
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks

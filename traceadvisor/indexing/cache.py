@@ -64,7 +64,9 @@ def _is_safe_to_enter(folder: Path) -> bool:
         status = folder.lstat()
     except FileNotFoundError:
         return True  # it will be made
-    may_write = stat.S_ISDIR(status.st_mode) and status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+    may_write = (
+        stat.S_ISDIR(status.st_mode) and status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+    )
     return status.st_uid in {0, _own(status)} and not may_write
 
 

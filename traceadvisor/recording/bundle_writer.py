@@ -28,6 +28,7 @@ from traceadvisor.bundle.layout import (
     RankEnding,
     RankProcess,
     RankStart,
+    beginning,
 )
 from traceadvisor.system import clocks
 from traceadvisor.system.processes import start_ticks
@@ -155,7 +156,7 @@ def staged_prefix(host: str) -> str:
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a bundle; None if there is none in this format."""
     try:
-        return _decoded((folder / MANIFEST).read_bytes())
+        return _decoded(beginning(folder / MANIFEST))
     except OSError:
         return None
 
@@ -167,7 +168,7 @@ def has_foreign_manifest(folder: Path) -> bool:
     """
     path = folder / MANIFEST
     try:
-        return _decoded(path.read_bytes()) is None
+        return _decoded(beginning(path)) is None
     except FileNotFoundError:
         return False
     except OSError:

@@ -11,8 +11,17 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle, is_bundle
-from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding
+from traceadvisor.bundle.folder import find_in_bundle, is_bundle
+from traceadvisor.bundle.layout import (
+    LARGEST_MANIFEST_BYTES,
+    MANIFEST,
+    BundleFile,
+    FileKind,
+    Manifest,
+    Note,
+    RankEnding,
+    beginning,
+)
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
@@ -58,8 +67,7 @@ def scrub_bundle(
         OutputError: the copy cannot be written.
     """
     find_in_bundle(folder)  # raises what a report says of a damaged manifest
-    with (folder / MANIFEST).open("rb") as stream:
-        manifest = msgspec.json.decode(stream.read(LARGEST_MANIFEST_BYTES), type=Manifest)
+    manifest = msgspec.json.decode(beginning(folder / MANIFEST), type=Manifest)
     events, remarks = 0, list[str]()
     files = list(_unique(folder, manifest.files, remarks))
     texts = Texts(_own_code(folder, files))

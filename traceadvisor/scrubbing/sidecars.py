@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import msgspec
 
 from traceadvisor.bundle.batches import LARGEST_BATCHES_BYTES, BatchLog, batch_rows
-from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, UNREADABLE
-from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind, Private, private_fields
+from traceadvisor.bundle.folder import UNREADABLE
+from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind, Private, beginning, private_fields
 from traceadvisor.bundle.settings import RECORDED_ENV, THREAD_POOLS, RecordedLoader, RecordedSettings
 from traceadvisor.bundle.stacks import (
     LARGEST_STACKS_BYTES,
@@ -172,8 +172,7 @@ def _placed(found: Mapping[str, Any], texts: Texts) -> dict[str, str | None]:
 def read_settings(path: Path) -> Mapping[str, Any] | None:
     """The content of a settings file; None if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(LARGEST_MANIFEST_BYTES), type=dict[str, Any])
+        return msgspec.json.decode(beginning(path), type=dict[str, Any])
     except UNREADABLE:
         return None
 
