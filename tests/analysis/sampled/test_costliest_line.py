@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
-from traceadvisor.analysis.sampled.costliest_line import costliest_line
+from traceadvisor.analysis.sampled.costliest_line import costliest_between_steps, costliest_line
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import CostliestLine
@@ -94,6 +94,18 @@ def test_steps_that_the_profiler_disturbs_do_not_count_and_undisturbed_ones_stan
     assert _lines(found) == (80, None, 70)
     assert found
     assert found.line.share == 0.6
+
+
+def test_between_steps_the_line_of_a_metric_is_named_and_not_that_of_the_training() -> None:
+    samples = _training(Samples())
+    metric, in_metric = user("evaluate", 84), user("overlaps", 9)
+    samples.add(20, MAIN, user("main", 70), metric, in_metric, library("max"), state=StepState.OTHER)
+    samples.add(5, MAIN, user("main", 70), user("evaluate", 83), library("_call_impl"), state=StepState.OTHER)
+    found = costliest_between_steps(samples.build(), LOOP)
+    assert _lines(found) == (9, None, 84)
+    assert found
+    assert found.line.share == 0.8
+    assert costliest_between_steps(_training(Samples()).build(), LOOP) is None
 
 
 @pytest.mark.parametrize(("count", "states"), [(11, {"plain": 10}), (100, {"recorded": 10})])

@@ -142,6 +142,7 @@ def test_the_fix_names_inference_mode_if_no_backward_pass_uses_the_graphs_of_val
     captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=nodes).with_run(stacks=samples)
     found = captured.finding(OutsideSteps())
     assert ("inference_mode" in found.fix.summary) is is_named
+    assert [one.line for one in found.locations] == ([80] if frame == FORWARD and count >= 12 else [])
     assert ("nodes of autograd per batch of validation" in {one.label for one in found.evidence}) is is_named
 
 

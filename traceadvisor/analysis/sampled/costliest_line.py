@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from traceadvisor.analysis.sampled.paths import path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
@@ -40,7 +40,20 @@ def costliest_line(
     """
     trained = [step.state for step in steps if step.state is not StepState.OTHER]
     plain = trained.count(StepState.PLAIN)
-    if samples is None or not plain:
+    weights = {StepState.PLAIN: len(trained) / plain, StepState.OTHER: 1.0} if plain else {}
+    return _costliest(samples, loop, weights)
+
+
+def costliest_between_steps(samples: StackSamples | None, loop: Location | None) -> CostliestLine | None:
+    """Return the same of what runs between training steps, such as validation."""
+    return _costliest(samples, loop, {StepState.OTHER: 1.0})
+
+
+def _costliest(
+    samples: StackSamples | None, loop: Location | None, weights: Mapping[StepState, float]
+) -> CostliestLine | None:
+    """The line that holds most of the time in steps of some states; of each state by its weight."""
+    if samples is None:
         return None
     own: list[_Stack] = []
     stacks: list[_Stack] = []
@@ -48,8 +61,7 @@ def costliest_line(
     around = {line for one in frames for line in around_optimizer(one)}
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
         lines = tuple(line for line in users if line not in around)
-        in_steps, between = (stack.by_state.get(one, NOTHING_SAMPLED) for one in (StepState.PLAIN, StepState.OTHER))
-        time_ns = in_steps.time_ns * len(trained) / plain + between.time_ns
+        time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         if time_ns and OWN_WORK not in own_frames[-1:]:
             stacks.append((lines, time_ns))
             own += [] if path_of(samples, stack).calls_pass else [(lines, time_ns)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.sampled.shares import line_between_steps, may_differentiate
+from traceadvisor.analysis.sampled.costliest_line import costliest_between_steps
+from traceadvisor.analysis.sampled.shares import may_differentiate
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.run_time import RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
@@ -20,11 +21,12 @@ class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
-        step, and in saving checkpoints. Loops of one batch each before nearly every training step bring it data, such
-        as the episodes of meta-learning, unless samples show code without gradients. Start-up, the profiler and the end
-        of the script do not count. Epoch starts, workers for validation, and checkpoints within an epoch have checks of
-        their own. With gradients, validation makes nodes of autograd for a backward pass that never runs: a capture
-        counts them, and the finding says so.
+        step, and in saving checkpoints. It names the line that holds most of this time, such as one of a metric. Loops
+        of one batch each before nearly every training step bring it data, such as the episodes of meta-learning, unless
+        samples show code without gradients. Start-up, the profiler and the end of the script do not count. Epoch
+        starts, workers for validation, and checkpoints within an epoch have checks of their own. With gradients,
+        validation makes nodes of autograd for a backward pass that never runs: a capture counts them, and the finding
+        says so.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps. With gradients,
         torch also keeps the activations of each batch, and does not use its faster kernels for inference.
     How to fix it: Validate under ``torch.inference_mode()`` or ``torch.no_grad()``: on a CPU, that took 13% off
@@ -65,7 +67,7 @@ class OutsideSteps(Rule):
         loader = facts.settings.loader
         nodes = _unused_nodes(facts)
         fix = SAVE_LESS_OFTEN if validation_ns < checkpoints_ns else WITHOUT_GRAPHS if nodes else VALIDATE_LESS
-        line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
+        line = costliest_between_steps(facts.run.stack_samples, loader.location if loader else None)
         return finding_of(
             facts,
             fix=Fix(fix, not_replayed="it lies outside the simulated steps"),
@@ -77,10 +79,13 @@ class OutsideSteps(Rule):
                 facts.known("nodes of autograd per batch of validation", nodes, Unit.COUNT),
                 Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
+                facts.known(
+                    "share of what runs between steps at the line", line.line.share if line else None, Unit.SHARE
+                ),
             ),
             most_share=min(share, 1.0),
             whole_ns=loop_ns / found.training_steps,
-            locations=(line,) if line else (),
+            locations=tuple(filter(None, (line.line.place, line.caller))) if line else (),
             caveats=("A short run may validate more often than the real one.",),
         )
 
