@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from traceadvisor.analysis.sampled.paths import path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
-from traceadvisor.analysis.sampled.shares import around_optimizer
+from traceadvisor.analysis.sampled.shares import around_optimizer, is_beside_training
 from traceadvisor.frozen import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
@@ -44,13 +44,22 @@ def costliest_line(
     return _costliest(samples, loop, weights)
 
 
-def costliest_between_steps(samples: StackSamples | None, loop: Location | None) -> CostliestLine | None:
-    """Return the same of what runs between training steps, such as validation."""
-    return _costliest(samples, loop, {StepState.OTHER: 1.0})
+def costliest_between_steps(
+    samples: StackSamples | None, loop: Location | None, *, outside_modules: bool = False
+) -> CostliestLine | None:
+    """Return the same of what runs between training steps, such as validation.
+
+    ``outside_modules``: whether only what runs outside of calls of modules counts, such as a metric.
+    """
+    return _costliest(samples, loop, {StepState.OTHER: 1.0}, outside_modules=outside_modules)
 
 
 def _costliest(
-    samples: StackSamples | None, loop: Location | None, weights: Mapping[StepState, float]
+    samples: StackSamples | None,
+    loop: Location | None,
+    weights: Mapping[StepState, float],
+    *,
+    outside_modules: bool = False,
 ) -> CostliestLine | None:
     """The line that holds most of the time in steps of some states; of each state by its weight."""
     if samples is None:
@@ -63,8 +72,9 @@ def _costliest(
         lines = tuple(line for line in users if line not in around)
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         if time_ns and OWN_WORK not in own_frames[-1:]:
-            stacks.append((lines, time_ns))
-            own += [] if path_of(samples, stack).calls_pass else [(lines, time_ns)]
+            is_own = is_beside_training(own_frames) if outside_modules else not path_of(samples, stack).calls_pass
+            stacks.append((lines if is_own or not outside_modules else (), time_ns))
+            own += [(lines, time_ns)] if is_own else []
     return _of(own, _Shares(stacks, samples.effective_count * sum(ns for _, ns in stacks) / max(samples.time_ns, 1)))
 
 
