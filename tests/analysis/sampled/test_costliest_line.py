@@ -4,6 +4,7 @@ import pytest
 
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from traceadvisor.analysis.sampled.costliest_line import costliest_between_steps, costliest_line
+from traceadvisor.frozen import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import CostliestLine
@@ -111,6 +112,12 @@ def test_between_steps_the_line_of_a_metric_is_named_and_not_that_of_the_trainin
 @pytest.mark.parametrize(("count", "states"), [(11, {"plain": 10}), (100, {"recorded": 10})])
 def test_too_few_samples_or_no_undisturbed_step_name_no_line(count: int, states: dict[str, int]) -> None:
     assert _found(Samples().add(count, MAIN, EPOCH, FORWARD), LOOP, **states) is None
+
+
+def test_few_samples_that_each_stand_for_long_name_no_line() -> None:
+    """Ten samples of 50 ms, beside 500 of the start that come more often."""
+    samples = Samples().add(10, MAIN, EPOCH, FORWARD).add(500, MAIN, user("main", 50), state=None).build()
+    assert costliest_line(replace(samples, squares_ns2=samples.squares_ns2 / 9), _steps(plain=10), LOOP) is None
 
 
 def test_without_samples_no_line_is_named() -> None:

@@ -66,16 +66,19 @@ def _costliest(
         return None
     own: list[_Stack] = []
     stacks: list[_Stack] = []
+    count = 0
     frames = [[samples.frames[place] for place in stack.frames] for stack in samples.stacks]
     around = {line for one in frames for line in around_optimizer(one)}
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
         lines = tuple(line for line in users if line not in around)
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         if time_ns and OWN_WORK not in own_frames[-1:]:
+            count += sum(stack.by_state.get(one, NOTHING_SAMPLED).count for one in weights)
             is_own = is_beside_training(own_frames) if outside_modules else not path_of(samples, stack).calls_pass
             stacks.append((lines if is_own or not outside_modules else (), time_ns))
             own += [(lines, time_ns)] if is_own else []
-    return _of(own, _Shares(stacks, samples.effective_count * sum(ns for _, ns in stacks) / max(samples.time_ns, 1)))
+    part = sum(ns for _, ns in stacks) / max(samples.time_ns, 1)
+    return _of(own, _Shares(stacks, min(samples.effective_count * part, count)))
 
 
 def _of(own: Sequence[_Stack], shares: _Shares) -> CostliestLine | None:
