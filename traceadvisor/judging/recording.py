@@ -33,6 +33,10 @@ MOST_TABLE_ROWS = 40
 """Maximum rows of the kernel and operator tables. The remaining rows take little time."""
 
 
+LEAST_CALLS = 0.5
+"""Calls of a function in a recorded step: with fewer, it may be the one around the loop."""
+
+
 @frozen
 class Tables:
     """Tables of what the time and memory of a recording belong to: half the time of its description."""
@@ -145,7 +149,7 @@ def _costliest_line(facts: Facts) -> CostliestLine | None:
     around = [one for one in functions if one.location.function == place.function and one.location.line <= place.line]
     around = [one for one in around if is_same_file(one.location.file, place.file)]
     spans = max(around, key=lambda one: one.location.line).spans if around else None
-    if not spans or not facts.step_count or line is None:
+    if line is None or not spans or len(spans) < LEAST_CALLS * facts.step_count:
         return replace(found, line=line or found.line, inside=inside)
     operators = int(spans.contains(facts.trace.events.start_ns[facts.tree.rows[facts.tree.parent == NONE]]).sum())
     count = facts.step_count

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
-from traceadvisor.analysis.sampled.costliest_line import costliest_line
+from traceadvisor.analysis.sampled.costliest_line import costliest_between_steps, costliest_line
+from traceadvisor.frozen import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import CostliestLine
@@ -96,9 +97,27 @@ def test_steps_that_the_profiler_disturbs_do_not_count_and_undisturbed_ones_stan
     assert found.line.share == 0.6
 
 
+def test_between_steps_the_line_of_a_metric_is_named_and_not_that_of_the_training() -> None:
+    samples = _training(Samples())
+    metric, in_metric = user("evaluate", 84), user("overlaps", 9)
+    samples.add(20, MAIN, user("main", 70), metric, in_metric, library("max"), state=StepState.OTHER)
+    samples.add(5, MAIN, user("main", 70), user("evaluate", 83), library("_call_impl"), state=StepState.OTHER)
+    found = costliest_between_steps(samples.build(), LOOP)
+    assert _lines(found) == (9, None, 84)
+    assert found
+    assert found.line.share == 0.8
+    assert costliest_between_steps(_training(Samples()).build(), LOOP) is None
+
+
 @pytest.mark.parametrize(("count", "states"), [(11, {"plain": 10}), (100, {"recorded": 10})])
 def test_too_few_samples_or_no_undisturbed_step_name_no_line(count: int, states: dict[str, int]) -> None:
     assert _found(Samples().add(count, MAIN, EPOCH, FORWARD), LOOP, **states) is None
+
+
+def test_few_samples_that_each_stand_for_long_name_no_line() -> None:
+    """Ten samples of 50 ms, beside 500 of the start that come more often."""
+    samples = Samples().add(10, MAIN, EPOCH, FORWARD).add(500, MAIN, user("main", 50), state=None).build()
+    assert costliest_line(replace(samples, squares_ns2=samples.squares_ns2 / 9), _steps(plain=10), LOOP) is None
 
 
 def test_without_samples_no_line_is_named() -> None:

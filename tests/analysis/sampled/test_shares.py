@@ -12,7 +12,6 @@ from traceadvisor.analysis.sampled.shares import (
     in_optimizer,
     is_beside_training,
     keeps_traceback,
-    line_between_steps,
     line_of_call,
     script_part_of_tracebacks,
     share_around_lines,
@@ -138,14 +137,6 @@ def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:
     assert line_of_call(samples, TRAIN, "copy.py(119): deepcopy") == Location("train.py", 23, "train")
     assert line_of_call(Samples().add(3, *COPY).build(), TRAIN, "copy.py(119): deepcopy") == TRAIN
     assert line_of_call(None, TRAIN, "copy.py(119): deepcopy") == TRAIN
-
-
-def test_the_line_between_steps_is_that_of_the_loop() -> None:
-    evaluating = (MAIN, user("train", 30), user("evaluate", 70), library("_call_impl"))
-    samples = Samples().add(9, *evaluating, state=StepState.OTHER).add(90, *STEP).build()
-    assert line_between_steps(samples, Location("train.py", 15, "train")) == Location("train.py", 30, "train")
-    assert line_between_steps(samples, None) is None
-    assert line_between_steps(Samples().add(9, *STEP).build(), TRAIN) is None
 
 
 def test_a_line_without_samples_in_training_steps_is_unknown() -> None:

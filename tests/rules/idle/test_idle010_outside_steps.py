@@ -121,7 +121,7 @@ def test_checkpoints_within_an_epoch_are_left_to_the_check_of_slow_steps(tmp_pat
     assert _captured(tmp_path, checkpoint_us=5000).clear(OutsideSteps()).value == 0
 
 
-FORWARD = library("linear", 3, "torch/nn/functional.py")
+FORWARD = library("_wrapped_call_impl", 1, "torch/nn/modules/module.py")
 BACKWARD = library("_engine_run_backward", 1, "torch/autograd/graph.py")
 
 
@@ -142,7 +142,20 @@ def test_the_fix_names_inference_mode_if_no_backward_pass_uses_the_graphs_of_val
     captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=nodes).with_run(stacks=samples)
     found = captured.finding(OutsideSteps())
     assert ("inference_mode" in found.fix.summary) is is_named
+    assert [one.line for one in found.locations] == ([80] if frame == FORWARD and count >= 12 else [])
     assert ("nodes of autograd per batch of validation" in {one.label for one in found.evidence}) is is_named
+
+
+@pytest.mark.parametrize(("count", "is_own"), [(30, True), (20, False)])
+def test_a_line_outside_of_the_model_with_most_of_the_validation_is_to_be_made_cheaper(
+    count: int, tmp_path: Path, *, is_own: bool
+) -> None:
+    samples = Samples().add(25, user("validate", 30), FORWARD, user("forward", 5), state=StepState.OTHER)
+    samples.add(count, user("validate", 31), user("overlaps", 9), library("max"), state=StepState.OTHER)
+    captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=36.0)
+    found = captured.with_run(stacks=samples.build()).finding(OutsideSteps())
+    assert found.fix.summary.startswith("Make what this line does outside of the model cheaper") is is_own
+    assert [one.line for one in found.locations] == ([9, 31] if is_own else [5, 30])
 
 
 ADAPTING = user("adapt", 20), library("grad", 1, "torch/autograd/__init__.py")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from traceadvisor.analysis.sampled.paths import path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
-from traceadvisor.analysis.sampled.shares import around_optimizer
+from traceadvisor.analysis.sampled.shares import around_optimizer, is_beside_training
 from traceadvisor.frozen import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
@@ -40,20 +40,45 @@ def costliest_line(
     """
     trained = [step.state for step in steps if step.state is not StepState.OTHER]
     plain = trained.count(StepState.PLAIN)
-    if samples is None or not plain:
+    weights = {StepState.PLAIN: len(trained) / plain, StepState.OTHER: 1.0} if plain else {}
+    return _costliest(samples, loop, weights)
+
+
+def costliest_between_steps(
+    samples: StackSamples | None, loop: Location | None, *, outside_modules: bool = False
+) -> CostliestLine | None:
+    """Return the same of what runs between training steps, such as validation.
+
+    ``outside_modules``: whether only what runs outside of calls of modules counts, such as a metric.
+    """
+    return _costliest(samples, loop, {StepState.OTHER: 1.0}, outside_modules=outside_modules)
+
+
+def _costliest(
+    samples: StackSamples | None,
+    loop: Location | None,
+    weights: Mapping[StepState, float],
+    *,
+    outside_modules: bool = False,
+) -> CostliestLine | None:
+    """The line that holds most of the time in steps of some states; of each state by its weight."""
+    if samples is None:
         return None
     own: list[_Stack] = []
     stacks: list[_Stack] = []
+    count = 0
     frames = [[samples.frames[place] for place in stack.frames] for stack in samples.stacks]
     around = {line for one in frames for line in around_optimizer(one)}
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
         lines = tuple(line for line in users if line not in around)
-        in_steps, between = (stack.by_state.get(one, NOTHING_SAMPLED) for one in (StepState.PLAIN, StepState.OTHER))
-        time_ns = in_steps.time_ns * len(trained) / plain + between.time_ns
+        time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         if time_ns and OWN_WORK not in own_frames[-1:]:
-            stacks.append((lines, time_ns))
-            own += [] if path_of(samples, stack).calls_pass else [(lines, time_ns)]
-    return _of(own, _Shares(stacks, samples.effective_count * sum(ns for _, ns in stacks) / max(samples.time_ns, 1)))
+            count += sum(stack.by_state.get(one, NOTHING_SAMPLED).count for one in weights)
+            is_own = is_beside_training(own_frames) if outside_modules else not path_of(samples, stack).calls_pass
+            stacks.append((lines if is_own or not outside_modules else (), time_ns))
+            own += [(lines, time_ns)] if is_own else []
+    part = sum(ns for _, ns in stacks) / max(samples.time_ns, 1)
+    return _of(own, _Shares(stacks, min(samples.effective_count * part, count)))
 
 
 def _of(own: Sequence[_Stack], shares: _Shares) -> CostliestLine | None:

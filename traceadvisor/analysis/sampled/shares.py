@@ -185,18 +185,6 @@ def line_calling(samples: StackSamples | None, file: str, function: str) -> Loca
     return sure_place(found)
 
 
-def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
-    """Return the line of the training loop's function with most of the time between its steps; None if unknown.
-
-    ``loop``: the loop over the training loader.
-    """
-    found: list[tuple[Location, int]] = []
-    for stack, frames in _stacks(samples):
-        if line := _innermost_line([frame for frame in frames if loop and _is_function(frame, loop)]):
-            found.append((place_of(line), stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count))
-    return sure_place(found)
-
-
 def _stacks(samples: StackSamples | None) -> Iterator[tuple[SampledStack, Frames]]:
     for stack in samples.stacks if samples else ():
         yield stack, [samples.frames[place] for place in stack.frames] if samples else []

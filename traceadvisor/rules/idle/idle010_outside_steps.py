@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.sampled.shares import line_between_steps, may_differentiate
+from traceadvisor.analysis.sampled.costliest_line import costliest_between_steps
+from traceadvisor.analysis.sampled.shares import may_differentiate
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
-from traceadvisor.model.run_time import RunPart
+from traceadvisor.model.run_time import CostliestLine, RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
@@ -10,6 +11,10 @@ NOT_TIMED = "The whole run was not timed"
 VALIDATE_LESS = "Validate less often, or on part of the data"
 WITHOUT_GRAPHS = (
     "Validate under torch.inference_mode(): it makes a graph for a backward pass that never runs. Or validate less "
+    "often, or on part of the data"
+)
+MAKE_CHEAPER = (
+    "Make what this line does outside of the model cheaper: that is most of what runs between steps. Or validate less "
     "often, or on part of the data"
 )
 RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
@@ -20,17 +25,19 @@ class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
-        step, and in saving checkpoints. Loops of one batch each before nearly every training step bring it data, such
-        as the episodes of meta-learning, unless samples show code without gradients. Start-up, the profiler and the end
-        of the script do not count. Epoch starts, workers for validation, and checkpoints within an epoch have checks of
-        their own. With gradients, validation makes nodes of autograd for a backward pass that never runs: a capture
-        counts them, and the finding says so.
+        step, and in saving checkpoints. It names the line that holds most of this time, such as one of a metric. Loops
+        of one batch each before nearly every training step bring it data, such as the episodes of meta-learning, unless
+        samples show code without gradients. Start-up, the profiler and the end of the script do not count. Epoch
+        starts, workers for validation, and checkpoints within an epoch have checks of their own. With gradients,
+        validation makes nodes of autograd for a backward pass that never runs: a capture counts them, and the finding
+        says so.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps. With gradients,
         torch also keeps the activations of each batch, and does not use its faster kernels for inference.
-    How to fix it: Validate under ``torch.inference_mode()`` or ``torch.no_grad()``: on a CPU, that took 13% off
-        validation with convolutions, 27% with small linear layers, and 35% with a transformer and an LSTM. Validate
-        less often, or on part of the data. Save checkpoints less often, save only what a restart needs, or write them
-        in the background.
+    How to fix it: If one line outside of the model takes most of this time, such as suppression of boxes or a metric in
+        a loop, make it cheaper. Validate under ``torch.inference_mode()`` or ``torch.no_grad()``: on a CPU, that took
+        13% off validation with convolutions, 27% with small linear layers, and 35% with a transformer and an LSTM.
+        Validate less often, or on part of the data. Save checkpoints less often, save only what a restart needs, or
+        write them in the background.
     How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the time of the
         loop per training step.
     When it may be wrong: A short captured run may validate more often than the real one. Validation without a
@@ -62,10 +69,9 @@ class OutsideSteps(Rule):
             return Clear(label, share, self.min_share, Unit.SHARE)
         if facts.timing.launch_ns and not facts.timing.pace_ns:
             return Skipped(RAN_AHEAD)
-        loader = facts.settings.loader
-        nodes = _unused_nodes(facts)
-        fix = SAVE_LESS_OFTEN if validation_ns < checkpoints_ns else WITHOUT_GRAPHS if nodes else VALIDATE_LESS
-        line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
+        nodes, (line, is_own) = _unused_nodes(facts), _line(facts)
+        of_validation = MAKE_CHEAPER if is_own else WITHOUT_GRAPHS if nodes else VALIDATE_LESS
+        fix = SAVE_LESS_OFTEN if validation_ns < checkpoints_ns else of_validation
         return finding_of(
             facts,
             fix=Fix(fix, not_replayed="it lies outside the simulated steps"),
@@ -77,14 +83,26 @@ class OutsideSteps(Rule):
                 facts.known("nodes of autograd per batch of validation", nodes, Unit.COUNT),
                 Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
+                facts.known(
+                    "share of what runs between steps at the line", line.line.share if line else None, Unit.SHARE
+                ),
             ),
             most_share=min(share, 1.0),
             whole_ns=loop_ns / found.training_steps,
-            locations=(line,) if line else (),
+            locations=tuple(filter(None, (line.line.place, line.caller))) if line else (),
             caveats=("A short run may validate more often than the real one.",),
         )
 
 
+def _line(facts: Facts) -> tuple[CostliestLine | None, bool]:
+    """The line that holds most of what runs between steps, and whether half of that is at it and outside of modules."""
+    loop = facts.settings.loader.location if facts.settings.loader else None
+    all_, own = (costliest_between_steps(facts.run.stack_samples, loop, outside_modules=one) for one in (False, True))
+    is_own = own is not None and own.line.share >= MOSTLY
+    return own if is_own else all_, is_own
+
+
+MOSTLY = 0.5
 FEWEST_NODES = 4
 """Nodes of autograd per batch that are those of a model: fewer come from single operators beside it."""
 
