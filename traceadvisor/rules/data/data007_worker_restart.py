@@ -177,6 +177,8 @@ def worker_starts(facts: Facts) -> tuple[LoopsShare, ...] | None:
     run = facts.run.time
     if facts.settings.loops is None or run is None or run.loop_ns <= 0:
         return None
-    anew = (loops for loops in facts.settings.loops if loops.same_data and (not loops.keeps_workers or loops.loaders > 1))
+    anew = (
+        loops for loops in facts.settings.loops if loops.same_data and (not loops.keeps_workers or loops.loaders > 1)
+    )
     shares = (LoopsShare(loops, min(loops.workers_ns / run.loop_ns, 1.0)) for loops in anew)
     return tuple(sorted(shares, key=lambda one: -one.share))
