@@ -67,7 +67,7 @@ def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
 def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
     assert run_time_sentence(RUN) == (
         "71% of the loop is not training. The whole run takes 10.0 s, of which "
-        "50.0% validation, 20.0% start-up and 10.0% after the last step."
+        "50.0% loops without training, 20.0% start-up and 10.0% after the last step."
     )
     part = run_time_sentence(replace(RUN, is_whole=False))
     assert part is not None
@@ -155,7 +155,7 @@ def test_growth_says_how_soon_a_step_takes_as_much_again() -> None:
 @pytest.mark.parametrize("name", ["md", "json"])
 def test_formats_hold_the_time_of_the_run(name: str) -> None:
     text = FORMATS[name].render(_report()).decode()
-    assert ("50.0% validation" if name == "md" else '"validation"') in text
+    assert ("50.0% loops without training" if name == "md" else '"validation"') in text
 
 
 def test_the_terminal_holds_the_time_of_the_run_if_it_was_captured() -> None:

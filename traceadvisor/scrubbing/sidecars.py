@@ -126,11 +126,12 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         _figures(one, {"line"}) | _placed(one, texts) | {name: _named(one.get(name), texts) for name in _OF_CONSTRUCTED}
         for one in _objects(found.get("constructed"))
     ]
-    kept["loops"] = [
-        _figures(one, {field.name for field in fields(LoaderLoops)})
-        | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
-        for one in _objects(found.get("loops"))
-    ]
+    if "loops" in found:
+        kept["loops"] = [
+            _figures(one, {field.name for field in fields(LoaderLoops)})
+            | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
+            for one in _objects(found["loops"])
+        ]
     kept["pauses"] = [
         _figures(one, {"clock_ns", "duration_ns", "line"})
         | _placed(one, texts)

@@ -133,10 +133,12 @@ def test_with_few_steps_the_rule_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, *PAUSES[:9]).outcome(BurstyStarvation()), Skipped)
 
 
-def test_without_workers_the_rule_is_skipped(tmp_path: Path) -> None:
-    outcome = _captured(tmp_path, *PAUSES, workers=0).outcome(BurstyStarvation())
-    assert isinstance(outcome, Skipped)
-    assert "no workers" in outcome.reason
+def test_a_loader_without_workers_waits_for_rare_long_batches_too(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, workers=0).with_steps([0.0] * 10 + ([400.0] + [1.0] * 11) * 4)
+    found = captured.finding(BurstyStarvation())
+    assert found.fix.summary.startswith("Some batches take far longer than others")
+    assert found.fix.change is None  # no queue to make longer
+    assert evidence(found, "share of the run in long waits") == pytest.approx(1600 / 7344, rel=0.01)
 
 
 def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:

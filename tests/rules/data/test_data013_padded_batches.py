@@ -141,10 +141,39 @@ def test_on_a_gpu_it_takes_its_share_of_the_kernels(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("longest", "confidence"), [(128, Confidence.HIGH), (100, Confidence.LOW)])
-def test_operators_of_the_padded_size_make_it_certain(longest: int, confidence: Confidence, tmp_path: Path) -> None:
-    # 8 samples of 128 positions are 1024 rows of the matrix product.
-    assert _captured(tmp_path, longest=longest).finding(PaddedBatches()).confidence is confidence
+@pytest.mark.parametrize(("dims", "confidence"), [([[1024, 64]], Confidence.HIGH), ([], Confidence.LOW)])
+def test_operators_of_the_padded_size_make_it_certain(
+    dims: list[list[int]], confidence: Confidence, tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):  # 8 samples of 128 positions are 1024 rows of the matrix product
+        builder.step(at // 100, at, at + 100).op("aten::addmm", at + 10, at + 50, dims=dims)
+    assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).confidence is confidence
+
+
+@pytest.mark.parametrize(
+    ("dims", "times", "part"),
+    [([[8, 64], [64, 64]], 1, 0.25), ([[8, 64], [64, 64]], 64, 1.0), ([[8, 128, 64]], 1, 1.0)],
+    ids=["on their mean", "once for each", "on all at once"],
+)
+def test_layers_without_positions_take_as_long_without_padding(
+    dims: list[list[int]], times: int, part: float, tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):
+        builder.step(at // 100, at, at + 100).op("aten::embedding", at + 1, at + 20, dims=[[500, 64], [8, 128]])
+        for number in range(times):
+            builder.op("aten::addmm", at + 20 + 60 * number / times, at + 20 + 60 * (number + 1) / times, dims=dims)
+    found = _captured(tmp_path, builder=builder).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(0.4 * part * 100_000, rel=0.05)
+
+
+def test_sizes_that_differ_between_steps_are_positions(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for at, length in zip(range(0, 400, 100), (60, 61, 62, 63), strict=True):
+        builder.step(at // 100, at, at + 100).op("aten::addmm", at + 10, at + 90, dims=[[8 * length, 64]])
+    assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns == pytest.approx(40_000)
+    assert not _captured(tmp_path, builder=builder, mean=None).is_found(PaddedBatches())
 
 
 @pytest.mark.parametrize(("padded", "found"), [(0.19, False), (0.2, True)])

@@ -26,11 +26,16 @@ def test_workers_that_return_the_same_rows_are_found_from_half_of_them(
 
 
 def test_the_saving_is_a_share_of_the_training_time_and_no_time_of_a_step(tmp_path: Path) -> None:
-    found = _captured(tmp_path, 1.0).finding(RepeatedByWorkers())
+    found = _captured(tmp_path, 1.0).with_steps([0.0] * 30, begun={0: 5, 15: 5}).finding(RepeatedByWorkers())
     assert found.of_run
     assert found.saving.method is Method.BOUND
     assert not found.claims
     assert evidence(found, "times each sample is trained on") == 3
+
+
+def test_a_stream_that_never_began_anew_saves_no_time(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 1.0).with_steps([0.0] * 30, begun={0: 5}).finding(RepeatedByWorkers())
+    assert found.saving.high_ns == 0
 
 
 def test_workers_that_divide_the_data_are_clear(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
 _WITH_SHAPES = re.compile(
-    r"mm|mv|conv|att|rnn|batch_norm|dense_backward|loss|AccumulateGrad|"
+    r"mm|mv|conv|att|rnn|batch_norm|embedding|loss|AccumulateGrad|"
     r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear|multinomial|topk|sort|cdist|stft|_?unique\w*|nonzero|bincount)$"
 )
-"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, gradients of embeddings,
+"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, embeddings,
 differences, copies side by side, attention by hand, one-hot tensors, and what takes long on large tensors. Extra
 matches do no harm."""
 

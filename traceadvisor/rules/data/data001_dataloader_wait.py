@@ -19,6 +19,7 @@ from traceadvisor.rules.data.loading_limit import (
     one_index_ns,
     stacks_only,
     usual_time,
+    wait_share,
 )
 from traceadvisor.savings.interval import most_undisturbed_ns
 
@@ -55,7 +56,7 @@ class DataLoaderWait(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         wait = facts.claim(Category.DATA_WAIT)
-        share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
+        share, loading = wait_share(facts), facts.observation.loading & facts.steps.typical_marks
         usual = (usual_time(facts) or stacks_only(facts)) if share >= self.min_share else None
         if share < self.min_share or usual:
             faster = Fix("Load batches faster", what_if=NoDataWait())

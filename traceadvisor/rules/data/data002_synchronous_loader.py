@@ -4,7 +4,13 @@ from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, core_caveats, cost_evidence, loading_limit
+from traceadvisor.rules.data.loading_limit import (
+    WITHOUT_WORKERS,
+    core_caveats,
+    cost_evidence,
+    loading_limit,
+    wait_share,
+)
 
 
 @frozen
@@ -46,7 +52,7 @@ class SynchronousLoader(Rule):
         loader = facts.needed(facts.observation.loader, Input.LOADER)
         loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         wait = facts.claim(Category.DATA_WAIT)
-        share = facts.share(wait)
+        share = wait_share(facts)
         from_thread = bool(facts.loader_time and facts.loader_time.is_from_thread) and facts.run.worker_count == 0
         if share < self.min_share or not (loader.in_training_process or from_thread):
             remark = None if loader.in_training_process or from_thread else "the loader uses worker processes"

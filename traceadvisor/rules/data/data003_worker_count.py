@@ -12,6 +12,7 @@ from traceadvisor.rules.data.loading_limit import (
     cost_evidence,
     loader_fix,
     loading_limit,
+    wait_share,
 )
 
 ELSEWHERE = {
@@ -63,7 +64,7 @@ class WorkerCount(Rule):
             return Skipped("The number of loader workers is unknown.")
         if workers == 0:
             return Skipped("The data loader has no workers: DATA002 checks that.")
-        share = facts.share(facts.claim(Category.DATA_WAIT))
+        share = wait_share(facts)
         if share >= self.min_share:
             return self._too_few(facts, workers, share)
         return self._too_many(facts, workers, share)

@@ -11,6 +11,7 @@ from traceadvisor.rules.data.loading_limit import (
     cost_evidence,
     loading_limit,
     usual_time,
+    wait_share,
 )
 
 
@@ -55,9 +56,9 @@ class CpuBoundPreprocessing(Rule):
         remark = usual_time(facts)
         if limit.kind is not Limit.CORES:
             remark = "loading mostly waits" if curve.cost.is_waiting else "not the limit; see DATA002"
-        if facts.share(wait) < self.min_share or remark:
-            shown = None if facts.share(wait) < self.min_share else remark
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, shown)
+        if wait_share(facts) < self.min_share or remark:
+            shown = None if wait_share(facts) < self.min_share else remark
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE, shown)
         needed = curve.cost.mean_cpu_ns * curve.loop.fetches / max(curve.loop.rest_ns, 1.0)
         return _finding(
             facts,
@@ -75,8 +76,8 @@ class CpuBoundPreprocessing(Rule):
         busy = max((share for share in shares if share is not None), default=None)
         if busy is None:
             return Skipped("CPU use was not measured.")
-        if facts.share(wait) < self.min_share:
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
+        if wait_share(facts) < self.min_share:
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE)
         loading = facts.loading.worker_cores if facts.loading else None
         if loading is not None and loading < self.min_loading_cores:
             remark = "the loader workers are mostly idle"

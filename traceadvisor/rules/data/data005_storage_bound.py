@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, not_workers, storage_share
+from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, not_workers, storage_share, wait_share
 
 
 @frozen
@@ -38,9 +38,9 @@ class StorageBound(Rule):
             return Skipped("I/O wait was not measured.")
         io_share, workers = storage_share(facts), facts.run.worker_count
         wait = facts.claim(Category.DATA_WAIT)
-        if facts.share(wait) < self.min_share or (remark := not_workers(facts)):
-            shown = None if facts.share(wait) < self.min_share else remark
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, shown)
+        if wait_share(facts) < self.min_share or (remark := not_workers(facts)):
+            shown = None if wait_share(facts) < self.min_share else remark
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE, shown)
         if workers is not None and workers < FEWEST_READERS:
             remark = "more processes read more at the same time"
             return Clear("loading processes", max(workers, 1), FEWEST_READERS, Unit.COUNT, remark)

@@ -11,20 +11,26 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
 from traceadvisor.rules.data.loading_limit import loader_fix, usually_fast
 
+AHEAD = (
+    "Some batches take far longer than others: do their work once before the training, or in a worker process, which "
+    "does it while other steps run"
+)
+
 
 @frozen
 class BurstyStarvation(Rule):
-    """The data loader is fast enough on average, but its queue sometimes runs empty.
+    """The data loader is usually fast enough, but some batches come late.
 
     What it finds: Time in the data loader over all undisturbed steps, beyond the usual time to take a batch, averaged
         over turns in which every worker delivers one batch. A few turns contain nearly all of it: the queue is too
-        short for an uneven data source.
+        short for an uneven data source. A loader without workers has no queue: then turns are single steps.
     Why it costs time: A queue of ``num_workers x prefetch_factor`` batches bridges a pause of that many steps. If a
         worker opens a new file, decodes a large sample or fetches a remote shard for longer, the loop waits for the
         rest.
     How to fix it: Smooth the data source: use shards of equal size, open them ahead of time, and cut large samples
         beforehand. Or raise ``prefetch_factor`` until the queue bridges the longest pause. This takes CPU memory, and
-        needs workers that are faster than the loop on average.
+        needs workers that are faster than the loop on average. Without workers: do the long work once before the
+        training, or let a worker do it while other steps run.
     How the saving is estimated: Upper limit: the share of the training time in these waits, from the step times of the
         run, applied to the step. The median step contains no such wait. If a capture timed the batches, the proposed
         ``prefetch_factor`` is the smallest with which a simulation of them waits for less than 2% of the step.
@@ -33,9 +39,9 @@ class BurstyStarvation(Rule):
         workers that deliver together.
     """
 
-    meta = RuleMeta("DATA006", "bursty-starvation", "The loader queue sometimes runs empty")
+    meta = RuleMeta("DATA006", "bursty-starvation", "The training loop sometimes waits long for a batch")
     needs = frozenset({Input.SETTINGS})
-    refines = frozenset({"DATA001", "DATA003"})
+    refines = frozenset({"DATA001", "DATA003", "DATA012"})
     claims = frozenset({Category.DATA_WAIT})
     also_saves = "waits of steps that were not recorded"
 
@@ -65,8 +71,8 @@ class BurstyStarvation(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         loader = facts.needed(facts.settings.loader, Input.SETTINGS)
-        if not loader.worker_count:
-            return Skipped("The data loader has no workers and no queue, or the number of workers is unknown.")
+        if loader.worker_count is None:
+            return Skipped("The number of loader workers is unknown.")
         limits = BurstLimits(
             self.min_share,
             self.long_wait_share,
@@ -87,9 +93,10 @@ class BurstyStarvation(Rule):
             return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
         prefetch = loader.prefetch_factor or DEFAULT_PREFETCH
         is_filled = why_not(replace(found, are_rare=False), limits, is_fast=usually_fast(facts)) is None
-        needed = _needed(facts, found, loader.worker_count, prefetch) if is_filled else None
+        needed = _needed(facts, found, loader.worker_count, prefetch) if is_filled and loader.worker_count else None
         unknown = "the waits were measured over the whole run, and only a few steps were recorded"
-        fix = Fix("Smooth the data source", not_replayed=unknown)
+        fix = Fix("Smooth the data source" if loader.worker_count else AHEAD, not_replayed=unknown)
+        line = None if loader.worker_count else facts.run.loader_line
         if needed is not None and needed <= LONGEST_PREFETCH:
             arguments = {"num_workers": loader.worker_count, "prefetch_factor": needed}
             summary = "Prefetch more batches, or smooth the data source"
@@ -106,6 +113,7 @@ class BurstyStarvation(Rule):
                 Evidence("longest wait", found.longest_ns, Unit.NS),
                 Evidence("median rest of the step", turns.step_ns, Unit.NS_PER_STEP),
                 Evidence("batches in a full queue", loader.worker_count * prefetch, Unit.COUNT),
+                facts.known("share of the loading in this line", line.share if line else None, Unit.SHARE),
             ),
             most_share=found.share,
             locations=facts.loading_locations,

@@ -5,7 +5,7 @@ from traceadvisor.model.findings import Clear, Effort, Fix, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import Limit, loading_limit, stacks_only
+from traceadvisor.rules.data.loading_limit import Limit, loading_limit, stacks_only, wait_share
 
 MOST_SITES = 5
 
@@ -42,7 +42,7 @@ class CollateInMain(Rule):
     def check(self, facts: Facts) -> Outcome:
         sites = loading_sites(facts.observation, facts.tree, facts.claim(Category.DATA_WAIT))
         claims = SpanSet.union_all(site.spans for site in sites)
-        share = facts.share(claims)
+        share = min(facts.share(claims), wait_share(facts))
         if share < self.min_share:
             return Clear("data wait in user functions", share, self.min_share, Unit.SHARE)
         if remark := stacks_only(facts):

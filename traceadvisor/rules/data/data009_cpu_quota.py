@@ -5,7 +5,7 @@ from dataclasses import replace
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import loader_fix
+from traceadvisor.rules.data.loading_limit import loader_fix, wait_share
 
 
 @frozen
@@ -53,10 +53,10 @@ class CpuQuota(Rule):
         too_many = computing > granted and _too_many(facts, loader.worker_count)
         wait = facts.claim(Category.DATA_WAIT)
         throttled = facts.run.telemetry.processes.mean_throttled_share if facts.run.telemetry else None
-        waits = too_many and facts.share(wait) >= self.min_share  # threads alone do not delay batches
+        waits = too_many and wait_share(facts) >= self.min_share  # threads alone do not delay batches
         if not waits and (throttled or 0.0) < self.min_throttled_share:
             remark = "they do not slow each other down"
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE, remark)
         wait_ns = facts.per_step_ns(wait)
         rest_ns = facts.per_step_ns(facts.steps.typical_windows) - wait_ns
         return finding_of(

@@ -4,7 +4,7 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, U
 from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import not_workers
+from traceadvisor.rules.data.loading_limit import not_workers, wait_share
 
 WORKER = "pt_data_worker"
 """Name that torch gives to loader workers, in versions that name them."""
@@ -43,18 +43,16 @@ class UnbalancedWorkers(Rule):
     """CPU cores used by the busiest worker. With less, the training loop does not wait for this worker."""
 
     def check(self, facts: Facts) -> Outcome:  # noqa: PLR0911  # one answer per figure
-        wait = facts.claim(Category.DATA_WAIT)
-        if facts.share(wait) >= self.min_share and (remark := not_workers(facts)):
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+        if wait_share(facts) >= self.min_share and (remark := not_workers(facts)):
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE, remark)
         if facts.worker_curve and len(facts.worker_curve.cost.by_worker_ns) > 1:
             return self._by_time(facts, facts.worker_curve.cost.by_worker_ns)
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         cores = _cores(telemetry.processes.workers)[: facts.run.worker_count]
         if len(cores) < 2:
             return Skipped("Fewer than two loader workers were sampled.")
-        wait = facts.claim(Category.DATA_WAIT)
-        if facts.share(wait) < self.min_share:
-            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
+        if wait_share(facts) < self.min_share:
+            return Clear("data wait", wait_share(facts), self.min_share, Unit.SHARE)
         busiest, *others = cores
         mean = sum(others) / len(others)
         if busiest < self.max_ratio * mean:
@@ -71,7 +69,7 @@ class UnbalancedWorkers(Rule):
 
     def _by_time(self, facts: Facts, times_ns: tuple[float, ...]) -> Outcome:
         """Compare the slowest worker with the mean of the others, by the median time per batch."""
-        share = facts.share(facts.claim(Category.DATA_WAIT))
+        share = wait_share(facts)
         if share < self.min_share:
             return Clear("data wait", share, self.min_share, Unit.SHARE)
         slowest, *others = times_ns

@@ -36,7 +36,10 @@ READING_FILES = (
     "zipfile",
     "tarfile.py",
     "yaml/",
-    "numpy/lib/",
+    "numpy/lib/npyio",
+    "numpy/lib/_npyio",
+    "numpy/lib/format",
+    "numpy/lib/_format",
     "pandas/io/",
 )
 DECODING_FILES = ("PIL/", "torchvision/io/", "cv2/", "soundfile.py", "torchaudio/", "av/", "imageio/")
@@ -68,7 +71,17 @@ _COLLATE = _Remedy(
 
 _CONVERTED = _Remedy("Convert the data to one array or tensor before the training")
 _WAIT_LESS = _Remedy(WAIT_LESS, takes_others=False, effort=Effort.REFACTOR)
-_ONCE = _Remedy("Do the work of this line once before the training, or for whole batches instead of single samples")
+_ONCE = _Remedy(
+    "Do the work of this line once before the training if it gives the same in each epoch, otherwise for whole batches "
+    "instead of single samples"
+)
+
+EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
+
+LOADED_ONCE = (
+    "This run loads each sample at most once. Work that is done before takes as long then: it saves time from the "
+    "second epoch on, or in later runs."
+)
 
 MAKERS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor", "array", "asarray"})
 
@@ -140,7 +153,7 @@ class LoaderLineCost(Rule):
                 *cost_evidence(facts),
             ),
             locations=facts.loading_locations,
-            caveats=("If each sample needs this work, make it faster or do it in more workers.",),
+            caveats=(EACH_NEEDS, *((LOADED_ONCE,) if remedy.takes_others and _is_loaded_once(facts) else ())),
         )
 
     def _hidden_at(self, facts: Facts, line: LoaderLine | None) -> Location | None:
@@ -150,6 +163,14 @@ class LoaderLineCost(Rule):
             return None
         alone_ns = line.share * curve.cost.mean_ns * loading.fetches
         return line.location if alone_ns >= self.min_share * loading.step_ns else None
+
+
+def _is_loaded_once(facts: Facts) -> bool:
+    """Whether the run is no longer than an epoch."""
+    loader, run = facts.settings.loader, facts.run.time
+    if loader is None or run is None or not loader.batch_count:
+        return False
+    return run.training_steps <= loader.batch_count
 
 
 def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:

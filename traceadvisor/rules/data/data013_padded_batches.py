@@ -15,6 +15,7 @@ from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix
 from traceadvisor.model.run import Padding
 from traceadvisor.model.trace import Trace
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.data.position_work import share_by_position
 
 TO_LONGEST = """\
 # where single samples are padded, as by padding="max_length" of a tokenizer: leave that out; then, in collate_fn:
@@ -49,8 +50,9 @@ class PaddedBatches(Rule):
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
         (``group_by_length=True`` of the Trainer), or several short samples into one row.
     How the saving is estimated: Upper limit: the time of kernels, or without a GPU of the step without its optimizer,
-        times the share of padding that the fix removes. Attention and other operators that pair positions lose the
-        share of padded pairs: their time grows with the square of the length.
+        times the share of operators whose shapes hold the positions, or that run once for each, times the share of
+        padding that the fix removes. A layer on their mean takes as long without padding. Attention and other operators
+        that pair positions lose the share of padded pairs: their time grows with the square of the length.
     When it may be wrong: Work that does not grow with the length stays. The model may leave out padding in a way that
         no operator shows. Later batches may have other lengths. Where each new length compiles or captures a CUDA
         graph, pad to a few lengths.
@@ -78,7 +80,9 @@ class PaddedBatches(Rule):
             return Skipped(reason)
         computing = (Category.KERNEL,) if facts.observation.has_device else (Category.FORWARD, Category.BACKWARD)
         claims = facts.claim(*computing)
-        share = padding.padded_share * facts.share(claims)
+        within = facts.steps.typical_windows if facts.observation.has_device else claims
+        goes_along = share_by_position(facts, padding, within, varies=_lengths_differ(facts))
+        share = padding.padded_share * goes_along * facts.share(claims)
         if padding.padded_share < self.min_padded_share:
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
         if share < self.min_share:
@@ -95,13 +99,14 @@ class PaddedBatches(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence("padding, share of all positions", padding.padded_share, Unit.SHARE),
+                Evidence("time of the model in operators on each position", goes_along, Unit.SHARE),
                 Evidence("positions beyond the longest sample of a batch", padding.surplus_share, Unit.SHARE),
                 Evidence("positions of a sample, with padding, at most", padding.longest, Unit.COUNT),
                 Evidence("shown by", padding.source, Unit.TEXT),
                 Evidence("batches measured, the first of the run", padding.batch_count, Unit.COUNT),
                 facts.time_per_step("time of the model", claims),
             ),
-            most_ns=_most_ns(facts, padding, is_surplus=is_surplus),
+            most_ns=_most_ns(facts, padding, goes_along, is_surplus=is_surplus),
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
             locations=facts.loader_locations,
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
@@ -136,7 +141,7 @@ def _has_tokens(facts: Facts, length: int) -> bool:
     return False
 
 
-def _most_ns(facts: Facts, padding: Padding, *, is_surplus: bool) -> float:
+def _most_ns(facts: Facts, padding: Padding, goes_along: float, *, is_surplus: bool) -> float:
     """Return the time per step that goes with the padding: its share, and of pairs of positions, theirs."""
     share = padding.surplus_share if is_surplus else padding.padded_share
     shortest = padding.longest if is_surplus else round(padding.longest * (1 - padding.padded_share))
@@ -150,7 +155,7 @@ def _most_ns(facts: Facts, padding: Padding, *, is_surplus: bool) -> float:
         recorded_ns = facts.typical.duration_ns if facts.typical else 0.0
         undisturbed = min((facts.step_ns or recorded_ns) / max(recorded_ns, 1.0), 1.0)
     pairs_ns = facts.per_step_ns(facts.trace.events.spans(rows) & whole)
-    return undisturbed * (share * facts.per_step_ns(whole) + (1 - (1 - share) ** 2 - share) * pairs_ns)
+    return undisturbed * (share * goes_along * facts.per_step_ns(whole) + (1 - (1 - share) ** 2 - share) * pairs_ns)
 
 
 def _has_size(facts: Facts, length: int) -> bool:

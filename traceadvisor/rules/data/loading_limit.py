@@ -192,6 +192,20 @@ _KNOWN: WeakKeyDictionary[Facts, LoadingLimit] = WeakKeyDictionary()
 """Several rules ask the same of one recording, and the answer takes simulations."""
 
 
+def wait_share(facts: Facts) -> float:
+    """Return the share of the step spent waiting for data: of recorded steps, or of undisturbed ones if less.
+
+    A recording slows down the loader, and may hold the start of an epoch. Undisturbed steps usually wait less where a
+    loader with workers is late at times; then recorded ones count.
+    """
+    share, loading, timing = facts.share(facts.claim(Category.DATA_WAIT)), facts.loading, facts.timing
+    if not timing.undisturbed_ns or timing.undisturbed_loader_ns is None:
+        return share
+    if loading and loading.workers and bursts(facts.run.steps, loading.workers, is_fast=usually_fast(facts)):
+        return share
+    return min(share, timing.undisturbed_loader_ns / timing.undisturbed_ns)
+
+
 def loading_limit(facts: Facts) -> LoadingLimit:
     """Return what limits the loading; only meaningful if the loop waits."""
     if facts not in _KNOWN:
@@ -367,7 +381,7 @@ def no_wait(facts: Facts, min_share: float, *others: Callable[[Facts], str | Non
 
     ``others``: return a remark each if the wait has another reason than the rule's.
     """
-    share = facts.share(facts.claim(Category.DATA_WAIT))
+    share = wait_share(facts)
     if share < min_share:
         return Clear("data wait", share, min_share, Unit.SHARE)
     remark = next(filter(None, (tell(facts) for tell in (usual_time, *others))), None)
@@ -598,7 +612,10 @@ def cost_evidence(facts: Facts) -> tuple[Evidence | None, ...]:
 def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
     """Return what to know before using this many workers."""
     curve = facts.worker_curve
-    memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
+    memory = (
+        "Each worker holds its own copy of the data set's Python objects and its prefetched batches. It sees no change "
+        "that the training makes to the data set."
+    )
     if _needs_more_than_free(facts, workers):
         memory += f" If each grows as large as the processes of this run, {workers} need more memory than was free."
     if curve is None or not curve.cost.is_split:

@@ -8,7 +8,10 @@ from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, find
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
 NOT_TIMED = "The whole run was not timed"
-VALIDATE_LESS = "Validate less often, or on part of the data"
+VALIDATE_LESS = (
+    "If this loop validates, run it less often, or on part of the data; if the training needs its results, keep those "
+    "that stay the same"
+)
 WITHOUT_GRAPHS = (
     "Validate under torch.inference_mode(): it makes a graph for a backward pass that never runs. Or validate less "
     "often, or on part of the data"
@@ -22,7 +25,7 @@ RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the
 
 @frozen
 class OutsideSteps(Rule):
-    """Much of the run passes outside training steps: in validation, or saving checkpoints.
+    """Much of the run passes in loops without training steps, such as validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
         step, and in saving checkpoints. It names the line that holds most of this time, such as one of a metric. Loops
@@ -41,10 +44,11 @@ class OutsideSteps(Rule):
     How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the time of the
         loop per training step.
     When it may be wrong: A short captured run may validate more often than the real one. Validation without a
-        ``DataLoader`` is not seen. How often results are needed is unknown.
+        ``DataLoader`` is not seen. How often results are needed is unknown: such a loop may also gather features,
+        statistics or gradients for the training.
     """
 
-    meta = RuleMeta("IDLE010", "outside-steps", "Validation or checkpoints take a large part of the run")
+    meta = RuleMeta("IDLE010", "outside-steps", "Loops without training steps, or checkpoints, take long")
     also_saves = "validation and checkpoints outside the recorded steps"
 
     min_share: float = 0.15
@@ -78,8 +82,8 @@ class OutsideSteps(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence(label, share, Unit.SHARE),
-                Evidence("time in validation", validation_ns, Unit.NS),
-                Evidence("loops of validation", facts.run.validation_loops, Unit.COUNT),
+                Evidence("time in loops without training steps", validation_ns, Unit.NS),
+                Evidence("loops without training steps", facts.run.validation_loops, Unit.COUNT),
                 facts.known("nodes of autograd per batch of validation", nodes, Unit.COUNT),
                 Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),

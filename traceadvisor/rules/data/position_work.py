@@ -1,0 +1,80 @@
+"""How much of a model's time goes with the positions of its samples, by the shapes of its operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Set
+
+import numpy as np
+
+from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.run import Padding
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Facts
+
+_SIZE = re.compile(r"\d+")
+
+MOST_STEPS = 16
+"""Steps whose sizes are compared: by then, batches of other lengths have come."""
+
+REPEATED = 0.5
+"""Times per step that an operator runs, relative to the positions, from which it runs once for each of them."""
+
+
+def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies: bool) -> float:
+    """Return the share of the model's time in operators on each position; 1 where no shapes were recorded.
+
+    A layer on the mean of all positions has none of their sizes, and takes as long whatever their number.
+
+    Args:
+        facts: of the recording.
+        padding: of its batches.
+        within: the spans of operators that count.
+        varies: whether batches differ in length, so that sizes which not every step has may be their positions, too.
+    """
+    tree, windows = facts.tree, facts.steps.typical_windows
+    dims = facts.trace.details.dims_id.at(tree.rows, np.int32(NONE)).astype(np.int64)
+    known = (dims != NONE) & within.contains(tree.start_ns)
+    if not known.any():
+        return 1.0
+    sizes = {one: frozenset(map(int, _SIZE.findall(facts.trace.texts[one]))) for one in np.unique(dims[known]).tolist()}
+    steps = np.array([step.start_ns for step in facts.steps.typical])
+    follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes) if varies else ())
+    chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
+    chosen |= _repeated(dims, facts.trace.events.name_id[tree.rows], known, REPEATED * padding.longest * steps.size)
+    _, forward = forward_operators(facts.trace, tree)
+    chosen = tree.nearest(chosen | ((forward != NONE) & np.append(chosen, False)[forward])) != NONE
+    if facts.observation.has_device:
+        rows = (tree.rows[chosen], tree.rows)
+        launched = (work_within(facts.trace.events, facts.launches, each, windows).work_rows for each in rows)
+        part_ns, whole_ns = (facts.trace.events.spans(each).total_ns for each in launched)
+        return part_ns / max(whole_ns, 1)
+    own_ns = tree.self_time_ns()
+    return int(own_ns[known & chosen].sum()) / max(int(own_ns[known].sum()), 1)
+
+
+def _by_step(
+    start_ns: Int64, dims: Int64, steps_ns: Int64, sizes: dict[int, frozenset[int]]
+) -> Iterable[frozenset[int]]:
+    """The sizes in the operators of each step."""
+    step = steps_ns.searchsorted(start_ns, side="right") - 1
+    for number in range(min(steps_ns.size, MOST_STEPS)):
+        yield frozenset().union(*(sizes[one] for one in np.unique(dims[step == number]).tolist()))
+
+
+def _follows(facts: Facts, padding: Padding, steps: Iterable[frozenset[int]]) -> Set[int]:
+    """Sizes that follow the positions: these, those of whole batches, and those that not every step has."""
+    lengths = range(max(padding.longest - 1, 2), padding.longest + 2)  # a model may cut off the first, or add one
+    batch, by_step = facts.run.batch_size or 1, [one for one in steps if one]
+    every = frozenset.intersection(*by_step) if by_step else frozenset()
+    return {*lengths, *(batch * length for length in lengths)} | (frozenset().union(*by_step) - every)
+
+
+def _repeated(dims: Int64, names: Int64, known: Mask, fewest: float) -> Mask:
+    """Operators that run so many times with equal shapes."""
+    _, place, count = np.unique(np.stack([names, dims]), axis=1, return_inverse=True, return_counts=True)
+    found: Mask = known & (count[place.reshape(-1)] >= max(fewest, 2))
+    return found
