@@ -8,6 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.sampled.loader_frames import starts_loop
 from traceadvisor.analysis.sampled.run_lines import lines_of_stacks
+from traceadvisor.analysis.sampled.shares import in_backward
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
@@ -85,16 +86,22 @@ def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
     at = np.searchsorted(starts, columns[0], side="right") - 1
     inside = (at >= 0) & (columns[0] < ends[np.maximum(at, 0)]) if starts.size else np.zeros(at.size, np.bool_)
     frames = [tuple(samples.frames[place] for place in stack.frames) for stack in samples.stacks]
+    trains = any(map(in_backward, frames))
     return SampledSteps(
         columns[0],
         np.where(inside, at, NONE),
         columns[1],
         columns[2],
         columns[3],
-        (*map(_cause, frames, _fetching(samples)), None),
+        (*(_in_a_training(cause, trains=trains) for cause in map(_cause, frames, _fetching(samples))), None),
         (*lines_of_stacks(samples, loop), None),
         (*frames, ()),
     )
+
+
+def _in_a_training(cause: RunCause | None, *, trains: bool) -> RunCause | None:
+    """Return the cause; without a backward pass in the whole run, code without gradients is what the steps do."""
+    return None if cause is RunCause.EVALUATION and not trains else cause
 
 
 def _fetching(samples: StackSamples) -> list[bool]:
