@@ -177,7 +177,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU019": Evidence(names=r"(?i)Optimizer|optim"),
     "GPU020": Evidence(names=r"_to_copy|ToCopy", settings={"autocast_dtype": None}),
     "GPU021": Evidence(
-        names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat)$|^[A-Z]\w*$|.*\.py\(\d+\).*"
+        names=r"(?i)Parametrization\w*|linalg\w*|_?coalesce|unique\w*|aten::(?:sub|repeat|one_hot)$|^[A-Z]\w*$|.*\.py\(\d+\).*"
     ),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
     "GPU024": Evidence(settings={"subnormal_share": None}),

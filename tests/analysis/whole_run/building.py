@@ -12,6 +12,7 @@ MS = 1_000_000
 WALL, CLOCK = 10**18, 5 * 10**9
 LOOP = Location("train.py", 10, "main")
 NO_GRAD = SampledFrame("decorate_context", "torch/utils/_contextlib.py", 120)
+BACKWARD = SampledFrame("_engine_run_backward", "torch/autograd/graph.py", 979)
 COMPILER = SampledFrame("_compile", "torch/_dynamo/convert_frame.py", 900)
 
 Frames = tuple[SampledFrame, ...]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.whole_run.building import COMPILER, LOOP, MS, NO_GRAD, Runs, line
+from tests.analysis.whole_run.building import BACKWARD, COMPILER, LOOP, MS, NO_GRAD, Runs, line
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
@@ -12,7 +12,7 @@ from traceadvisor.model.run import Change, LoaderSettings, PauseKind, Run, RunSe
 from traceadvisor.model.run_time import RunCause, RunPart, RunTime
 from traceadvisor.model.samples import SampledFrame
 
-USUAL = [(line(11), 6.0), (line(12), 4.0)]
+USUAL = [(line(11), 6.0), (line(12, BACKWARD), 4.0)]
 EVALUATE = line(14, NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True))
 LOG = line(15, SampledFrame("emit", "logging/__init__.py", 1100))
 BARRIER = line(16, SampledFrame("barrier", "torch/distributed/distributed_c10d.py", 4800))
@@ -104,6 +104,13 @@ def test_a_decorated_function_with_a_backward_pass_is_no_evaluation() -> None:
     found = slow_of(runs.run())
     assert found.total_ns(RunCause.EVALUATION) == 0
     assert found.total_ns(RunCause.OTHER) == 5 * 100 * MS
+
+
+def test_without_a_backward_pass_code_without_gradients_is_what_the_steps_do() -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step([(EVALUATE, 100.0 if step and step % 10 == 0 else 10.0)])
+    assert RunCause.EVALUATION not in slow_of(runs.run()).lines
 
 
 def test_the_line_that_slow_steps_have_more_of_is_named() -> None:

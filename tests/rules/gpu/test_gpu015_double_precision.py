@@ -32,6 +32,15 @@ def test_float64_counts_from_a_tenth_of_the_step(length_us: int, tmp_path: Path,
     assert is_found(DoublePrecision(), _step("double", length_us), tmp_path) is found
 
 
+@pytest.mark.parametrize(("rows", "found"), [(32, False), (512, True)])
+def test_an_operator_whose_call_takes_most_of_its_time_does_not_count(
+    rows: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    builder.op("aten::mm", 0, 60, types=["double", "double"], dims=[[rows, 64], [64, 64]])
+    assert is_found(DoublePrecision(), builder, tmp_path) is found
+
+
 def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 20, types=["double", "double"])
     builder.launch(5, 6, kernel=(10, 50)).op("aten::mul", 20, 30).launch(21, 22, kernel=(50, 100))

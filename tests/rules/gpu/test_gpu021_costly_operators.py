@@ -223,7 +223,8 @@ def _one_hot(*after: str, length_us: int = 80, width: int = 40) -> TraceBuilder:
         for position, name in enumerate(("aten::one_hot", *after)):
             begin = at + 401 + length_us * position
             sequence = number if position == len(after) else None
-            dims, values = ([[4, width], [8, width]], ["", ""]) if name == "aten::linear" else ([[4], []], ["", "20"])
+            is_product = name in ("aten::linear", "aten::matmul")
+            dims, values = ([[4, width], [8, width]], ["", ""]) if is_product else ([[4], []], ["", "20"])
             builder.op(name, begin, begin + length_us - 1, sequence=sequence, dims=dims, values=values)
         back = at + 401 + length_us * (len(after) + 1)
         builder.op("AddmmBackward0", back, back + length_us - 1, sequence=number, forward_thread=1)
@@ -232,8 +233,11 @@ def _one_hot(*after: str, length_us: int = 80, width: int = 40) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("between", [("aten::to",), ("aten::cat", "aten::to"), ("aten::select", "aten::one_hot")])
-def test_one_hot_tensors_that_a_linear_layer_multiplies_are_found(between: tuple[str, ...], tmp_path: Path) -> None:
-    found = finding(CostlyOperators(), _one_hot(*between, "aten::linear"), tmp_path)
+@pytest.mark.parametrize("product", ["aten::linear", "aten::matmul"])
+def test_one_hot_tensors_that_a_weight_multiplies_are_found(
+    between: tuple[str, ...], product: str, tmp_path: Path
+) -> None:
+    found = finding(CostlyOperators(), _one_hot(*between, product), tmp_path)
     assert "torch.nn.Embedding" in found.fix.summary
     assert found.claims.total_ns == 3 * (len(between) + 3) * 79_000
     assert evidence(found, "products with them") == 1
@@ -241,7 +245,7 @@ def test_one_hot_tensors_that_a_linear_layer_multiplies_are_found(between: tuple
 
 
 @pytest.mark.parametrize(
-    "after", [("aten::to", "aten::mul"), ("aten::to", "aten::matmul"), ("aten::to", "aten::sum", "aten::linear"), ()]
+    "after", [("aten::to", "aten::mul"), ("aten::t", "aten::matmul"), ("aten::to", "aten::sum", "aten::linear"), ()]
 )
 def test_one_hot_tensors_for_something_else_are_clear(after: tuple[str, ...], tmp_path: Path) -> None:
     assert not is_found(CostlyOperators(), _one_hot(*after), tmp_path)

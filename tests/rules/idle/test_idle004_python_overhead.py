@@ -726,9 +726,18 @@ def test_a_loop_over_cells_stays_if_what_is_between_them_makes_the_next_input(
 
 
 def _calls_of_a_module(
-    *between: str, before: str = "aten::index", makes: int = 4, needs_gradient: bool = True, has_shapes: bool = True
+    *between: str,
+    before: str = "aten::index",
+    makes: int = 4,
+    needs_gradient: bool = True,
+    has_shapes: bool = True,
+    feeds: list[list[int]] | None = None,
+    has_backward: bool = True,
 ) -> TraceBuilder:
-    """Steps with 40 calls of a module with one product each, operators after each call, and the backward pass."""
+    """Steps with 40 calls of a module with one product each, operators after each call, and the backward pass.
+
+    ``feeds``: shapes of one more operator, right before the next call.
+    """
     builder, at = TraceBuilder(), 0
     shapes = [[32, 4], [makes, 4]] if has_shapes else []
     for number in range(4):
@@ -740,7 +749,10 @@ def _calls_of_a_module(
             for place, name in enumerate(between):
                 builder.op(name, at + 14 + 7 * place, at + 20 + 7 * place)
             at += 14 + 7 * len(between)
-        for call in reversed(range(100 * number, 100 * number + 40)):
+            if feeds:
+                builder.op("aten::cat", at, at + 5, dims=feeds)
+                at += 6
+        for call in reversed(range(100 * number, 100 * number + 40)) if has_backward else ():
             builder.op(f"{AUTOGRAD}: MmBackward0", at, at + 12, sequence=call, forward_thread=1)
             gradient = [[32, makes], [makes, 4]] if needs_gradient else [[4, 32], [32, makes]]
             builder.op("aten::mm", at + 1, at + 11, dims=gradient)
@@ -749,8 +761,18 @@ def _calls_of_a_module(
     return builder
 
 
-def test_calls_of_a_module_that_need_the_one_before_are_no_small_operators(tmp_path: Path) -> None:
-    clear(PythonOverhead(), _calls_of_a_module("aten::mul", "aten::add"), tmp_path)
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _calls_of_a_module("aten::mul", "aten::add"),
+        _calls_of_a_module("aten::mul", "aten::add", has_backward=False),
+        _calls_of_a_module("aten::mul", makes=3, feeds=[[32, 3], [32, 1]]),  # the next input is made of the output
+    ],
+)
+def test_calls_of_a_module_that_need_the_one_before_are_no_small_operators(
+    builder: TraceBuilder, tmp_path: Path
+) -> None:
+    clear(PythonOverhead(), builder, tmp_path)
 
 
 def test_a_call_whose_input_is_drawn_from_the_output_before_needs_it(tmp_path: Path) -> None:
@@ -764,6 +786,8 @@ def test_a_call_whose_input_is_drawn_from_the_output_before_needs_it(tmp_path: P
         _calls_of_a_module("aten::mul", "aten::add", makes=9),  # the output has another shape than the next input
         _calls_of_a_module("aten::mul", "aten::add", has_shapes=False),
         _calls_of_a_module("aten::add", "aten::select"),  # the input is a part of a tensor
+        _calls_of_a_module(has_backward=False),  # as over a list of equal shapes
+        _calls_of_a_module("aten::mul", makes=3, needs_gradient=False, feeds=[[32, 3], [32, 1]]),
         _calls_of_a_module("aten::mul", "aten::add", before="aten::unbind"),  # the loop is over parts of a tensor
     ],
 )
@@ -915,8 +939,17 @@ def test_samples_of_a_line_that_also_trains_save_no_more_than_its_own_code_took(
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     samples = Samples().add(85, main, train).add(15, *backward).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
-    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.26)
-    assert found.saving.expected_ns == pytest.approx(0.9 * 260_000)
+    share = 0.85 * 260 / 1000
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(share)
+    assert found.saving.expected_ns == pytest.approx(0.9 * share * 1_000_000)
+
+
+def test_calls_without_gradients_of_a_function_that_also_trains_are_needed(tmp_path: Path) -> None:
+    builder = _with_average()
+    for at in range(900, 4000, 1000):
+        builder.python("train.py(60): update", at, at + 50).op("aten::mul", at + 1, at + 40, sequence=900 + at)
+        builder.op("MulBackward0", at + 60, at + 90, sequence=900 + at, forward_thread=1, thread=AUTOGRAD)
+    clear(PythonOverhead(), builder, tmp_path)
 
 
 def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
@@ -928,7 +961,7 @@ def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Pa
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
-    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 + 0.8 * 1 / 191)
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 * 300 / 301 + 0.8 * 1 / 191)
 
 
 def test_a_function_that_runs_the_backward_pass_does_not_own_it(tmp_path: Path) -> None:
@@ -940,21 +973,21 @@ def test_a_function_that_runs_the_backward_pass_does_not_own_it(tmp_path: Path) 
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
     found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
-    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2)
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 * 300 / 302)
 
 
 def test_the_backward_pass_of_these_lines_widens_no_range_up_to_the_step(tmp_path: Path) -> None:
     # The forward operators of half of the backward pass are in update, and samples show no other lines outside modules.
-    builder = _with_loss("train.py(60): update")
+    builder = _with_loss("train.py(60): update", 800)
     main, train = user("<module>", 80), user("train", 20)
     backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
     rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
     samples = Samples().add(30, main, train, user("update", 65)).add(60, *backward).add(10, *rest).build()
     saving = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead()).saving
-    share = 0.3 + 0.6 * 189 / 380
+    share = 0.3 * 300 / 301 + 0.6 * 189 / 380
     low, high = share_interval(share, 100)
-    assert saving.low_ns == pytest.approx(0.5 * low * 1_000_000)
-    assert saving.high_ns == pytest.approx(high * 1_000_000)
+    assert saving.low_ns == pytest.approx(0.5 * low * 1_000_000, rel=0.01)
+    assert saving.high_ns == pytest.approx(high * 1_000_000, rel=0.01)
 
 
 def test_the_backward_pass_of_other_functions_is_not_that_of_these_lines(tmp_path: Path) -> None:
@@ -967,12 +1000,13 @@ def test_the_backward_pass_of_other_functions_is_not_that_of_these_lines(tmp_pat
     assert captured.clear(PythonOverhead()).value == pytest.approx(0.01)
 
 
-def _with_loss(function: str) -> TraceBuilder:
+def _with_loss(function: str, start: int = 300) -> TraceBuilder:
     """The same steps; half of the backward pass goes back through operators of this function."""
     builder = _with_average()
     for at in range(0, 4000, 1000):
-        builder.python(function, at + 300, at + 301).op("aten::mul", at + 300, at + 301, sequence=1000 + at)
-        builder.op("MulBackward0", at + 311, at + 500, sequence=1000 + at, forward_thread=1, thread=AUTOGRAD)
+        made = at + start
+        builder.python(function, made, made + 1).op("aten::mul", made, made + 1, sequence=1000 + at)
+        builder.op("MulBackward0", made + 11, made + 200, sequence=1000 + at, forward_thread=1, thread=AUTOGRAD)
     return builder
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.sampled.sampling import Samples, library, user
-from tests.analysis.whole_run.building import NO_GRAD, Runs, line
+from tests.analysis.whole_run.building import BACKWARD, NO_GRAD, Runs, line
 from tests.build import TraceBuilder
 from tests.few import few
 from tests.rules.captured import Captured
@@ -487,7 +487,7 @@ def test_larger_batches_are_proposed_without_gradients_only_if_the_model_runs_fo
     runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")
     acts = line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True), module)
     for number in range(60):
-        runs.step([(line(11), 6.0), (line(12), 4.0), *[(acts, 20.0)] * 3 * (number % 10 == 5)])
+        runs.step([(line(11), 6.0), (line(12, BACKWARD), 4.0), *[(acts, 20.0)] * 3 * (number % 10 == 5)])
     run, builder = runs.run(), _steps(100, 100, 100)
     for number in range(4) if rows else ():
         builder.op("aten::linear", 10 + number, 11 + number, dims=[[rows or 0, 24], [8, 24]])
@@ -505,7 +505,7 @@ def test_a_metric_beside_the_model_without_gradients_is_named_and_not_the_model(
     metric = (SampledFrame("update", "train.py", 20, is_user=True), SampledFrame("match", "train.py", 8, is_user=True))
     for number in range(60):
         slow = [((*validates, module), 10.0), *[((*validates, *metric), 20.0)] * 3]
-        runs.step([(line(11), 6.0), (line(12), 4.0), *(slow if number % 10 == 5 else ())])
+        runs.step([(line(11), 6.0), (line(12, BACKWARD), 4.0), *(slow if number % 10 == 5 else ())])
     run = runs.run()
     captured = Captured(_steps(100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=run.stacks)
     found = captured.finding(StepOutliers())

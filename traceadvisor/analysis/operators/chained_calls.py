@@ -69,7 +69,9 @@ class _Loop:
         """Whether a call of a module needs what the call before made.
 
         An output that the next input is drawn from does. Else a call takes a tensor of the shape that the one before
-        made, no part of another tensor is taken between, and gradients go back to the input.
+        made, or the operator right before it does, no part of another tensor is taken between, and gradients go
+        back to the input. Without gradients, some operator has to make that input: nothing tells calls that follow each
+        other at once from a loop over a list.
         """
         products, made_by = self._within(self.products, *call), self._within(self.products, *before)
         if not products.size or not made_by.size or self._has_backward(before[1], call[0]):
@@ -78,9 +80,13 @@ class _Loop:
         if draws.size:
             return not takes.size or bool(draws[-1] > takes[-1])
         first, last = int(products[0]), int(made_by[-1])
-        given = range(int(self.starts_ns.searchsorted(call[0])), first + 1)
-        is_given = _made(self.names[last], self.shapes[last]) in {shape for at in given for shape in self.shapes[at]}
-        return not takes.size and is_given and self.has_input_gradient.get(first, True)
+        made, has_gradient = _made(self.names[last], self.shapes[last]), self.has_input_gradient.get(first)
+        after, begin = self.starts_ns.searchsorted((before[1], call[0])).tolist()
+        if has_gradient and begin > after and not self._within(self.products, before[1], call[0]).size:
+            begin -= 1
+        given = {shape for at in range(begin, first + 1) for shape in self.shapes[at]}
+        is_made = has_gradient if has_gradient is not None else begin > after
+        return made in given and not takes.size and is_made
 
     def _within(self, which: Int64, start_ns: int, end_ns: int) -> Int64:
         """Which operators start in some time."""

@@ -26,6 +26,9 @@ class UserFunction:
     backward: SpanSet
     """While the backward pass goes back through operators that began in it."""
 
+    other_calls: SpanSet
+    """Calls that no backward pass goes back through, if it does through others: the training computes a target so."""
+
     @property
     def whole(self) -> SpanSet:
         """Both."""
@@ -55,7 +58,10 @@ def user_functions(observation: Observation, tree: OperatorTree, within: SpanSet
         spans = SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows]) & within
         begins, ends = (np.searchsorted(passes_ns, at) for at in (spans.starts_ns, spans.ends_ns))
         if spans and not (ends > begins).any():
-            chosen = tree.rows[node[spans.contains(made_ns)]]
+            is_made = spans.contains(made_ns)
+            has_made = np.isin(np.arange(len(spans)), np.searchsorted(spans.starts_ns, made_ns[is_made], "right") - 1)
+            other = SpanSet.union_of(*(ends[~has_made] for ends in (spans.starts_ns, spans.ends_ns)))
             location = Location.of_function(place.file, place.line, place.function or "")
-            found.append(UserFunction(location, spans, events.spans(chosen) & within))
+            passes = events.spans(tree.rows[node[is_made]]) & within
+            found.append(UserFunction(location, spans, passes, other if has_made.any() else SpanSet.empty()))
     return found

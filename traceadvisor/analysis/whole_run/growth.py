@@ -17,7 +17,6 @@ from statistics import median
 import numpy as np
 
 from traceadvisor.analysis.sampled.paths import place_of
-from traceadvisor.analysis.sampled.shares import in_backward
 from traceadvisor.analysis.whole_run.sampled_steps import SampledSteps
 from traceadvisor.analysis.whole_run.slow_steps import SLOW_RATIO, usual
 from traceadvisor.frozen import frozen
@@ -288,14 +287,8 @@ def _cpu_per_step(run: Run, sampled: SampledSteps, blocks: Sequence[Int64]) -> _
 
 
 def _training(sampled: SampledSteps, places: Int64) -> Mask:
-    """Return which samples are in some steps, and neither compile nor do anything else beside training.
-
-    Without a backward pass, code without gradients is the training.
-    """
-    trains = sampled.doing(None)
-    if not any(map(in_backward, sampled.frames)):
-        trains = trains | sampled.doing(RunCause.EVALUATION)
-    return np.isin(sampled.step, places) & trains
+    """Return which samples are in some steps, and neither compile nor do anything else beside training."""
+    return np.isin(sampled.step, places) & sampled.doing(None)
 
 
 @frozen

@@ -89,8 +89,9 @@ def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
     inside = (at >= 0) & (columns[0] < ends[np.maximum(at, 0)]) if starts.size else np.zeros(at.size, np.bool_)
     frames = [tuple(samples.frames[place] for place in stack.frames) for stack in samples.stacks]
     differentiating = {called for stack in frames if _BACKWARD in _pairs(stack) for called in _decorated(stack)}
+    trains = any(_BACKWARD in _pairs(stack) for stack in frames)  # else code without gradients is what the steps do
     causes = [
-        _cause(stack, fetching.is_fetching, not differentiating.issuperset(_decorated(stack)))
+        _cause(stack, fetching.is_fetching, trains and not differentiating.issuperset(_decorated(stack)))
         for stack, fetching in zip(frames, samples.stacks, strict=True)
     ]
     return SampledSteps(

@@ -22,7 +22,8 @@ FIRST_DEVICE = 0
 
 _WITH_SHAPES = re.compile(
     r"mm|mv|conv|att|rnn|batch_norm|embedding|loss|AccumulateGrad|"
-    r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear|multinomial|topk|sort|cdist|stft|_?unique\w*|nonzero|bincount)$"
+    r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear|matmul|multinomial|topk|sort|"
+    r"cdist|stft|_?unique\w*|nonzero|bincount)$"
 )
 """After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, embeddings,
 differences, copies side by side, attention by hand, one-hot tensors, and what takes long on large tensors. Extra

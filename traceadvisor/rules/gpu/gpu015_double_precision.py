@@ -7,7 +7,7 @@ import numpy as np
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.hardware.devices import Precision
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
@@ -25,6 +25,9 @@ _DECOMPOSES = re.compile(
 """Operators that solve systems or decompose matrices: in float32, ill-conditioned ones fail or lose their digits."""
 
 _DOUBLE = "double"
+LEAST_FLOPS = 1e6
+"""Arithmetic of an operator on the CPU below which its call takes most of its time, in any type of number."""
+
 FIX = Fix(
     "Compute in float32: convert the model, its inputs and its targets",
     "model = model.float()  # and dtype=torch.float32 for inputs and targets",
@@ -38,7 +41,8 @@ class DoublePrecision(Rule):
     """Matrix operations and convolutions run in float64.
 
     What it finds: Matrix operations and convolutions with float64 inputs. NumPy arrays are float64 by default, and
-        ``torch.tensor`` and ``torch.from_numpy`` keep that type.
+        ``torch.tensor`` and ``torch.from_numpy`` keep that type. On a CPU, those with less than a million floating
+        point operations do not count: their time is that of the call.
     Why it costs time: Values of twice the size move through memory. On a CPU, optimised convolutions exist for narrower
         types only. GPUs for graphics have few float64 units, and none has float64 tensor cores for convolutions.
     How to fix it: Convert inputs and targets to float32 where they are made, and call ``model.float()``.
@@ -61,6 +65,7 @@ class DoublePrecision(Rule):
             work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows)
             claims = facts.exposed(work.work_rows, Category.KERNEL)
         else:
+            rows = rows[_computes(facts, rows)]
             claims = facts.exposed(rows, Category.FORWARD, Category.BACKWARD)
         share = facts.share(claims)
         if share < self.min_share:
@@ -90,6 +95,20 @@ def _most_saved_share(facts: Facts) -> float:
     row = facts.device_work.row if facts.observation.has_device else None
     double, single = (row.flops_per_s(each) if row else None for each in (Precision.FP64, Precision.FP32))
     return max(0.5, 1 - double / single) if double and single else 1.0
+
+
+def _computes(facts: Facts, rows: Int64) -> Mask:
+    """Whether operators on the CPU do more than being called, by the work inside of them; true where it is unknown."""
+    events, work = facts.trace.events, facts.device_work.calls
+    order = np.argsort(events.start_ns[rows], kind="stable")
+    starts_ns, ends_ns = events.start_ns[rows[order]], events.end_ns[rows[order]]
+    begun_ns = events.start_ns[work.rows]
+    at = np.searchsorted(starts_ns, begun_ns, side="right") - 1
+    inside = (at >= 0) & (begun_ns < np.append(ends_ns, 0)[at]) & (work.flops > 0)
+    flops = np.zeros(rows.size)
+    np.maximum.at(flops, order[at[inside]], work.flops[inside])
+    computes: Mask = (flops == 0) | (flops >= LEAST_FLOPS)
+    return computes
 
 
 def _decomposes(facts: Facts) -> bool:

@@ -40,7 +40,7 @@ _KEEPS = re.compile(
 )
 """Operators that leave a one-hot tensor what it is, and those that take the indices of the next one."""
 
-_MULTIPLIES = re.compile(r"aten::linear$")
+_MULTIPLIES = re.compile(r"aten::(?:linear|matmul|mm)$")
 
 MOST_BETWEEN = 512
 """Operators from a one-hot tensor to its product: a table has fewer columns."""
@@ -55,7 +55,7 @@ class CostlyOperators(Rule):
         Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. Sorting the indices of a sparse tensor in each
         step, in a function without gradients that no data loader feeds. A difference or a repetition of tensors with at
         least 8 times their elements, and the operators on it, unless one is an activation. One-hot tensors that a
-        linear layer multiplies. Python code in an ``autograd.Function`` of the script. One large operator that takes
+        weight or a table of codes multiplies. Python code in an ``autograd.Function`` of the script. One large operator that takes
         most of a function of the script through which no gradient goes back; the finding has its shapes. Layers of a
         model do not count.
     Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would

@@ -19,6 +19,7 @@ from traceadvisor.analysis.operators.chained_calls import chained_calls
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.own_operators import own_operators
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import (
     SampledShare,
@@ -77,7 +78,8 @@ class PythonOverhead(Rule):
         recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
         one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
         ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside ``backward()``,
-        functions that a few large operators take most of, the optimizer's step, without stacks stretches that the
+        functions that a few large operators take most of, calls without gradients of a function that also makes the
+        loss, as for its target, the optimizer's step, without stacks stretches that the
         median step does not have at the same place, and code of every step that other programs held up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
@@ -87,7 +89,8 @@ class PythonOverhead(Rule):
         faster.
     How the saving is estimated: The step is simulated with 0.9 of this work removed (low: 0.5; high: all of it).
         Without a GPU, stack samples of undisturbed steps tell how long these lines take, with their part of the
-        backward pass; the high estimate removes all of their function, unless that is the training loop. Upper limits:
+        backward pass; the high estimate removes all of their function, unless that is the training loop. Lines that
+        also run operators of the training count by the recorded part beside it. Upper limits:
         all of the time of code of only some steps without samples, and of waits for other processes; for small
         operators, the Python between them and for each up to the time of a call, or the sampled share of the function
         that runs most of them, with its part of the backward pass; for a function inside of modules, its sampled or
@@ -128,7 +131,8 @@ class PythonOverhead(Rule):
         beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
         chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
         beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
-        lost, beside = lost - chained, beside - chained
+        needed = chained | _as_in_passes(facts)
+        lost, beside = lost - needed, beside - needed
         in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
         small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
         found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)
@@ -163,7 +167,7 @@ class PythonOverhead(Rule):
         if remark := _not_its_own(facts, share if places else None, () if is_usual else sites):
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
-        sampled = self._sampled(facts, lost, is_usual=is_usual)
+        sampled = self._sampled(facts, lost)
         waits = waits_for(facts, lost)
         if is_usual and sampled and sampled.share < self.min_share:
             remark = "recording makes this code look slower than it is"
@@ -193,25 +197,21 @@ class PythonOverhead(Rule):
             caveats=_caveats(facts, locations),
         )
 
-    def _sampled(self, facts: Facts, lost: SpanSet, *, is_usual: bool) -> SampledShare | None:
+    def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
         """The share of undisturbed steps in the lines of this code; None with a GPU.
 
         Operators that these functions run outside of modules make work for the backward pass, too: at least these
-        lines' part of it. Code of usual steps takes no longer than in recorded ones: further samples of its lines show
-        operators of the training.
+        lines' part of it. Samples of lines that also run operators of the training count in proportion.
         """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
         found_sites = beside_work(facts, own_sites(facts, lost))
         sites = [(site.locations[0], site.callee) for site in found_sites]
-        in_lines_ns = sum(site.spans.total_ns for site in found_sites if site.callee is None)
         samples = facts.run.stack_samples
         found, around = (share(samples, beside_passes(sites)) for share in (share_of_lines, share_around_lines))
         if found is None or around is None:
             return None
-        most = facts.per_step_ns(lost) / max((facts.step_ns or 0.0) * facts.timing.rest_share, 1.0)
-        if is_usual and 2 * in_lines_ns > lost.total_ns and found.low > most:
-            found, around = (SampledShare.of(most, one.count) for one in (found, around))
+        found, around = (one.times(_part_beside(facts, found_sites)) for one in (found, around))
         backward, beside = (share_of_steps(samples, one) for one in (in_backward, is_beside_training))
         named = (one.locations[0] for one in found_sites if one.spans.total_ns >= LEAST_SITE_SHARE * lost.total_ns)
         own = calls_of(facts.observation, named)
@@ -222,6 +222,20 @@ class PythonOverhead(Rule):
         )
         whole = SampledShare(found.share + loose, low.low, high.high, found.count)
         return whole.times(facts.timing.rest_share)
+
+
+def _part_beside(facts: Facts, sites: Sequence[CallSite]) -> float:
+    """The part of the recorded time of some sites that is beside the training: their lines run its operators, too."""
+    in_steps = own_sites(facts, facts.steps.typical_windows - facts.claim(Category.BACKWARD, Category.OPTIMIZER))
+    whole_ns = {(site.locations, site.callee): site.spans.total_ns for site in in_steps}
+    beside_ns = sum(site.spans.total_ns for site in sites)
+    return beside_ns / max(sum(whole_ns.get((site.locations, site.callee), 0) for site in sites), beside_ns, 1)
+
+
+def _as_in_passes(facts: Facts) -> SpanSet:
+    """Calls without gradients of functions that the training passes run, too, as for the target of a loss."""
+    functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    return SpanSet.union_all(one.other_calls for one in functions)
 
 
 def _on_whole_tensors(facts: Facts) -> SpanSet:

@@ -136,8 +136,7 @@ class StepOutliers(Rule):
     def _by_cause(self, facts: Facts) -> Finding | None:
         """Slow steps of the whole run in which samples show what they do; None if that takes little."""
         slow, whole = facts.run.slow, facts.run.time
-        causes = (RunCause.LOGGING,) if facts.inference_sign else (RunCause.EVALUATION, RunCause.LOGGING)
-        sums = {cause: slow.total_ns(cause) for cause in causes}
+        sums = {cause: slow.total_ns(cause) for cause in (RunCause.EVALUATION, RunCause.LOGGING)}
         cause = max(sums, key=lambda one: sums[one])
         indices, loop_ns = slow.steps_with(cause), whole.loop_ns if whole else 0
         if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
@@ -276,8 +275,6 @@ def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
     own = facts.run.slow.own.get(cause)
     if own and own.share >= LEAST_OWN_SHARE:
         return OF_OWN_CODE
-    if facts.inference_sign:  # no step of it has gradients
-        return OF_ANYTHING
     if _runs_single_samples(facts):
         return OF_SINGLE_SAMPLES
     return OF_PASSES if _is_unfed(facts) else OF_EVALUATION

@@ -45,6 +45,10 @@ _MAY_BE_SUBNORMAL = (
     "If nothing grows there, numbers may have become subnormal, which CPUs compute with far more slowly: try "
     "torch.set_flush_denormal(True)."
 )
+LARGER = (
+    "The backward pass takes longer, and its operators did not become more: inputs may grow, as with a curriculum, or "
+    "other programs used the CPU."
+)
 ALIKE = "All lines of the steps grow alike: each step does more of the same work, as with a schedule or larger batches."
 _STOPPED = "The steps stopped growing before the end of the run."
 
@@ -59,8 +63,8 @@ class GrowingSteps(Rule):
         they take 1.8 times as long at the end; those on three or four levels, as phases of a training make, do not.
         Samples name the line that grows most. If all lines grow alike, each step does more of the same work, as with a
         schedule: no finding. Subnormal numbers are the cause if parameters or gradients hold them; a kept graph, if
-        each recorded step runs more of the backward pass than the one before. Without it, a longer backward pass on a
-        CPU that other programs use does not count.
+        each recorded step runs more of the backward pass than the one before. Without it, a longer backward pass on the
+        CPU does not count: inputs that grow on purpose make it so, and other programs do.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
         time that grows with the square of the steps.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
@@ -91,8 +95,8 @@ class GrowingSteps(Rule):
         is_graph = _graph_grows(facts)
         is_backward = _is_backward(facts, growth.line)
         is_known = is_graph or growth.subnormal_share
-        if is_backward and not is_known and facts.loading is not None and facts.loading.is_beside_others:
-            return Skipped("Other programs used the CPU, and the operators of the backward pass did not become more.")
+        if is_backward and not is_known and not facts.observation.has_device:
+            return Skipped(LARGER)
         if growth.is_alike and not is_known:
             return Skipped(ALIKE)
         sampled = _of_line(facts, growth, share)
