@@ -39,7 +39,9 @@ def read_only(*arrays: NDArray[Any]) -> None:
 
 def taken(columns: Columns, chosen: Int64 | Mask | slice) -> Columns:
     """Some rows of a dataclass of arrays, in the given order."""
-    return type(columns)(*[getattr(columns, name)[chosen] for name in _names(type(columns))])
+    made: Any = type(columns)
+    some: Columns = made(*[getattr(columns, name)[chosen] for name in _names(made)])
+    return some
 
 
 @cache
@@ -49,7 +51,8 @@ def _names(columns: type[DataclassInstance]) -> tuple[str, ...]:
 
 def joined(parts: Sequence[Columns]) -> Columns:
     """The rows of several dataclasses of arrays, one after the other."""
-    names = _names(type(parts[0]))
+    made: Any = type(parts[0])
+    names = _names(made)
     filled = [part for part in parts if getattr(part, names[0]).size] or parts[:1]
     if len(filled) == 1:
         return filled[0]
