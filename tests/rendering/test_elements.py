@@ -1,7 +1,16 @@
 """Elements of pages: what is kept of texts that repeat never takes the place of another text."""
 
+from collections.abc import Container
+from dataclasses import replace
+
+import pytest
 from markupsafe import Markup
 
+from tests.build_report import one_recording
+from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.document.blocks import Section
+from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.writers import html
 from traceadvisor.rendering.writers.elements import LONGEST_KEPT, element, prose
 
 BOLD = "<b>x</b>"
@@ -36,3 +45,23 @@ def test_a_rule_is_a_link_only_on_the_page_that_explains_it() -> None:
     assert prose("See DATA001.", {"DATA001"}) == 'See <a href="#rule-DATA001">DATA001</a>.'
     assert prose("See DATA001.") == "See DATA001."
     assert prose("See DATA001.", {"DATA002"}) == "See DATA001."
+
+
+def test_equal_cells_of_a_page_are_written_once_for_each_kind_of_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = Column("What", numeric=False), Column("Time"), Column("Share")
+    table = Table("Times", columns, ((Cell("never"),) * 3, (Cell("never"), Cell("never", value="1"), Cell("never"))))
+    document = replace(report_document(one_recording()), sections=(Section("All", (table,), "all"),))
+    written: list[str] = []
+
+    def counted(text: str, explained: Container[str] = ()) -> Markup:
+        written.append(text)
+        return prose(text, explained)
+
+    monkeypatch.setattr(html, "prose", counted)
+
+    page = html.page(document)
+
+    assert written.count("never") == 3
+    assert page.count('<td class="n">never</td>') == 3
+    assert page.count('<td class="t">never</td>') == 2
+    assert page.count('<td class="n" data-v="1">never</td>') == 1

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.build_report import hostile, one_recording
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report, RuleSection, RuleText
 from traceadvisor.results.redaction import cleaned, redacted, shortened
 from traceadvisor.text.cleaning import withholding
@@ -61,3 +62,10 @@ def test_a_long_text_is_clean_each_time() -> None:
 
     for _ in range(2):
         assert CANARY not in repr(redacted(report_with(long)))
+
+
+def test_a_reason_that_checks_share_is_looked_into_once() -> None:
+    first, second = cleaned(tuple(Skipped(f"No {CANARY}") for _ in range(2)))
+
+    assert first is second
+    assert CANARY not in first.reason

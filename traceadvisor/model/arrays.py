@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -38,15 +39,23 @@ def read_only(*arrays: NDArray[Any]) -> None:
 
 def taken(columns: Columns, chosen: Int64 | Mask | slice) -> Columns:
     """Some rows of a dataclass of arrays, in the given order."""
-    return type(columns)(*(getattr(columns, field.name)[chosen] for field in fields(columns)))
+    made: Any = type(columns)
+    some: Columns = made(*[getattr(columns, name)[chosen] for name in _names(made)])
+    return some
+
+
+@cache
+def _names(columns: type[DataclassInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(columns))
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
     """The rows of several dataclasses of arrays, one after the other."""
-    filled = [part for part in parts if getattr(part, fields(part)[0].name).size] or parts[:1]
+    made: Any = type(parts[0])
+    names = _names(made)
+    filled = [part for part in parts if getattr(part, names[0]).size] or parts[:1]
     if len(filled) == 1:
         return filled[0]
-    names = [field.name for field in fields(filled[0])]
     return type(filled[0])(*(np.concatenate([getattr(part, name) for part in filled]) for name in names))
 
 

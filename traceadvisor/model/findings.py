@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
 from traceadvisor.model.location import Role
@@ -35,6 +35,8 @@ class Option(Enum):
 
 class Input(Enum):
     """An input that a rule may require, as the documentation names it."""
+
+    __hash__ = object.__hash__  # a member equals only itself; by its name, as enums do, takes five times as long
 
     STEPS = "steps"
     DEVICE = "GPU activity"
@@ -151,6 +153,8 @@ class Effort(Enum):
 
 class Unit(Enum):
     """Units of figures in reports. Durations are in nanoseconds."""
+
+    __hash__ = object.__hash__  # a member equals only itself; by its name, as enums do, takes five times as long
 
     SHARE = "share"
     NS = "ns"

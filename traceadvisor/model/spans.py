@@ -52,6 +52,8 @@ class SpanSet:
     @staticmethod
     def union_of(starts_ns: Int64, ends_ns: Int64) -> SpanSet:
         """Union of any spans: unsorted, overlapping or touching. Empty and negative ones are ignored."""
+        if not starts_ns.size:
+            return _EMPTY
         filled = ends_ns > starts_ns
         starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
         if starts.size == 0:
@@ -77,7 +79,7 @@ class SpanSet:
     @property
     def total_ns(self) -> int:
         """Length of the set in nanoseconds."""
-        return int((self.ends_ns - self.starts_ns).sum())
+        return int((self.ends_ns - self.starts_ns).sum()) if self.starts_ns.size else 0
 
     def __len__(self) -> int:
         return int(self.starts_ns.size)
@@ -96,7 +98,11 @@ class SpanSet:
     __hash__ = None  # type: ignore[assignment]  # arrays inside: equal sets may not share a hash
 
     def __or__(self, other: SpanSet) -> SpanSet:
-        return SpanSet.union_all((self, other))
+        if not self.starts_ns.size or not other.starts_ns.size:
+            return self if self.starts_ns.size else other
+        return SpanSet.union_of(
+            np.concatenate((self.starts_ns, other.starts_ns)), np.concatenate((self.ends_ns, other.ends_ns))
+        )
 
     def __and__(self, other: SpanSet) -> SpanSet:
         return _common(self.starts_ns, self.ends_ns, other.starts_ns, other.ends_ns)
@@ -109,6 +115,8 @@ class SpanSet:
 
     def clip(self, start_ns: int, end_ns: int) -> SpanSet:
         """The part inside ``[start_ns, end_ns)``."""
+        if not self.starts_ns.size:
+            return _EMPTY
         first = int(self.ends_ns.searchsorted(start_ns, side="right"))
         last = int(self.starts_ns.searchsorted(end_ns, side="left"))
         if first >= last or start_ns >= end_ns:
@@ -152,15 +160,18 @@ _EMPTY = SpanSet(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 def _common(starts: Int64, ends: Int64, other_starts: Int64, other_ends: Int64) -> SpanSet:
     """The intersection of two sets."""
+    if not starts.size or not other_starts.size:  # as half of all in a small recording
+        return _EMPTY
     if other_starts.size < starts.size:  # searching for a few spans among many takes less time
         starts, ends, other_starts, other_ends = other_starts, other_ends, starts, ends
     # Each span overlaps those of the other set that end after its start and start before its end.
     last = other_starts.searchsorted(ends, side="left")
     counts = last - other_ends.searchsorted(starts, side="right")
-    count = int(counts.sum())
+    upto = counts.cumsum()
+    count = int(upto[-1])
     if not count:
         return _EMPTY
-    theirs = np.arange(count) + (last - counts.cumsum()).repeat(counts)
+    theirs = np.arange(count) + (last - upto).repeat(counts)
     return SpanSet(
         np.maximum(starts.repeat(counts), other_starts[theirs]), np.minimum(ends.repeat(counts), other_ends[theirs])
     )

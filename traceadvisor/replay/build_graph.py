@@ -9,7 +9,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.frozen import frozen, replace
-from traceadvisor.model.arrays import Int64, among, joined, taken
+from traceadvisor.model.arrays import Int64, among, joined, one_of, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -78,7 +78,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
         full = np.concatenate((work.in_flight >= constants.queue_depth, [False]))
         held_up |= (tasks.action == Action.LAUNCH) & full[tasks.first]
     call_ns = np.where(held_up, constants.launch_call_ns, call_ns)
-    call_ns[np.isin(tasks.action, (Action.WAIT, Action.WAIT_ALL))] = 0
+    call_ns[one_of(tasks.action, Action.WAIT, Action.WAIT_ALL)] = 0
     freeing = among(tasks.row, waits.row[waits.is_free])
     own_ns = waits.own_ns[waits.row.searchsorted(tasks.row[freeing])]
     call_ns[freeing] = np.maximum(own_ns - constants.wait_call_ns, 0)
@@ -111,7 +111,7 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
         own_end[mine[1:]] = running_end[mine[:-1]]
     other_end = running_end[before]
     takes_over = thread[before] != thread
-    is_waiting = np.isin(tasks.action[before], (Action.WAIT, Action.WAIT_ALL, Action.LAUNCH_AND_WAIT))
+    is_waiting = one_of(tasks.action[before], Action.WAIT, Action.WAIT_ALL, Action.LAUNCH_AND_WAIT)
     takes_over &= ~(is_waiting & (other_end > tasks.start_ns))
     takes_over &= other_end >= own_end  # a thread that ended before this thread's last call handed nothing over
     since = np.where(takes_over, other_end, own_end)

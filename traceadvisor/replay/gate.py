@@ -9,7 +9,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Loader, Observation
 from traceadvisor.frozen import frozen, replace
-from traceadvisor.model.arrays import Int64, distinct
+from traceadvisor.model.arrays import Int64, distinct, within
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.saving import Doubt, Reason
 from traceadvisor.model.spans import SpanSet
@@ -244,7 +244,7 @@ def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_sh
     """
     takes, spent_ns = fetches(graph.host)
     inner = range(1, len(steps) - 1) if len(steps) >= FEWEST_STEPS else range(len(steps))
-    is_inner = np.isin(graph.host.step[takes], inner)
+    is_inner = within(graph.host.step[takes], inner)
     taken = int(is_inner.sum())
     if not taken:
         return graph

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache, partial
 from operator import is_not
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
-from traceadvisor.model.findings import Clear, Evidence, Unit
+from traceadvisor.frozen import replace
+from traceadvisor.model.findings import Clear, Evidence, Skipped, Unit
 from traceadvisor.model.report import Report, RuleText
 from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
 from traceadvisor.system.remote import path_of
@@ -84,8 +85,8 @@ def _look_at(kind: type) -> _Look | None:
     """How to look into the values of a class; None for those without text, which are most."""
     if kind is NoneType or issubclass(kind, (int, float)):
         return None
-    if kind is RuleText:
-        return _into_rule_text
+    if kind in {RuleText, Skipped}:
+        return _into_texts
     for base, look in _LOOKS.items():
         if issubclass(kind, base):
             return look
@@ -139,9 +140,9 @@ def _into_fields(kind: type, names: tuple[str, ...]) -> _Look:
 
 
 @lru_cache(1 << 10)
-def _into_rule_text(text: RuleText, changed: _Change) -> object:
-    """A rule's text holds nothing but texts, and is the same in most reports."""
-    return _into_fields(RuleText, _field_names(RuleText))(text, changed)
+def _into_texts(texts: RuleText | Skipped, changed: _Change) -> object:
+    """A rule's text, and why it was skipped, hold nothing but texts, and are the same in most reports."""
+    return _into_fields(type(texts), _field_names(type(texts)))(texts, changed)
 
 
 def _into_run(look: _Look) -> _Look:
@@ -174,7 +175,7 @@ def _rounded(value: object) -> object:
     """Whole nanoseconds: less is no part of any measurement, and a report that is read back has the same figures."""
     if isinstance(value, float) and abs(value) < EXACT:
         return round(value)
-    if not isinstance(value, Mapping):
+    if value is None or type(value) is int or not isinstance(value, Mapping):
         return value
     parts = {key: _rounded(part) for key, part in value.items()}
     return parts if any(map(is_not, parts.values(), value.values())) else value

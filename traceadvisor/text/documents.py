@@ -43,8 +43,9 @@ def without_named(name: str, value: Any) -> Any:
 
 def without_announced(items: list[Any]) -> list[Any]:
     """Cleaned items, redacted where the one before is an option that announces a secret (`--api-key`, `abcdef`)."""
-    is_command = any(isinstance(item, str) and item[:1] == "-" for item in items)
-    if not is_command or not all(isinstance(item, str) for item in items):
+    if not items or not isinstance(items[0], str) or not all(isinstance(item, str) for item in items):
+        return items
+    if not any(item[:1] == "-" for item in items):
         return items
     return list(without_secret_arguments(items))
 

@@ -29,7 +29,7 @@ from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, Precision, device_row
-from traceadvisor.model.arrays import Float64, Int64, Mask, among
+from traceadvisor.model.arrays import Float64, Int64, Mask, among, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.spans import SpanSet
@@ -106,7 +106,7 @@ class DeviceWork:
 
     def is_stored_in(self, *precisions: Precision) -> Mask:
         """For each call, whether its factors are stored in one of the types; False if unknown."""
-        return np.isin(self.stored, [PRECISIONS.index(precision) for precision in precisions])
+        return one_of(self.stored, *map(PRECISIONS.index, precisions))
 
     def is_run_in(self, precision: Precision) -> Mask:
         """For each call, whether it multiplied in a type; False if unknown."""

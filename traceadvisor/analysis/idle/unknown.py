@@ -21,7 +21,7 @@ from traceadvisor.analysis.operators.lost_launches import capture_spans, expecte
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, profiler_stop_rows, synchronise_rows
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int32, Int64, Mask, without
+from traceadvisor.model.arrays import Int32, Int64, Mask, one_of, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 
@@ -312,7 +312,7 @@ def _waits_for_earlier_work(observation: Observation, gaps: Gaps, elsewhere: _El
     """
     trace, events = observation.trace, observation.trace.events
     kinds = np.append(events.kind[observation.launches.work_rows], np.int8(Kind.OTHER))[gaps.place]
-    waits = np.isin(kinds, (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER)) & _is_first_on_stream(observation, gaps)
+    waits = one_of(kinds, Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER) & _is_first_on_stream(observation, gaps)
     waits &= gaps.has_call & (gaps.call_end_ns >= gaps.end_ns)
     since = np.maximum(np.maximum(gaps.start_ns, gaps.call_start_ns), elsewhere.busy_until(gaps.end_ns))
     long = waits & (gaps.end_ns - since > longest_ns)

@@ -24,7 +24,7 @@ from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Code, Int32, Int64, Mask, distinct, joined, taken
+from traceadvisor.model.arrays import Code, Int32, Int64, Mask, distinct, joined, one_of, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
@@ -131,7 +131,7 @@ class PieceFinder:
         """Return disjoint spans, and the GPU operation that each belongs to: its position among the launches."""
         if category not in self._works:
             events, launches = self._events, self._observation.launches
-            chosen = np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]).nonzero()[0]
+            chosen = one_of(events.kind[launches.work_rows], *_WORK_KINDS[category]).nonzero()[0]
             rows = launches.work_rows[chosen]
             begins, runs = first_come(events.start_ns[rows], events.end_ns[rows])
             self._works[category] = begins, events.end_ns[rows[runs]], chosen[runs]

@@ -17,7 +17,7 @@ from traceadvisor.analysis.operators.unrecorded_device import mps_waits
 from traceadvisor.analysis.steps.compiled_calls import xla_rows
 from traceadvisor.analysis.steps.detection import recording_extent
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, without
+from traceadvisor.model.arrays import Int64, one_of, without
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
 from traceadvisor.model.events import EXCHANGE, EventTable, Kind
 from traceadvisor.model.report import Overlap, Work
@@ -70,7 +70,7 @@ def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) ->
     result: dict[Category, SpanSet] = {}
     busy = SpanSet.empty()
     for category, members in DEVICE_PRECEDENCE:
-        spans = events.spans(launches.work_rows[np.isin(kinds, members)]).clip(*extent)
+        spans = events.spans(launches.work_rows[one_of(kinds, *members)]).clip(*extent)
         result[category] = spans - busy
         busy |= spans
     idle = idle_partition(observation, gaps, unknown.spans)

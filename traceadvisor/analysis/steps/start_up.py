@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_wi
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.steps.detection import recording_extent
-from traceadvisor.model.arrays import Int32, Int64, either, without
+from traceadvisor.model.arrays import Int32, Int64, among, either, one_of, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
 from traceadvisor.model.spans import SpanSet
 
@@ -98,8 +98,8 @@ def _first_launches(observation: Observation) -> SpanSet:
     if not launches.work_rows.size:
         return SpanSet.empty()
     graphs = rows_named(observation.trace, Kind.RUNTIME, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
-    is_kernel = np.isin(events.kind[launches.work_rows], (Kind.KERNEL, Kind.COLLECTIVE))
-    launched = is_kernel & (launches.call_rows != NONE) & ~np.isin(launches.call_rows, graphs)
+    is_kernel = one_of(events.kind[launches.work_rows], Kind.KERNEL, Kind.COLLECTIVE)
+    launched = is_kernel & (launches.call_rows != NONE) & ~among(launches.call_rows, graphs)
     work, calls = launches.work_rows[launched], launches.call_rows[launched]
     order = np.argsort(events.start_ns[calls], kind="stable")
     work, calls = work[order], calls[order]

@@ -15,7 +15,7 @@ from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.analysis.steps.detection import is_step_mark
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask, joined, taken
+from traceadvisor.model.arrays import Int64, Mask, joined, one_of, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
@@ -116,7 +116,7 @@ def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> 
 
 def _stream_spans(events: EventTable, rows: Int64, window: tuple[int, int]) -> Mapping[Category | Activity, SpanSet]:
     return {
-        category: events.spans(rows[np.isin(events.kind[rows], members)]).clip(*window)
+        category: events.spans(rows[one_of(events.kind[rows], *members)]).clip(*window)
         for category, members in reversed(DEVICE_PRECEDENCE)
     }
 

@@ -164,9 +164,10 @@ def runs_by_layer(layers: Sequence[SpanSet], start_ns: int, end_ns: int, slots: 
     if end_ns <= start_ns:
         return tuple(() for _ in layers)
     edges = start_ns + np.linspace(0, end_ns - start_ns, slots + 1)
-    seen = np.array([_covered(spans, edges) * slots / (end_ns - start_ns) for spans in _uncovered(layers)])
+    visible = _uncovered(layers)
+    seen = np.array([_covered(spans, edges) * slots / (end_ns - start_ns) for spans in visible])
     chosen = _diffused(seen.reshape(len(layers), slots))
-    return tuple(_runs(chosen == layer) for layer in range(len(layers)))
+    return tuple(_runs(chosen == layer) if spans else () for layer, spans in enumerate(visible))
 
 
 def shares(layers: Mapping[K, SpanSet], start_ns: int, end_ns: int) -> dict[K, float]:

@@ -94,6 +94,8 @@ class _Page:
 
     def __init__(self, explained: Iterable[str] = ()) -> None:
         self._explained = frozenset(explained)
+        self._cells: dict[tuple[Cell, bool, str | None], Markup] = {}
+        """Most cells of a page are the same as some before."""
 
     def blocks(self, blocks: Iterable[Block], level: int) -> Markup:
         """Parts one after the other; ``level`` is that of their headings."""
@@ -265,6 +267,13 @@ class _Page:
         return element("tr", *map(self._cell, table.columns, row, labels))
 
     def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
+        key = cell, column.numeric, label
+        made = self._cells.get(key)
+        if made is None:
+            made = self._cells[key] = self._made_cell(column, cell, label)
+        return made
+
+    def _made_cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
         looks = f"{_side(column)} missing" if cell.missing else _side(column)
         content = self._cell_text(cell)
         if cell.more or cell.remark or cell.bar:

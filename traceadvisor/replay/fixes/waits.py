@@ -71,11 +71,13 @@ def _results_read(graph: StepGraph) -> Int64:
     host, device = graph.host, graph.device
     result = np.full(len(host), NONE, dtype=np.int64)
     to_host = device.kind == Kind.COPY_D2H
+    copies = to_host.nonzero()[0]
+    if not copies.size:
+        return result
     own = np.concatenate((to_host, [False]))[host.first] & (host.action == Action.LAUNCH_AND_WAIT)
     for_all = host.action == Action.WAIT_ALL
     given = np.maximum.accumulate(np.where(host.count > 0, host.first + host.count, 0))
     until = np.where(for_all, given, host.first + np.maximum(host.count, 1))
-    copies = to_host.nonzero()[0]
     every = for_all.nonzero()[0]
     one = ((host.first != NONE) & (own | (host.action == Action.WAIT))).nonzero()[0]
     first = np.minimum(
@@ -85,6 +87,9 @@ def _results_read(graph: StepGraph) -> Int64:
     waited = first < len(host)
     np.maximum.at(result, first[waited], copies[waited])
     return result
+
+
+_BEYOND = (1 << 63) - 1
 
 
 def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy_stream: Int64) -> Int64:
@@ -102,8 +107,7 @@ def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy
     reached = np.maximum.accumulate(stream[order] * length + np.maximum(until[order], 0))
     place = reached.searchsorted(copy_stream * length + copies, side="right")
     found = (place < order.size) & (np.concatenate((stream[order], [NONE]))[place] == copy_stream)
-    beyond = np.iinfo(np.int64).max
-    return np.where(found, np.concatenate((waits[order], [beyond]))[place], beyond)
+    return np.where(found, np.concatenate((waits[order], [_BEYOND]))[place], _BEYOND)
 
 
 def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:

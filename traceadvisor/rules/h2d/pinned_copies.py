@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, common
+from traceadvisor.model.arrays import Int64, among, common
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
@@ -89,11 +89,11 @@ def blocking_uploads(
     blocking = blocking_rows(trace, launches)
     copying = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     waiting = tree.enclosing(events.thread[blocking].astype(np.int64), events.start_ns[blocking])
-    waits = np.isin(waiting, copying[copying != NONE]) | np.isin(blocking, calls)
+    waits = among(waiting, copying[copying != NONE]) | among(blocking, calls)
     after = np.searchsorted(events.start_ns[blocking], drained.starts_ns, side="right") - 1
     follows = np.append(waits, False)[after]  # a value, not a flag
     return _BlockingUploads(
-        copies[np.isin(copying, waiting[waits & (waiting != NONE)]) | np.isin(calls, blocking[waits])],
+        copies[among(copying, waiting[waits & (waiting != NONE)]) | among(calls, blocking[waits])],
         blocking[waits],
         SpanSet(drained.starts_ns[follows], drained.ends_ns[follows]),
         SpanSet.union_of(events.start_ns[calls], events.start_ns[copies]),

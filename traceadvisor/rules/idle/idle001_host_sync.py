@@ -9,7 +9,7 @@ from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, copy_call_rows
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Fix, Location, Unit
 from traceadvisor.model.spans import SpanSet
@@ -212,7 +212,7 @@ def _belongs_to_upload(observation: Observation, tree: OperatorTree, rows: Int64
     inside = tree.enclosing(events.thread[rows].astype(np.int64), events.start_ns[rows])
     uploading = tree.enclosing(events.thread[uploads].astype(np.int64), events.start_ns[uploads])
     uploading = np.append(uploading, np.append(tree.parent, NONE)[uploading])
-    belongs: Mask = np.isin(rows, uploads) | ((inside != NONE) & np.isin(inside, uploading))
+    belongs: Mask = among(rows, uploads) | ((inside != NONE) & among(inside, uploading))
     return belongs
 
 

@@ -21,16 +21,17 @@ def outcome_folds(report: Report) -> Iterator[Fold]:
     about = "common optimizations that save little here"
     if table := _not_worth_doing(report):
         yield _fold("not-worth-doing", table, about, Detail.COMMENT)
-    if table := _clear(report):
+    full_names = _full_names(report)
+    if table := _clear(report, full_names):
         yield _fold("fine", table, f"{len(table.rows)}", Detail.EXTRA)
-    if table := _unfinished(report, Skipped, "Skipped checks"):
+    if table := _unfinished(report, Skipped, "Skipped checks", full_names):
         why = Prose("These checks do not apply to this run, or their input was not measured.", Tone.QUIET)
         count = number_of(len(passed_and_skipped(report)[1]), "check")
         yield _fold("not-measured", table, f"{count}: what was not recorded, and how to record it", Detail.EXTRA, why)
     if table := silenced_table(report):
         why = Prose("Each finding keeps to these limits, so its saving or its claimed time was reduced.", Tone.QUIET)
         yield _fold("silenced", table, "findings that promised more than is possible", Detail.EXTRA, why)
-    if table := _unfinished(report, Failed, "Failed checks"):
+    if table := _unfinished(report, Failed, "Failed checks", full_names):
         why = Prose("These checks stopped with an error. The rest of the report does not depend on them.", Tone.QUIET)
         yield _fold("failed", table, f"{len(table.rows)}", Detail.COMMENT, why)
 
@@ -94,9 +95,8 @@ def _not_worth_doing(report: Report) -> Table | None:
     return _shown(report, Table("Changes that save less than 2%", columns, rows, detail=Detail.SUMMARY))
 
 
-def _clear(report: Report) -> Table | None:
+def _clear(report: Report, full_names: Mapping[str, str]) -> Table | None:
     """One row per rule with its figure and its limit; several recordings give a range of figures."""
-    full_names = _full_names(report)
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
@@ -156,9 +156,10 @@ def _judged(clears: Sequence[Clear]) -> str:
     return percent(min(shares)) if shares else ""
 
 
-def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:
+def _unfinished(
+    report: Report, kind: type[Skipped | Failed], caption: str, full_names: Mapping[str, str]
+) -> Table | None:
     """One row per reason, with all the rules and recordings that it concerns."""
-    full_names = _full_names(report)
     where: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, kind):
