@@ -41,6 +41,15 @@ MOST_BYTES = 4_500_000
 """Of all planted captures."""
 
 
+EACH = 8
+"""One of so many recordings is judged by default; all take a minute."""
+
+ALL = pytest.mark.nightly(
+    *(f"traceadvisor/{name}" for name in ("analysis", "facts.py", "judging", "parsing", "replay", "rules", "savings")),
+    "tests/recordings",
+)
+
+
 @cache
 def scores() -> tuple[Score, ...]:
     return tuple(map(score, labels()))
@@ -67,14 +76,14 @@ def test_labels_name_rules_by_ids_that_exist() -> None:
     assert {name for name in named if name.isupper() or name[-3:].isdigit()} <= ids
 
 
-@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
+@ALL
 def test_every_first_finding_has_a_label(shared_traces: Path) -> None:
     assert shared_traces.is_dir()
     given = [(one.label.path, rule, verdict) for one in scores() for rule, verdict in one.given]
     assert [each for each in given if each[2] is Verdict.UNLABELLED] == []
 
 
-@pytest.mark.nightly("traceadvisor/rules", "traceadvisor/judging", "traceadvisor/savings")
+@ALL
 @pytest.mark.parametrize("group", MOST_WRONG)
 def test_wrong_and_missed_advice_never_grow(group: str, shared_traces: Path) -> None:
     assert shared_traces.is_dir()
@@ -83,6 +92,13 @@ def test_wrong_and_missed_advice_never_grow(group: str, shared_traces: Path) -> 
     assert sum(one.is_missed for one in judged) <= MOST_MISSED[group]
 
 
+def test_no_first_finding_is_wrong_and_no_due_one_missing(shared_traces: Path) -> None:
+    assert shared_traces.is_dir()
+    judged = tuple(map(score, labels()[::EACH]))
+    assert [one.label.path for one in judged if one.first in {Verdict.WRONG, Verdict.UNLABELLED, Verdict.MISSING}] == []
+
+
+@ALL
 def test_the_first_finding_is_right_nearly_always_and_never_wrong(shared_traces: Path) -> None:
     assert shared_traces.is_dir()
     judged = [one.first for one in scores() if one.first]
@@ -107,6 +123,7 @@ def test_planted_captures_are_small_and_anonymous() -> None:
         assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
 
 
+@ALL
 def test_the_pages_have_the_scores_and_their_reasons(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
     assert shared_traces.is_dir()
     for path, text in pages(scores()).items():
