@@ -27,7 +27,7 @@ from tests.build import Generation, TraceBuilder
 from tests.fuzz.field_damage import Field, damage_fields, fields_of
 from tests.fuzz.promises import check_steps, require
 from tests.fuzz.small_damage import damaged_pieces, pieces_of_bytes, pieces_of_pickle, pieces_of_text
-from tests.fuzz.subjects import FILE, PROFILE, SNAPSHOT, TRACE, captures, experiments, profiles, reports, snapshots
+from tests.fuzz.subjects import PROFILE, SNAPSHOT, TRACE, captures, experiments, profiles, reports, snapshots
 from tests.shared import CHECKOUT
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.folder import UNREADABLE, is_inside, read_manifest
@@ -43,9 +43,11 @@ from traceadvisor.experiments.patching.functions import KeptApart, changed_funct
 from traceadvisor.facts import Facts
 from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.runs import is_below
-from traceadvisor.integrations.agents import server
+from traceadvisor.integrations.agents import answers, server
 from traceadvisor.integrations.agents.folders import Folders
+from traceadvisor.integrations.agents.work import JOB
 from traceadvisor.integrations.tensorboard.visitors import Visitors
+from traceadvisor.model.experiment import FILE
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.recognise import describe_bytes
 from traceadvisor.parsing.snapshot.snapshot_file import read_snapshot
@@ -88,12 +90,13 @@ def _of_text(*seeds: bytes | str) -> Make:
 
 def _at(path: Path, read: Callable[[Path], object], *refusals: type[Exception]) -> Read:
     """Read a file with the content."""
+    refused: tuple[type[Exception], ...] = (InputError, *refusals)
 
     def reading(content: bytes) -> bool:
         path.write_bytes(content)
         try:
             read(path)
-        except (InputError, *refusals) as error:
+        except refused as error:
             require(bool(str(error)), "an error without words")
             return False
         return True
@@ -127,7 +130,7 @@ def _recordings(scratch: Path) -> Iterator[Kind]:
     yield Kind("first bytes of other programs' files", lambda random: damaged_pieces(heads, random), _recognised)
 
 
-def _small_trace(generation: Generation) -> str:
+def _small_trace(generation: Generation) -> bytes:
     builder = TraceBuilder(generation, origin_us=1_623_142_623_460_111).thread_name("python")
     for step in range(2):
         at = 100 * step
@@ -413,7 +416,7 @@ def _entry(cache: Cache, key: str, content: bytes) -> bool:
     for kind in ("page", "told", "key"):
         (cache.folder / f"{key}.{kind}").write_bytes(content)
     told, page, other = cache.told(key), cache.page(key), cache.key_of(key)
-    require(isinstance(told, dict) and other in (None, key), f"another key: {other!r}")
+    require(other in (None, key), f"another key: {other!r}")
     return page is not None or bool(told) or other is not None
 
 
@@ -475,7 +478,7 @@ def _inside(folders: Folders, content: bytes) -> bool:
     text = content.decode("utf-8", "surrogateescape")
     try:
         found = folders.inside(text)
-    except server.RefusedError:
+    except answers.RefusedError:
         return False
     require(is_below(found.resolve(), folders.roots), f"a path leads to {found}")
     return True
@@ -512,7 +515,7 @@ def _calling(folders: Folders) -> Read:
             return False
         for words, variables in started:
             "\0".join((*words, *variables.values())).encode("utf-8")
-            job = json.loads(variables[server.JOB])
+            job = json.loads(variables[JOB])
             paths = [*job.get("paths", ()), *job.get("head", ())]
             require(all(is_below(Path(path).resolve(), folders.roots) for path in paths), f"{paths}")
             require(job.get("page") is None, "it writes")

@@ -72,7 +72,7 @@ def _is_safe_to_enter(folder: Path) -> bool:
 
 def _own(status: os.stat_result) -> int:
     """The user of this process; where there are none, the owner of a file."""
-    return getattr(os, "getuid", lambda: status.st_uid)()  # type: ignore[no-any-return]
+    return int(getattr(os, "getuid", lambda: status.st_uid)())
 
 
 def signature_of(about: str, files: Iterable[Path]) -> str:

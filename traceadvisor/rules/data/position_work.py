@@ -44,7 +44,9 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
     steps = np.array([step.start_ns for step in facts.steps.typical])
     follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes) if varies else ())
     chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
-    chosen |= _repeated(dims, facts.trace.events.name_id[tree.rows], known, REPEATED * padding.longest * steps.size)
+    chosen |= _repeated(
+        dims, facts.trace.events.name_id[tree.rows].astype(np.int64), known, REPEATED * padding.longest * steps.size
+    )
     _, forward = forward_operators(facts.trace, tree)
     chosen = tree.nearest(chosen | ((forward != NONE) & np.append(chosen, False)[forward])) != NONE
     if facts.observation.has_device:

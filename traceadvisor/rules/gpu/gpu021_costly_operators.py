@@ -55,9 +55,9 @@ class CostlyOperators(Rule):
         Decompositions of matrices: SVD, eigenvalues, QR, pseudo-inverse. Sorting the indices of a sparse tensor in each
         step, in a function without gradients that no data loader feeds. A difference or a repetition of tensors with at
         least 8 times their elements, and the operators on it, unless one is an activation. One-hot tensors that a
-        weight or a table of codes multiplies. Python code in an ``autograd.Function`` of the script. One large operator that takes
-        most of a function of the script through which no gradient goes back; the finding has its shapes. Layers of a
-        model do not count.
+        weight or a table of codes multiplies. Python code in an ``autograd.Function`` of the script. One large operator
+        that takes most of a function of the script through which no gradient goes back; the finding has its shapes.
+        Layers of a model do not count.
     Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would
         do, or Python computes number by number.
     How to fix it: Wrap the step in ``parametrize.cached()``. Compute only the singular values, or a bound of them. Make
