@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +14,9 @@ from traceadvisor.analysis.operators.source_files import is_of_capture
 from traceadvisor.model.arrays import Mask, among
 from traceadvisor.model.spans import SpanSet
 
-_ENGINE, _RUN = "torch/autograd/graph.py", "_engine_run_backward"
+_RUN = re.compile(r"<built-in method run_backward of \S*_EngineBase\b")
+"""The engine, which calls hooks. The function of torch around it asks for the level of its log."""
+
 _CLIPPING = "torch/nn/utils/clip_grad.py"
 _RECOMPUTING = ("torch/autograd/function.py", "torch/utils/checkpoint.py")
 """Files whose functions call code of the forward pass, or the backward pass of one's own operator."""
@@ -24,7 +27,8 @@ def has_gradient_readers(observation: Observation) -> bool:
     trace, calls = observation.trace, observation.trace.python_calls
     if _called(observation, lambda file, _: file == _CLIPPING).any():
         return True
-    inside = _spans(observation, _called(observation, lambda file, name: (file, name) == (_ENGINE, _RUN)))
+    runs = name_mask(trace.names, lambda name: _RUN.match(name) is not None)[calls.name_id]
+    inside = _spans(observation, runs)
     modules = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id]
     inside -= _spans(observation, modules | _called(observation, lambda file, _: file.startswith(_RECOMPUTING)))
     hooks = _called(observation, lambda file, _: not file.startswith("torch/") and not is_of_capture(file))
