@@ -13,6 +13,7 @@ from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
 from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import READ, DenseEmbeddingGradients
 from traceadvisor.savings.interval import USUAL_RATIO
 
+CALLER = "torch/autograd/graph.py(966): _engine_run_backward"
 ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"
 BAG, EMBEDDING = "aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"
 
@@ -111,19 +112,20 @@ def test_without_embeddings_the_rule_is_clear(tmp_path: Path) -> None:
         ("torch/nn/utils/clip_grad.py(190): clip_grad_norm_", "train.py(50): train", True),
         ("torch/optim/optimizer.py(40): hook", ENGINE, False),
         ("train.py(40): hook", "train.py(50): train", False),
-        ("logging/__init__.py(1720): getEffectiveLevel", "torch/autograd/graph.py(966): _engine_run_backward", False),
+        ("logging/__init__.py(1720): getEffectiveLevel", CALLER, False),
         ("train.py(40): backward", "torch/autograd/function.py(300): apply", False),
     ],
 )
 def test_sparse_gradients_are_not_advised_where_code_reads_gradients(
     function: str, around: str, tmp_path: Path, *, is_read: bool
 ) -> None:
-    builder = _step().python(ENGINE, 30, 50)
-    builder.python(around, 25 if around.startswith("train") else 31, 60 if around.startswith("train") else 49)
-    if around.startswith("train"):  # after the backward pass
-        builder.python(function, 51, 55)
+    builder = _step().python(CALLER, 30, 50).python(ENGINE, 34, 49)
+    if around == CALLER:
+        builder.python(function, 31, 33)
+    elif around.startswith("train"):  # after the backward pass
+        builder.python(around, 25, 60).python(function, 51, 55)
     else:
-        builder.python(function, 32, 40)
+        builder.python(around, 35, 48).python(function, 36, 40)
     outcome = _captured(tmp_path, builder).outcome(DenseEmbeddingGradients())
     assert (isinstance(outcome, Skipped) and outcome.reason == READ) is is_read
 
