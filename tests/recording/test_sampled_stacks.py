@@ -114,8 +114,8 @@ def test_every_format_shows_the_lines(bundle: Path) -> None:
     for name in ("html", "md", "json"):
         assert b"train.py" in FORMATS[name].render(report)
     assert b"Time of the training thread by line" in FORMATS["html"].render(report)
-    assert b"Line with the most time: " in FORMATS["md"].render(report)
-    assert any(line.text.startswith("Line with the most time: ") for line in summary(report))
+    assert b"Line with the most time" in FORMATS["md"].render(report)
+    assert any(line.text.startswith("Line with the most time") for line in summary(report))
 
 
 BLOCK = """

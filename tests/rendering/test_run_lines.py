@@ -152,7 +152,8 @@ def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_n
     said = [line.text for line in summary(report) if line.text.startswith("Line with the most time")]
     assert len(said) == 1
     assert said[0].startswith(
-        "Line with the most time: train.py:34 takes 35.0% of the training loop, with all that it calls, mostly called "
+        "Line with the most time outside backward() and the optimizer: train.py:34 takes 35.0% of the training loop, "
+        "with all that it calls, mostly called "
         "at train.py:60; of this, model.py:12 takes 20.0%. "
         "In a recorded step, forward runs 2.5 times and starts 40 operators."
     )

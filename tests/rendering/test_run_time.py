@@ -92,7 +92,7 @@ def test_the_table_has_a_row_for_each_part_with_time_and_a_total() -> None:
     assert [row[:3] for row in rows] == [
         ["Start-up", "2.00 s", "20.0%"],
         ["Training steps", "2.00 s", "20.0%"],
-        ["Validation", "5.00 s", "50.0%"],
+        ["Loops without training", "5.00 s", "50.0%"],
         ["After the last step", "1.00 s", "10.0%"],
         ["Whole run", "10.0 s", "100.0%"],
     ]
@@ -106,7 +106,7 @@ def test_each_column_of_the_chart_is_as_high_as_the_others() -> None:
     )
     chart = run_chart(replace(RUN, stretches=stretches), "run")
     assert chart is not None
-    assert "Validation 50.0%" in chart.description
+    assert "Loops without training 50.0%" in chart.description
     drawn: dict[float, float] = {}
     for shape in chart.shapes:
         for left, height in re.findall(r"M([\d.]+) [\d.]+h500v([\d.]+)", shape.path):

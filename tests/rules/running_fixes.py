@@ -153,6 +153,8 @@ def script_names() -> dict[str, Any]:
         "criterion": criterion,
         "loss": loss,
         "losses": [],
+        "inputs": (inputs := torch.randn(3, requires_grad=True)),
+        "outputs": inputs**2,
         "shape": (2, 3),
         "query": torch.randn(2, 2, 4, 8),
         "key": torch.randn(2, 2, 4, 8),

@@ -131,7 +131,7 @@ def decode_settings(content: bytes) -> RunSettings:
     for name in ("padding", "unused_gradients"):
         if None in _object(found.get(name)).values():
             found[name] = None
-    if "loops" in found:
+    if found.get("loops") is not None:
         found["loops"] = [*_loops(found["loops"])]
     found["thread_pools"] = [
         one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])

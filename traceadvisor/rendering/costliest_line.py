@@ -19,16 +19,20 @@ COVERED = 0.5
 
 
 def sentence(recording: Recording, *, of_rank: str = "") -> str | None:
-    """The line with its share, its caller, the line inside it, and what its function does; None if unknown."""
+    """The line with its share, its caller, the line inside it, and what its function does; None if unknown.
+
+    The backward pass and optimizers have no line of their own, and may take more.
+    """
     found = recording.costliest_line
     if found is None:
         return None
     caller = f", mostly called at {_words(found.caller)}" if found.caller else ""
     inside = f"; of this, {_words(found.inside.place)} takes {percent(found.inside.share)}" if found.inside else ""
-    loop = "loop" if recording.workload is Workload.INFERENCE else "training loop"
+    is_inference = recording.workload is Workload.INFERENCE
+    loop, beside = ("loop", "") if is_inference else ("training loop", " outside backward() and the optimizer")
     return (
-        f"Line with the most time{of_rank}: {_words(found.line.place)} takes {percent(found.line.share)} of the "
-        f"{loop}, with all that it calls{caller}{inside}.{_calls(found)}"
+        f"Line with the most time{beside}{of_rank}: {_words(found.line.place)} takes {percent(found.line.share)} of "
+        f"the {loop}, with all that it calls{caller}{inside}.{_calls(found)}"
     )
 
 

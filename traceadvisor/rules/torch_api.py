@@ -37,6 +37,7 @@ class Api:
 
 
 _OLD = (
+    "torch.autograd.grad",
     "torch.autograd.set_detect_anomaly",
     "torch.bfloat16",
     "torch.cat",
@@ -51,6 +52,7 @@ _OLD = (
     "torch.distributed.fsdp.ShardingStrategy.SHARD_GRAD_OP",
     "torch.distributed.init_process_group",
     "torch.distributions.Distribution.set_default_validate_args",
+    "torch.eye",
     "torch.float16",
     "torch.inference_mode",
     "torch.nn.Conv2d",
@@ -112,6 +114,7 @@ TABLE = (
     Api("torch.autocast", r"torch\.autocast\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
     Api("torch.amp.GradScaler", r"torch\.amp\.GradScaler\(", (2, 3), f"{_DOCS}/2.3/amp.html"),
     Api("torch.cuda.amp.GradScaler", r"torch\.cuda\.amp\.GradScaler\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
+    Api("torch.func", r"torch\.func\.", (2, 0), f"{_DOCS}/2.0/func.html"),
     Api("torch.compile", r"torch\.compile\(", (2, 0), f"{_NOTES}/v2.0.0"),
     Api("torch.compile(dynamic=)", r"torch\.compile\(.*dynamic=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"),
     Api("torch.compile(mode=)", r"torch\.compile\(.*mode=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"),

@@ -95,6 +95,17 @@ def test_samples_show_what_slow_steps_do(frames: tuple[SampledFrame, ...], cause
     assert found.lines[cause].line == at
 
 
+def test_what_usual_steps_do_as_well_makes_none_slow() -> None:
+    """A rollout without gradients in each step; other programs delay some."""
+    backward = line(12, SampledFrame("_engine_run_backward", "torch/autograd/graph.py", 970))
+    runs = Runs()
+    for step in range(60):
+        runs.step([(EVALUATE, 180.0 if step % 10 == 3 else 70.0), (backward, 20.0)])
+    found = slow_of(runs.run())
+    assert found.total_ns(RunCause.EVALUATION) == 0
+    assert found.total_ns(RunCause.OTHER) == 6 * 110 * MS
+
+
 def test_a_decorated_function_with_a_backward_pass_is_no_evaluation() -> None:
     """As the closure of LBFGS, which calls it with gradients inside of a step without them."""
     backward = (*EVALUATE, SampledFrame("_engine_run_backward", "torch/autograd/graph.py", 970))

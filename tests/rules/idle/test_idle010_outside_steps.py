@@ -167,7 +167,7 @@ EVALUATING = library("decorate_context", 1, "torch/utils/_contextlib.py"), user(
 def _episodes(folder: Path, *, every: int = 1, batches: int = 1, frames: tuple[SampledFrame, ...] = ()) -> Captured:
     """Forty training steps; before one in ``every``, three loops over other loaders of so many batches each."""
     steps: list[TimedStep] = []
-    samples = Samples()
+    samples = Samples().add(1, user("train", 10), BACKWARD, state=StepState.PLAIN)
     timed: list[TimedSample] = []
     at = 0
     for number in range(40):

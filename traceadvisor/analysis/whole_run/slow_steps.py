@@ -33,6 +33,9 @@ LEAST_SURPLUS_SHARE = 0.4
 LEAST_DEVIATIONS = 2.5
 """Least surplus of a line in slow steps: as a share of their extra time, and in deviations of its samples."""
 
+MOST_USUAL_SHARE = 0.1
+"""Share of usual steps up to which an activity may be what makes others slow."""
+
 LEAST_LINE_SHARE = 0.5
 """Share of the time that samples must show at a line, so that it is named."""
 
@@ -103,23 +106,23 @@ def slow_steps(run: Run, sampled: SampledSteps | None, work_ns: float = 0.0) -> 
     excess_ns = np.where(is_slow, rest_ns - usual_ns, 0.0)
     waiting = np.minimum(np.where(is_slow, np.maximum(loader_ns - usual_loader_ns, 0.0), 0.0), excess_ns)
     found = {RunCause.COMPILATION: compiling, RunCause.COLLECTION: collecting, RunCause.LOADER: waiting}
-    left = excess_ns - waiting
+    left, usual_ones = excess_ns - waiting, is_plain & ~is_slow
     if sampled is not None:
-        for cause, shares in _sampled_causes(sampled, places):
-            found[cause] = found.get(cause, 0.0) + np.round(left * shares)
-        left = left - sum(np.round(left * shares) for _, shares in _sampled_causes(sampled, places))
+        causes = [(cause, np.round(left * shares)) for cause, shares in _sampled_causes(sampled, places, usual_ones)]
+        for cause, ns in causes:
+            found[cause] = found.get(cause, 0.0) + ns
+        left = left - sum(ns for _, ns in causes)
     found[RunCause.OTHER] = np.maximum(left, 0.0)
     parts = {
         step.index: [(cause, int(ns[at])) for cause, ns in found.items() if ns[at] >= 1]
         for at, step in enumerate(steps)
     }
-    is_usual = is_plain & ~is_slow
     kept, changed = {index: rows for index, rows in parts.items() if rows}, _changed(run, steps)
     if sampled is None:
         return SlowSteps(kept, changed=changed)
-    seen = list(_lines(sampled, np.array(places), found, is_usual))
+    seen = list(_lines(sampled, np.array(places), found, usual_ones))
     own = {cause: work for cause, _, which in seen if (work := own_work(sampled, which))}
-    ratio = _cpu_ratio(sampled, np.array(places), is_slow, is_usual)
+    ratio = _cpu_ratio(sampled, np.array(places), is_slow, usual_ones)
     return SlowSteps(kept, {cause: line for cause, line, _ in seen}, own, ratio, changed)
 
 
@@ -169,8 +172,11 @@ _SAMPLED = (RunCause.COMPILATION, RunCause.SYNCHRONISATION, RunCause.LOGGING, Ru
 """Causes of a slow step that samples in it show."""
 
 
-def _sampled_causes(sampled: SampledSteps, places: Sequence[int]) -> Iterator[tuple[RunCause, Float64]]:
-    """Yield the share of the samples of each step, without those that get a batch, that do something else."""
+def _sampled_causes(sampled: SampledSteps, places: Sequence[int], is_usual: Mask) -> Iterator[tuple[RunCause, Float64]]:
+    """Yield the share of the samples of each step, without those that get a batch, that do something else.
+
+    What usual steps do as well is no cause: it is longer where a step is, such as beside other programs.
+    """
     most = max(places) + 1
     inside = sampled.step >= 0
     counts = inside & ~sampled.doing(RunCause.LOADER) & ~sampled.doing(RunCause.SAVING)
@@ -178,7 +184,8 @@ def _sampled_causes(sampled: SampledSteps, places: Sequence[int]) -> Iterator[tu
     for cause in _SAMPLED:
         here = counts & sampled.doing(cause)
         part = np.bincount(sampled.step[here], sampled.weight_ns[here], minlength=most)[places]
-        yield cause, part / np.maximum(whole, 1.0)
+        known = float(part[is_usual].sum()) / max(float(whole[is_usual].sum()), 1.0)
+        yield cause, part / np.maximum(whole, 1.0) * (known <= MOST_USUAL_SHARE)
 
 
 def _cpu_ratio(sampled: SampledSteps, places: Int64, is_slow: Mask, is_usual: Mask) -> float | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceadvisor.analysis.operators.repeated_passes import FEWEST, repeated_passes
 from traceadvisor.analysis.sampled.shares import line_calling
-from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.idle.small_operators import usual_ns
 
 ENGINE = "torch/autograd/graph.py", "_engine_run_backward"
 
@@ -47,11 +48,14 @@ class RepeatedPasses(Rule):
     """Share of the step. Less is not worth the change."""
 
     def check(self, facts: Facts) -> Outcome:
+        if not facts.trace.details.sequence.rows.size:
+            return Skipped("No node of a backward pass is recorded with its number.")
         found = repeated_passes(facts.trace, facts.tree, facts.observation.thread)
         if found is None:
             return Clear("passes over one graph that need no other", 0, FEWEST, Unit.COUNT)
         claims = found.spans & facts.steps.typical_windows
-        usual, share = usual_ns(facts, claims), (1 - 1 / found.count) * facts.share(claims)
+        usual = float(np.median(facts.trace.events.duration_ns[found.rows]))
+        share = (1 - 1 / found.count) * facts.share(claims)
         if usual >= MOST_USUAL_US * 1000:
             return Clear("usual node of these passes", usual, MOST_USUAL_US * 1000, Unit.NS)
         if share < self.min_share:
