@@ -10,7 +10,7 @@ from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
 from traceadvisor.model.run import Change, LoaderSettings, PauseKind, Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunCause, RunPart, RunTime
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import OWN_WORK, SampledFrame
 
 USUAL = [(line(11), 6.0), (line(12, BACKWARD), 4.0)]
 EVALUATE = line(14, NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True))
@@ -104,6 +104,17 @@ def test_what_usual_steps_do_as_well_makes_none_slow() -> None:
     found = slow_of(runs.run())
     assert found.total_ns(RunCause.EVALUATION) == 0
     assert found.total_ns(RunCause.OTHER) == 6 * 110 * MS
+
+
+def test_a_recording_that_is_saved_between_steps_is_no_code_of_the_script() -> None:
+    runs = Runs()
+    for step in range(60):
+        runs.step(USUAL, state=StepState.RECORDED if step in {20, 21} else StepState.PLAIN)
+        if step == 21:
+            runs.step([(line(11, OWN_WORK), 5000.0), (line(15), 30.0)], state=StepState.OTHER, fetches=0)
+    found = time_of(runs.run())
+    assert found.parts_ns[RunPart.OTHER] == 30 * MS
+    assert found.parts_ns[RunPart.RECORDING] == 5000 * MS
 
 
 def test_a_decorated_function_with_a_backward_pass_is_no_evaluation() -> None:

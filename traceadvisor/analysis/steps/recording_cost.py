@@ -25,7 +25,8 @@ def with_recording(
 
     A single long step has a cause of its own: steps count by their median, and what is beyond that as far as samples
     show the capture at work. Validation that the profiler watches, or before whose end it exports, counts as long as
-    the longest of the others. ``usual_ns``: a step without the profiler.
+    the longest of the others. What runs between steps and loops is the profiler's as far as samples show the capture
+    at work. ``usual_ns``: a step without the profiler.
     """
     for one in pieces:
         moved_ns = np.zeros_like(one.ns)
@@ -33,6 +34,8 @@ def with_recording(
             moved_ns = np.rint(_added_ns(one.ns, rows, usual_ns, sampled)).astype(np.int64)
         elif one.part is RunPart.VALIDATION:
             moved_ns = _added_to_validation(one.ns, rows)
+        elif one.part is RunPart.OTHER and sampled is not None:
+            moved_ns = np.minimum(_own_work_ns(rows, sampled), one.ns)
         yield replace(one, ns=one.ns - moved_ns)
         yield replace(one, part=RunPart.RECORDING, ns=moved_ns)
 
