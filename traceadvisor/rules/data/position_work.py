@@ -72,7 +72,9 @@ def _follows(facts: Facts, padding: Padding, steps: Iterable[frozenset[int]]) ->
     lengths = range(max(padding.longest - 1, 2), padding.longest + 2)  # a model may cut off the first, or add one
     batch, by_step = facts.run.batch_size or 1, [one for one in steps if one]
     every = frozenset.intersection(*by_step) if by_step else frozenset()
-    return {*lengths, *(batch * length for length in lengths)} | (frozenset().union(*by_step) - every)
+    most = lengths[-1]  # larger sizes are those of other inputs, such as the sounds of a text
+    varying = (one for one in frozenset().union(*by_step) - every if one <= most or not one % batch)
+    return {*lengths, *(batch * length for length in lengths), *(one for one in varying if one <= batch * most)}
 
 
 def _repeated(dims: Int64, names: Int64, known: Mask, fewest: float) -> Mask:
