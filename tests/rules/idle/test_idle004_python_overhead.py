@@ -23,9 +23,18 @@ from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rules.idle import python_fixes
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
 from traceadvisor.rules.idle.model_python import OF_MODEL, TITLE
-from traceadvisor.rules.idle.python_fixes import FOR_LOCK, FOR_PROCESSES, KEPT, WAIT_LESS, WHOLE_TENSORS
+from traceadvisor.rules.idle.python_fixes import (
+    FEWER_ELEMENTS,
+    FOR_LOCK,
+    FOR_PROCESSES,
+    KEPT,
+    OF_LARGE_OPERATORS,
+    WAIT_LESS,
+    WHOLE_TENSORS,
+)
 from traceadvisor.savings.outcomes import finding_of
 from traceadvisor.statistics import share_interval
 
@@ -458,6 +467,16 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
     assert evidence(found, "in update (train.py:60)") == 300_000
     assert found.claims.total_ns == 4 * 300_000
     assert [(each.line, each.function) for each in found.locations] == [(60, "update")]
+
+
+@pytest.mark.parametrize(("large_us", "is_large"), [(11, False), (10, True)])
+def test_large_operators_beside_the_model_are_not_called_python_code(
+    large_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    monkeypatch.setattr(python_fixes, "LARGE_NS", 1000 * large_us)
+    found = finding(PythonOverhead(), _with_average(), tmp_path)
+    assert (FEWER_ELEMENTS in found.fix.summary) is is_large
+    assert found.rule.title == (OF_LARGE_OPERATORS if is_large else PythonOverhead.meta.title)
 
 
 def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:

@@ -37,7 +37,14 @@ from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.model_python import python_in_model
-from traceadvisor.rules.idle.python_fixes import FOR_PROCESSES, TITLES, fix_words, waits_for
+from traceadvisor.rules.idle.python_fixes import (
+    FOR_PROCESSES,
+    OF_LARGE_OPERATORS,
+    TITLES,
+    fix_words,
+    has_large_operators,
+    waits_for,
+)
 from traceadvisor.rules.idle.small_operators import (
     MOST_SITES,
     SmallOperators,
@@ -175,7 +182,7 @@ class PythonOverhead(Rule):
         return finding_of(
             facts,
             claims=lost,
-            title=TITLES.get(waits) if waits else None,
+            title=TITLES.get(waits) if waits else OF_LARGE_OPERATORS if has_large_operators(facts, lost) else None,
             fix=FOR_PROCESSES
             if waits is Wait.PROCESSES
             else Fix(

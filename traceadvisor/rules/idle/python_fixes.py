@@ -21,6 +21,7 @@ WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
 """Not for inference: what that does in each step, it mostly does for that step."""
 
+FEWER_ELEMENTS = "on fewer elements, such as only those that are used"
 ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
 
 KEPT = "keep its result and change it with each new value, as it goes through all values again"
@@ -42,6 +43,11 @@ FOR_PROCESSES = Fix(
     "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
     not_replayed="how long the other processes would take is unknown",
 )
+
+LARGE_NS = 200_000
+"""Recorded duration of an operator from which its elements take the time, and not the call."""
+
+OF_LARGE_OPERATORS = "Operators beside the model slow down the step"
 
 TITLES = {
     Wait.PROCESSES: "The training waits for other processes",
@@ -74,8 +80,10 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
+    is_large = has_large_operators(facts, lost)
     ways = (
-        (WHOLE_TENSORS, _is_looped(facts, lost)),
+        (FEWER_ELEMENTS, is_large),
+        (WHOLE_TENSORS, not is_large and _is_looped(facts, lost)),
         (LESS_OFTEN, is_training or is_bound),
         (ELSEWHERE, not is_bound),
         (BESIDE_GPU, not is_training and facts.observation.has_device),
@@ -83,6 +91,13 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
     )
     *most, last = (way for way, is_possible in ways if is_possible)
     return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}"
+
+
+def has_large_operators(facts: Facts, lost: SpanSet) -> bool:
+    """Whether large operators on the CPU take most of some time."""
+    durations_ns = facts.trace.events.duration_ns[operators_in(facts, lost)]
+    large_ns = int(durations_ns[durations_ns >= LARGE_NS].sum())
+    return not facts.observation.has_device and large_ns > lost.total_ns / 2
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:
