@@ -90,7 +90,9 @@ def _bytes(path: Path) -> bytes:
     """The content; of what is packed in a PDF the texts, as fonts and pictures hold any letters."""
     content, streams = path.read_bytes(), re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
     unpacked = [_unpacked(stream) for stream in streams.findall(content)]
-    return (streams.sub(b"", content) if any(unpacked) else content) + b"".join(filter(_is_text, unpacked))
+    return (streams.sub(b"", content) if any(unpacked) else content) + b"".join(
+        one for one in unpacked if _is_text(one)
+    )
 
 
 def _is_text(content: bytes) -> bool:
