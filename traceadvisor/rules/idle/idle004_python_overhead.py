@@ -90,7 +90,8 @@ class PythonOverhead(Rule):
         median step does not have at the same place, and code of every step that other programs held up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
-        over tensors by operators on whole tensors. Keep the result of a function that goes through all values, such as
+        over tensors by operators on whole tensors. Run large operators on fewer elements, such as those that are cut
+        out afterwards. Keep the result of a function that goes through all values, such as
         ``max``, and change it with each new value. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.

@@ -33,7 +33,8 @@ class RepeatedPasses(Rule):
         computes.
     How to fix it: Use ``torch.func.jacrev`` or ``torch.func.hessian``, ``vectorize=True`` of
         ``torch.autograd.functional``, or ``is_grads_batched=True`` of ``torch.autograd.grad``: one pass with a
-        dimension more. A Laplacian needs the diagonal alone: ``torch.func.jvp`` of the gradient gives it.
+        dimension more. Where the passes sum gradients, as ``backward()`` does for several losses,
+        add the losses and call it once.
     How the saving is estimated: Upper limit: the time from the first to the last of these passes, but one of them.
     When it may be wrong: With large operators, one pass for all outputs takes as long as many passes, and its memory
         grows with their number: then use parts of the outputs (``chunk_size``). Functions of your own need a rule for
@@ -73,5 +74,8 @@ class RepeatedPasses(Rule):
                 Evidence("usual node", usual, Unit.NS),
             ),
             locations=(line,) if line else facts.locations(found.rows),
-            caveats=("One pass for all outputs needs memory for all of them at once.",),
+            caveats=(
+                "Where these passes sum gradients, as backward() does, add the outputs and call it once.",
+                "One pass for all outputs needs memory for all of them at once.",
+            ),
         )
