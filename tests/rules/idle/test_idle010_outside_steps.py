@@ -148,16 +148,20 @@ def test_the_fix_names_inference_mode_if_no_backward_pass_uses_the_graphs_of_val
     assert ("nodes of autograd per batch of validation" in {one.label for one in found.evidence}) is is_named
 
 
-@pytest.mark.parametrize(("count", "is_own"), [(30, True), (20, False)])
+WAITING = library("_next_data", 1, "torch/utils/data/dataloader.py")
+
+
+@pytest.mark.parametrize(("count", "called", "is_own"), [(30, "max", True), (20, "max", False), (30, WAITING, False)])
 def test_a_line_outside_of_the_model_with_most_of_the_validation_is_to_be_made_cheaper(
-    count: int, tmp_path: Path, *, is_own: bool
+    count: int, called: str | SampledFrame, tmp_path: Path, *, is_own: bool
 ) -> None:
+    inner = library(called) if isinstance(called, str) else called
     samples = Samples().add(25, user("validate", 30), FORWARD, user("forward", 5), state=StepState.OTHER)
-    samples.add(count, user("validate", 31), user("overlaps", 9), library("max"), state=StepState.OTHER)
+    samples.add(count, user("validate", 31), user("overlaps", 9), inner, state=StepState.OTHER)
     captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=36.0)
     found = captured.with_run(stacks=samples.build()).finding(OutsideSteps())
     assert found.fix.summary.startswith("Make what this line does outside of the model cheaper") is is_own
-    assert [one.line for one in found.locations] == ([9, 31] if is_own else [5, 30])
+    assert [one.line for one in found.locations] == ([9, 31] if count == 30 else [5, 30])
 
 
 ADAPTING = user("adapt", 20), library("grad", 1, "torch/autograd/__init__.py")

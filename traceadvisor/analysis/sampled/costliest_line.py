@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from traceadvisor.analysis.sampled.loader_frames import gets_batch
 from traceadvisor.analysis.sampled.paths import path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
 from traceadvisor.analysis.sampled.shares import around_optimizer, is_beside_training
@@ -49,7 +50,8 @@ def costliest_between_steps(
 ) -> CostliestLine | None:
     """Return the same of what runs between training steps, such as validation.
 
-    ``outside_modules``: whether only what runs outside of calls of modules counts, such as a metric.
+    ``outside_modules``: whether only what runs outside of calls of modules counts, such as a metric, and no line that
+    gets a batch: what the loader does has other remedies.
     """
     return _costliest(samples, loop, {StepState.OTHER: 1.0}, outside_modules=outside_modules)
 
@@ -74,7 +76,8 @@ def _costliest(
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         if time_ns and OWN_WORK not in own_frames[-1:]:
             count += sum(stack.by_state.get(one, NOTHING_SAMPLED).count for one in weights)
-            is_own = is_beside_training(own_frames) if outside_modules else not path_of(samples, stack).calls_pass
+            is_beside = is_beside_training(own_frames) and not gets_batch(own_frames)
+            is_own = is_beside if outside_modules else not path_of(samples, stack).calls_pass
             stacks.append((lines if is_own or not outside_modules else (), time_ns))
             own += [(lines, time_ns)] if is_own else []
     part = sum(ns for _, ns in stacks) / max(samples.time_ns, 1)

@@ -9,6 +9,7 @@ from traceadvisor.model.location import Frame
 from traceadvisor.model.samples import SampledFrame
 
 LOADER = "torch/utils/data/dataloader.py"
+_LOADING = "torch/utils/data/"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 _PINS = "torch/utils/data/_utils/pin_memory.py"
 _SAMPLERS = frozenset({"_next_index"})
@@ -48,6 +49,12 @@ def _has_file(frames: Sequence[SampledFrame], begins: tuple[str, ...]) -> bool:
 def starts_loop(frames: Sequence[SampledFrame]) -> bool:
     """Return whether a stack is in the ``__iter__`` of a ``DataLoader``."""
     return any(frame.file == LOADER and frame.function == "__iter__" for frame in frames)
+
+
+def gets_batch(frames: Sequence[SampledFrame]) -> bool:
+    """Return whether the user's innermost line calls the loader, which runs no code of the user."""
+    last = max((place for place, frame in enumerate(frames) if frame.is_user), default=-1)
+    return _has_file(frames[last + 1 :], (_LOADING,))
 
 
 def waits_for_lock(frames: Sequence[SampledFrame]) -> bool:
