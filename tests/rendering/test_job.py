@@ -61,6 +61,13 @@ def test_waits_are_shares_of_recorded_steps_where_the_profiler_made_these_much_l
     assert "38.5 µs per step (38.9%)" in job_verdict(slowed)
 
 
+def test_a_rank_that_other_programs_may_have_held_up_is_not_called_late(report: Report) -> None:
+    job = _job(report, lacks_cores=True)
+    assert "may have lacked cores: repeat on an idle machine" in job_verdict(job)
+    assert "is late" in job_verdict(_job(report))
+    assert (job.late_rank, _job(report).late_rank is None) == (None, False)
+
+
 def test_no_rank_is_called_late_where_the_sentence_does_not(report: Report) -> None:
     assert _job(report).late_rank == LATE
     by_chance = _straggler(report, is_persistent=None)

@@ -186,6 +186,9 @@ class Job:
     stragglers: tuple[Straggler, ...] = ()
     """Those that cause the most waiting, most first."""
 
+    lacks_cores: bool = False
+    """Whether the first of them may be late because other programs used its cores."""
+
     collectives: tuple[LateCollective, ...] = ()
     """The collectives with the most waiting, most first."""
 
@@ -210,5 +213,8 @@ class Job:
 
     @property
     def late_rank(self) -> int | None:
-        """The rank that the others wait for most; None if ranks keep pace or take turns, or chance may explain it."""
-        return self.stragglers[0].rank if not self.keeps_pace and self.stragglers[0].is_persistent else None
+        """The rank that the others wait for most; None if ranks keep pace or take turns, or something else explains it:
+        chance, or other programs.
+        """
+        is_named = not self.keeps_pace and self.stragglers[0].is_persistent and not self.lacks_cores
+        return self.stragglers[0].rank if is_named else None

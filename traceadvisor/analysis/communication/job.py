@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.communication.late_causes import Delays, stragglers
-from traceadvisor.analysis.communication.late_ranks import awaited_by_all, exposed_waits
+from traceadvisor.analysis.communication.late_ranks import awaited_by_all, exposed_waits, lacks_cores, late_rank
 from traceadvisor.analysis.communication.matching import Clocks, Matching, aligned, matching, other_steps
 from traceadvisor.model.arrays import Float64
 from traceadvisor.model.breakdown import Category
@@ -99,10 +99,11 @@ def _with_waits(job: Job, ranks: Sequence[RankFigures], matched: Matching) -> Jo
         else one
         for one in job.ranks
     )
-    delays = Delays(ranks, matched, clocks)
+    delays, late = Delays(ranks, matched, clocks), late_rank(ranks)
     return replace(
         job,
         ranks=rows,
+        lacks_cores=late is not None and lacks_cores(ranks, late),
         recorded_wait_ns=min(one.recorded_wait_ns for one in ranks),
         awaited_rank=awaited_by_all(ranks),
         step_count=matched.step_count,

@@ -107,6 +107,12 @@ def job_verdict(job: Job) -> str:
             f"Ranks take turns at being late: on average a rank waits {_of_step(job.waiting_ns, step_ns)} for others. "
             f"Rank {first.rank} causes the most, {share}: {_causes(first)}."
         )
+    if job.lacks_cores:
+        return (
+            f"Rank {first.rank} arrives last in {first.late_steps} of {job.step_count} steps: the others wait "
+            f"{_of_step(first.caused_ns, step_ns)} for it. Other programs used the CPU, so it may have lacked cores: "
+            "repeat on an idle machine."
+        )
     often = (
         f"It is the latest in {first.late_steps} of {job.step_count} steps."
         if first.is_persistent
