@@ -53,7 +53,7 @@ FIRST_CPU_SHARE = 0.02
 SAMPLES_BEFORE_THINNING = 36_000
 """Half an hour at the default interval. After that the interval grows with the run."""
 
-SHORT_SWITCH_S = 0.0005
+SHORT_SWITCH_S = 0.00005
 """Switch interval just before a sample."""
 
 EARLY_SWITCHES = 2
