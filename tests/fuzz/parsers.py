@@ -137,7 +137,7 @@ class Slices:
         """Raise an error for what no parser may do with an input."""
         if not self._is_guarded:
             return
-        if event == "open":
+        if event in ("open", "os.utime"):
             path = arguments[0]
             holds = isinstance(path, int) or os.fsdecode(path).startswith((str(self._scratch), *_CODE))
         elif event == "import":

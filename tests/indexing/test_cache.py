@@ -34,7 +34,7 @@ def test_a_damaged_page_counts_as_missing(cache: Cache, tmp_path: Path, content:
     assert cache.page(KEY) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b"\xff", b'{"\xff": 1}'])
 def test_damaged_words_on_a_page_count_as_missing(cache: Cache, tmp_path: Path, content: bytes) -> None:
     (tmp_path / f"{KEY}.told").write_bytes(content)
     assert cache.told(KEY) == {}

@@ -123,10 +123,12 @@ def test_a_step_that_is_not_slower_passes_without_new_processes(tmp_path: Path) 
 
 @pytest.mark.nightly("traceadvisor/integrations")
 def test_a_damaged_baseline_is_an_error(tmp_path: Path) -> None:
-    _project(tmp_path, _SLEEPS, 1e9).write_text('{"schema": "other/1"}')
-    done = _run(tmp_path)
-    assert "has the schema 'other/1'" in done.stdout
-    assert "1 failed" in done.stdout
+    baseline = _project(tmp_path, _SLEEPS, 1e9)
+    for content, problem in ((b'{"schema": "other/1"}', "has the schema 'other/1'"), (b"\xff", "cannot be read")):
+        baseline.write_bytes(content)
+        done = _run(tmp_path)
+        assert problem in done.stdout
+        assert "1 failed" in done.stdout
 
 
 @_IN_PROCESSES

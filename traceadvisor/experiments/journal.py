@@ -205,7 +205,7 @@ def read(path: Path) -> list[AnyRow]:
     for text in path.read_bytes().splitlines() if path.exists() else ():
         try:
             rows.append(_DECODER.decode(text))
-        except msgspec.DecodeError:
+        except ValueError:
             continue
     return rows
 

@@ -123,7 +123,7 @@ class Cache:
         """Return the line on it in a list of runs."""
         try:
             told = msgspec.json.decode(self._read(key, "told") or b"{}")
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) else {}
 

@@ -307,7 +307,7 @@ def _read(path: Path) -> _Baseline:
         problem = f"has the schema {found.schema!r}"
     except FileNotFoundError:
         return _Baseline()
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         problem = f"cannot be read ({error})"
     raise InputError(
         path, problem, expected=f"a file with the schema {SCHEMA!r}", remedy=f"Remove it, and run pytest {UPDATE}."

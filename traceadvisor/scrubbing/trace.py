@@ -313,7 +313,7 @@ def _only(is_plain: Callable[[str], object]) -> Callable[[bytes], bytes]:
     def kept_short(raw: bytes) -> bytes:
         try:
             return msgspec.json.encode(plain(msgspec.json.decode(raw), 0))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return b"null"
 
     return lambda raw: kept_short(raw) if len(raw) < 2000 else kept_short.__wrapped__(raw)

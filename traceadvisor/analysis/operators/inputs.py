@@ -80,7 +80,7 @@ def tensor_shapes(dims: str) -> tuple[Shape, ...]:
 def _decoded(text: str) -> list[object]:
     try:
         decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return []
     return decoded if isinstance(decoded, list) else []
 
@@ -98,5 +98,5 @@ def _value(recorded: object) -> object:
         return None
     try:
         return msgspec.json.decode(recorded.lower())
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None

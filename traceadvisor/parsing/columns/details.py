@@ -325,5 +325,5 @@ def _decoded(raw: msgspec.Raw | bytes) -> object:
     """Return a JSON value; None if there is none."""
     try:
         return msgspec.json.decode(raw) if raw else None
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None

@@ -266,6 +266,6 @@ def joined(raw: bytes) -> str:
     text = as_text(raw)
     try:
         decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
     return ";".join(map(str, decoded)) if isinstance(decoded, list) else str(decoded)
