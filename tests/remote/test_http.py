@@ -204,6 +204,7 @@ def test_only_what_was_typed_is_read() -> None:
         ("http://host:port/x", "no valid host"),
         ("https://[::1/x", "no valid host"),
         ("s3:///", "names no place"),
+        ("gs:///anna:" + SECRET + "@host/x", "names no place"),
     ],
 )
 def test_a_url_that_names_nothing_is_a_usage_error(url: str, message: str) -> None:

@@ -104,7 +104,7 @@ def _fault(scheme: str, place: str) -> str | None:
             return "has no valid host and port: https://host/path is expected"
     elif ":" in authority:
         return "has ':' in its first name: in a user or password, write '/' as %2F"
-    elif not place.strip("/."):
+    elif not authority.strip("."):
         return "names no place: such as s3://bucket/path is expected"
     return None
 
