@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,18 @@ import pytest
 from tests.recording.telemetry.sampling import Recorded, record
 
 
+UNTIL_READ_TWICE = """
+for again in range(600):
+    time.sleep(0.1)
+    file = Path(sys.argv[1])
+    if file.exists() and file.read_bytes().count(b'"pcie_rx_bytes_per_s":9000000') > 1: break
+"""
+"""The figure that is read last; a busy machine may take a minute."""
+
+
 @pytest.fixture(scope="module")
 def recorded(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return record(tmp_path_factory.mktemp("recorded"), driver=driver)
+    return record(tmp_path_factory.mktemp("recorded"), driver=driver, during=UNTIL_READ_TWICE)
 
 
 def test_the_header_lists_the_devices_by_uuid_with_what_does_not_change(recorded: Recorded) -> None:
@@ -73,7 +83,9 @@ def test_a_device_that_lacks_a_figure_has_the_others(recorded: Recorded) -> None
 
 @pytest.mark.parametrize("figure", ["link_generation", "process_count", "pcie_rx_bytes_per_s"])
 def test_an_expensive_figure_is_read_once_a_second(recorded: Recorded, figure: str) -> None:
-    assert len(recorded.figures("GPU-00", figure)) == 2
+    read_ns = [sample["time_ns"] for sample in recorded.samples if figure in sample["devices"]["GPU-00"]]
+    assert len(read_ns) >= 2
+    assert all(later - earlier > 0.9e9 for earlier, later in pairwise(read_ns))
 
 
 def test_a_lost_device_gives_null_and_the_other_is_still_sampled(driver: Path, tmp_path: Path) -> None:
