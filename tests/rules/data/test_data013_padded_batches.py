@@ -168,6 +168,22 @@ def test_layers_without_positions_take_as_long_without_padding(
     assert found.saving.high_ns == pytest.approx(0.4 * part * 100_000, rel=0.05)
 
 
+@pytest.mark.parametrize(("times", "part"), [(64, 0.75), (256, 0.75), (640, 0.25)])
+def test_a_recurrence_over_another_longer_input_takes_as_long_without_padding(
+    times: int, part: float, tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 4_000, 1_000):
+        builder.step(at // 1_000, at, at + 1_000)
+        builder.op("aten::addmm", at + 10, at + 210, dims=[[1024, 64]]).op("aten::gru", at + 300, at + 900)
+        for number in range(times):
+            start = at + 300 + 600 * number / times
+            builder.op("aten::linear", start, start + 600 / times, dims=[[8, 64], [64, 64]])
+    share = (200 + 600 * (part == 0.75)) / 800
+    found = _captured(tmp_path, builder=builder).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(0.4 * share * 1_000_000, rel=0.05)
+
+
 def test_sizes_that_differ_between_steps_are_positions(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for at, length in zip(range(0, 400, 100), (60, 61, 62, 63), strict=True):

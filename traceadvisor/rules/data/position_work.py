@@ -24,6 +24,10 @@ REPEATED = 0.5
 """Times per step that an operator runs, relative to the positions, from which it runs once for each of them."""
 
 
+MOST_AT_POSITION = 4.0
+"""Times that a recurrence runs an operator with equal shapes for each position: two layers in both directions."""
+
+
 def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies: bool) -> float:
     """Return the share of the model's time in operators on each position; 1 where no shapes were recorded.
 
@@ -44,11 +48,17 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
     steps = np.array([step.start_ns for step in facts.steps.typical])
     follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes) if varies else ())
     chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
-    chosen |= _repeated(
-        dims, facts.trace.events.name_id[tree.rows].astype(np.int64), known, REPEATED * padding.longest * steps.size
-    )
+    kinds = np.unique(
+        np.stack([facts.trace.events.name_id[tree.rows].astype(np.int64), dims]), axis=1, return_inverse=True
+    )[1].reshape(-1)
     _, forward = forward_operators(facts.trace, tree)
-    chosen = tree.nearest(chosen | ((forward != NONE) & np.append(chosen, False)[forward])) != NONE
+
+    def with_backward(these: Mask) -> Mask:
+        found: Mask = tree.nearest(these | ((forward != NONE) & np.append(these, False)[forward])) != NONE
+        return found
+
+    longer = with_backward(_longer(kinds, tree.outermost(), MOST_AT_POSITION * padding.longest))
+    chosen = with_backward(chosen | _repeated(kinds, known & ~longer, REPEATED * padding.longest * steps.size))
     if facts.observation.has_device:
         rows = (tree.rows[chosen], tree.rows)
         launched = (work_within(facts.trace.events, facts.launches, each, windows).work_rows for each in rows)
@@ -77,8 +87,15 @@ def _follows(facts: Facts, padding: Padding, steps: Iterable[frozenset[int]]) ->
     return {*lengths, *(batch * length for length in lengths), *(one for one in varying if one <= batch * most)}
 
 
-def _repeated(dims: Int64, names: Int64, known: Mask, fewest: float) -> Mask:
-    """Operators that run so many times with equal shapes."""
-    _, place, count = np.unique(np.stack([names, dims]), axis=1, return_inverse=True, return_counts=True)
-    found: Mask = known & (count[place.reshape(-1)] >= max(fewest, 2))
+def _repeated(kinds: Int64, known: Mask, fewest: float) -> Mask:
+    """Operators of a kind, which is a name with shapes, that runs so many times."""
+    found: Mask = known & (np.bincount(kinds, known)[kinds] >= max(fewest, 2))
+    return found
+
+
+def _longer(kinds: Int64, outermost: Int64, most: float) -> Mask:
+    """Operators within one that runs any kind more often than this, as a recurrence over another, longer input does."""
+    inner = outermost != np.arange(outermost.size)
+    pairs, count = np.unique(np.stack([outermost[inner], kinds[inner]]), axis=1, return_counts=True)
+    found: Mask = inner & np.isin(outermost, pairs[0][count > most])
     return found
