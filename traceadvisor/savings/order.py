@@ -336,11 +336,15 @@ class _Placing:
         return saving.up_to(most_ns) if self._step_ns else saving
 
     def _added(self, row: _Row, scenario: Scenario) -> float | None:
-        """The share of the step that a fix adds to the placed ones; None if it cannot be simulated with them."""
+        """The share of the step that a fix adds to the placed ones; None if it cannot be simulated with them.
+
+        Time that others claim, which were not simulated with it, is theirs.
+        """
         if row.edit is None or not self._rows:
             return None
         together = self._share((*self._predicted, row.edit), scenario)
-        return None if together is None else max(together - self._saved[scenario], 0.0)
+        left = 1 - self._claimed_part(row)
+        return None if together is None else left * max(together - self._saved[scenario], 0.0)
 
     def _share(self, edits: Iterable[Edit], scenario: Scenario) -> float | None:
         """The share that some fixes save together; None if too many simulations were needed."""
@@ -372,17 +376,21 @@ class _Placing:
         steps. Of others, a fix may change all of the code in which it saves time.
         """
         finding, claims = row.finding, row.finding.claims
-        above = [one.finding for one in self._rows if not (one.is_sure and one.edit and row.edit)]
-        above = [one for one in above if one.saving.high_ns]
+        above = [one for one in self._not_simulated_with(row) if one.saving.high_ns]
         if not above or not row.further.high_ns:
             return 1.0
         beside = self._beside(above, finding, _stated_ns(row.further) / max(finding.whole_ns or self._step_ns, 1.0))
-        if beside is None:  # the recording does not show the code
-            beside = float(bool(claims) and all(one.claims or one.of_run for one in above))
-        if row.edit is None or not claims:  # the time that others claim was taken already
-            return beside
-        left = claims - SpanSet.union_all(one.claims for one in above)
-        return min(left.total_ns / claims.total_ns, beside)
+        is_known = bool(claims) and all(one.claims or one.of_run for one in above)
+        return float(is_known) if beside is None else beside
+
+    def _not_simulated_with(self, row: _Row) -> list[Finding]:
+        return [one.finding for one in self._rows if not (one.is_sure and one.edit and row.edit)]
+
+    def _claimed_part(self, row: _Row) -> float:
+        """The part of a finding's time that a finding above claims which was not simulated with it, 0..1."""
+        claims = row.finding.claims
+        claimed = SpanSet.union_all(one.claims for one in self._not_simulated_with(row))
+        return (claims & claimed).total_ns / max(claims.total_ns, 1)
 
     def _room_ns(self, row: _Row) -> float:
         """The time per step that the savings above leave of the whole that this one is a part of."""
