@@ -12,7 +12,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Method, Unit
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
-from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.saving import Doubt, Reason, of_the_fix
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.content.report.findings import finding_cards
 from traceadvisor.rendering.document.blocks import Card
@@ -77,6 +77,9 @@ def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str
 )
 def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, ...], words: str) -> None:
     assert saving_sentence(REPLAYED, 0.3, after=above) == f"After {words}: about 30.0 ms more per step (30.0%)"
+    unknown = Estimate.bound(30 * MS, Reason(Doubt.MEASURE_AGAIN), 0.0)
+    who = "it" if above == (1,) else "they"
+    assert saving_sentence(unknown, 0, after=above) == f"After {words}: measure again, as {who} may save this time, too"
 
 
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:

@@ -175,6 +175,46 @@ def test_an_upper_limit_that_others_take_is_part_of_one_of_them() -> None:
     assert _names(placement) == ["a"]
 
 
+def _of_run(name: str, percent: float, whole_ns: float = 4 * STEP_NS) -> Finding:
+    limit = Estimate.bound(whole_ns * percent / 100, of_the_fix("nobody asked"))
+    return replace(_found(name, limit), of_run=True, whole_ns=whole_ns)
+
+
+@pytest.mark.parametrize(
+    ("percent", "beside", "further_ns"),
+    [
+        (20, None, None),  # nothing shows where the second one loses its time
+        (20, 0.4, None),
+        (20, 0.6, 480),
+        (20, 1.0, 800),
+        (59, 1.0, 1200),  # together at most all of the time
+        (61, 1.0, None),
+    ],
+)
+def test_after_a_fix_that_is_not_simulated_a_saving_is_what_that_fix_surely_leaves(
+    percent: float, beside: float | None, further_ns: float | None
+) -> None:
+    first, second = in_order([_of_run("a", 70), _of_run("b", percent)], {}, None, STEP_NS, lambda *_: beside).rows
+    assert first.further_saving == first.finding.saving
+    assert second.further_saving.is_to_measure is (further_ns is None)
+    assert further_ns is None or second.further_saving.high_ns == pytest.approx(further_ns)
+
+
+@pytest.mark.parametrize(("claims", "is_sure"), [([(0, 9)], True), ([], False)])
+def test_a_rare_loss_leaves_what_is_claimed_in_usual_steps(claims: list[tuple[int, int]], *, is_sure: bool) -> None:
+    placement = _order(_of_run("rare", 70), _simulated("a", 30, *claims), joint=Written(a=30))
+    assert placement.rows[1].further_saving.is_to_measure is not is_sure
+    assert placement.joint_share == (pytest.approx(0.3) if is_sure else None)
+
+
+@pytest.mark.parametrize(("end", "percent"), [(10, 30), (13, 21), (20, None)])
+def test_time_that_a_measured_saving_claims_is_not_simulated_to_be_saved_again(end: int, percent: int | None) -> None:
+    measured = _found("measured", Estimate(300, 400, 500, Method.MODEL), (0, end))
+    placement = _order(measured, _simulated("a", 30, (10, 20)), joint=Written(a=30))
+    assert _names(placement) == (["measured", "a"] if percent else ["measured"])
+    assert not percent or _further(placement)[1] == 10 * percent
+
+
 def test_a_finding_folds_into_the_one_that_takes_most_of_it() -> None:
     joint = Written(a=40, b=30, c=20, ab=70, ac=60, bc=30, abc=70)
     placement = _order(_simulated("a", 40), _simulated("b", 30), _simulated("c", 20), joint=joint)

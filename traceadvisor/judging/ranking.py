@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
@@ -26,6 +27,7 @@ from traceadvisor.savings.estimates import without_claims
 from traceadvisor.savings.floors import left_share
 from traceadvisor.savings.interval import in_undisturbed_steps, stretch
 from traceadvisor.savings.order import Joint, in_order
+from traceadvisor.savings.shared_code import share_beside
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
 """Limits of severity: the expected saving of the fix alone, as a share of the step."""
@@ -61,11 +63,12 @@ def ranked(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[Judged]) -> R
     findings = [finding for finding in found if not by_id[finding.rule.id].umbrella]
     step_ns = facts.step_ns
     notes: tuple[HealthNote, ...] = ()
+    beside = partial(share_beside, facts.run.stack_samples)
     try:
         joint = Simulation(facts, facts.replay, by_id) if facts.replay and step_ns else None
-        placement = in_order(findings, refines, joint, step_ns)
+        placement = in_order(findings, refines, joint, step_ns, beside)
     except Exception:  # noqa: BLE001  # like a failing rule, it must not end the report
-        joint, placement, notes = None, in_order(findings, refines, None, step_ns), (FAILED,)
+        joint, placement, notes = None, in_order(findings, refines, None, step_ns, beside), (FAILED,)
     figures = None
     if joint and step_ns:
         share = placement.joint_share

@@ -88,6 +88,9 @@ class Doubt(Enum):
     WAITS_FOR_DEVICE = "waits_for_device"
     """After the fix, the step waits for the GPU, and nothing recorded shows how long that takes."""
 
+    MEASURE_AGAIN = "measure_again"
+    """The fixes above may save this time, too, so that nothing of it is sure after them."""
+
 
 @frozen
 class Reason:
@@ -131,6 +134,11 @@ class Estimate:
     def is_limit(self) -> bool:
         """Whether only the upper end is stated: nothing predicts the saving, or the range is too wide."""
         return self.method is Method.BOUND or self.high_ns > WIDE_RATIO * self.low_ns
+
+    @property
+    def is_to_measure(self) -> bool:
+        """Whether nothing is known of it but that the fixes above may save this time, too."""
+        return self.reason is not None and self.reason.doubt is Doubt.MEASURE_AGAIN
 
     @property
     def certainty(self) -> Certainty:

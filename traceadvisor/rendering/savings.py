@@ -87,6 +87,8 @@ def run_words(saving: Estimate, expected_share: float, *, adds: bool = False, of
 
 def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> str:
     """The saving of a row per step, or as a share of the run; ``adds`` as for :func:`saving_words`."""
+    if saving.is_to_measure:
+        return "measure again"
     if row.finding.of_run and not saves_nothing(saving):
         return run_words(saving, share_of_step(saving, row), adds=adds, of_inference=row.of_inference)
     return saving_words(saving, adds=adds, of_window=row.of_window)
@@ -120,6 +122,8 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[
     """
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
+    if saving.is_to_measure:
+        return f"{_after(after)}: measure again, as {'it' if len(after) == 1 else 'they'} may save this time, too"
     lead = f"{_after(after)}:" if after else "Saves"
     return f"{lead} {with_share(saving, expected_share, adds=bool(after), whole=whole)}"
 

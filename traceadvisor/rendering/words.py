@@ -166,6 +166,7 @@ DOUBT = {
     Doubt.CPU_EXPLAINS_STEP: "the CPU alone explains the step within {share:.1%}, so how long the GPU alone would take "
     "is uncertain",
     Doubt.WAITS_FOR_DEVICE: "after this fix the step waits for the GPU, and how long that takes is uncertain",
+    Doubt.MEASURE_AGAIN: "the fixes above may save this time, too",
 }
 
 

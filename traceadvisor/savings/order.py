@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from traceadvisor.frozen import frozen, replace
@@ -31,6 +32,10 @@ fixes have larger errors (``docs/validation.md``). A limit as a share of the ste
 
 MOST_SIMULATIONS = 64
 """Simulations of several fixes together, per recording. A dozen findings need about half of them."""
+
+Beside = Callable[[Sequence[Finding], Finding, float], float | None]
+"""The share of a finding's time, a share of the step, that is surely in no code of some other findings; None if the
+recording does not show that."""
 
 NUMBER_TYPES = {"amp", "tf32"}
 """Settings of mixed precision and TF32."""
@@ -88,6 +93,9 @@ class _Row:
     """The simulated fix, or the step without the claimed time; None if neither was simulated."""
 
     is_fresh: bool = True
+    is_sure: bool = True
+    """Whether something of the saving is sure after the fixes above. Else it is in no sum."""
+
     folded: list[FoldedFinding] = field(default_factory=list)
 
     @property
@@ -111,7 +119,11 @@ class _Row:
 
 
 def in_order(
-    findings: Iterable[Finding], refines: Mapping[str, frozenset[str]], joint: Joint | None, step_ns: float | None
+    findings: Iterable[Finding],
+    refines: Mapping[str, frozenset[str]],
+    joint: Joint | None,
+    step_ns: float | None,
+    beside: Beside = lambda *_: None,
 ) -> Placement:
     """Order and fold the findings of one recording.
 
@@ -120,11 +132,12 @@ def in_order(
         refines: ids of less specific rules, by rule id.
         joint: simulates fixes together; None if no simulation is possible.
         step_ns: the step time that savings refer to; None if unknown.
+        beside: says how much of a finding is in no code of others.
     """
     simulates = joint if step_ns else None
     rows = [_Row(finding, finding.saving, simulates.edit_of(finding) if simulates else None) for finding in findings]
     rows = _one_per_time(_without_less_specific(rows, refines))
-    return _Placing(simulates, step_ns or 0.0).run(rows)
+    return _Placing(simulates, step_ns or 0.0, beside).run(rows)
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
@@ -224,11 +237,11 @@ class _Placing:
     """Places findings one after the other.
 
     The sum of the savings that a report prints, limits included, is never more than all these fixes save together with
-    the largest assumptions.
+    the largest assumptions. What is left after fixes that were not simulated with it is what these surely leave.
     """
 
-    def __init__(self, joint: Joint | None, step_ns: float) -> None:
-        self._joint, self._step_ns = joint, step_ns
+    def __init__(self, joint: Joint | None, step_ns: float, beside: Beside) -> None:
+        self._joint, self._step_ns, self._beside = joint, step_ns, beside
         self._left = MOST_SIMULATIONS if joint else 0
         self._rows: list[_Row] = []
         self._predicted: list[Edit] = []
@@ -242,10 +255,17 @@ class _Placing:
         """Share of the step that the predicted ones of the placed fixes save together."""
 
         self._printed = 0.0
-        """Sum of the shares that the report prints for the placed findings."""
+        """Sum of the shares that the report prints for the placed findings that are simulated in any way."""
+
+        self._printed_ns = {False: 0.0, True: 0.0}
+        """Sum of what it prints for all: for savings of longer time per step, and for those of the step."""
+
+        self._whole_ns = step_ns
+        """The longest time per step that a saving is a part of."""
 
     def run(self, rows: list[_Row]) -> Placement:
         waiting = list(rows)
+        self._whole_ns = max((row.finding.whole_ns or self._step_ns for row in rows), default=0.0)
         while waiting:
             row = self._next(waiting)
             waiting.remove(row)
@@ -316,11 +336,15 @@ class _Placing:
         return saving.up_to(most_ns) if self._step_ns else saving
 
     def _added(self, row: _Row, scenario: Scenario) -> float | None:
-        """The share of the step that a fix adds to the placed ones; None if it cannot be simulated with them."""
+        """The share of the step that a fix adds to the placed ones; None if it cannot be simulated with them.
+
+        Time that others claim, which were not simulated with it, is theirs.
+        """
         if row.edit is None or not self._rows:
             return None
         together = self._share((*self._predicted, row.edit), scenario)
-        return None if together is None else max(together - self._saved[scenario], 0.0)
+        left = 1 - self._claimed_part(row)
+        return None if together is None else left * max(together - self._saved[scenario], 0.0)
 
     def _share(self, edits: Iterable[Edit], scenario: Scenario) -> float | None:
         """The share that some fixes save together; None if too many simulations were needed."""
@@ -331,12 +355,51 @@ class _Placing:
 
     def _place(self, row: _Row) -> None:
         """Add the finding to the list, with the range of what it adds."""
-        if row.edit is not None and self._step_ns:
-            self._add(row, row.edit)
-        if row.finding.saving.high_ns and self._step_ns and not row.finding.of_run:
-            self._print(row)
+        left, most_ns = self._surely_left(row), self._room_ns(row)
+        row.is_sure = left >= TAKEN_SHARE and most_ns >= TAKEN_SHARE * _stated_ns(row.further)
+        if not row.is_sure:
+            row.further = Estimate.bound(row.finding.saving.high_ns, Reason(Doubt.MEASURE_AGAIN), 0.0)
+        elif row.finding.saving.high_ns:
+            if row.edit is not None and self._step_ns:
+                self._add(row, row.edit)
+            row.further = _limited(row.further.part(left), most_ns)
+            if self._step_ns and not row.finding.of_run:
+                self._print(row)
+            self._printed_ns[_is_of_steps(row)] += _stated_ns(row.further)
         self._rows.append(row)
         self._claimed |= row.finding.claims
+
+    def _surely_left(self, row: _Row) -> float:
+        """The part of what is left of a saving that is not in the code that the fixes above change, 0..1.
+
+        Fixes that are simulated together are known to leave each other's time, and those of rare losses that of usual
+        steps. Of others, a fix may change all of the code in which it saves time.
+        """
+        finding, claims = row.finding, row.finding.claims
+        above = [one for one in self._not_simulated_with(row) if one.saving.high_ns]
+        if not above or not row.further.high_ns:
+            return 1.0
+        beside = self._beside(above, finding, _stated_ns(row.further) / max(finding.whole_ns or self._step_ns, 1.0))
+        is_known = bool(claims) and all(one.claims or one.of_run for one in above)
+        return float(is_known) if beside is None else beside
+
+    def _not_simulated_with(self, row: _Row) -> list[Finding]:
+        return [one.finding for one in self._rows if not (one.is_sure and one.edit and row.edit)]
+
+    def _claimed_part(self, row: _Row) -> float:
+        """The part of a finding's time that a finding above claims which was not simulated with it, 0..1."""
+        claims = row.finding.claims
+        claimed = SpanSet.union_all(one.claims for one in self._not_simulated_with(row))
+        return (claims & claimed).total_ns / max(claims.total_ns, 1)
+
+    def _room_ns(self, row: _Row) -> float:
+        """The time per step that the savings above leave of the whole that this one is a part of."""
+        if not self._whole_ns or not self._rows:
+            return inf
+        room_ns = self._whole_ns - sum(self._printed_ns.values())
+        if _is_of_steps(row):
+            room_ns = min(room_ns, self._step_ns - self._printed_ns[True])
+        return max(room_ns, 0.0)
 
     def _add(self, row: _Row, edit: Edit) -> None:
         """Add the edit to the placed ones, and give a prediction the ends of what it adds."""
@@ -363,8 +426,7 @@ class _Placing:
             return
         if self._rows:
             row.further = _limited(row.further, self._room(self._all) * self._step_ns)
-        printed_ns = row.further.high_ns if row.further.is_limit else row.further.expected_ns
-        self._printed += printed_ns / self._step_ns
+        self._printed += _stated_ns(row.further) / self._step_ns
 
     def _taker(self, row: _Row) -> tuple[_Row | None, FoldedBecause]:
         """The placed finding that this one is part of, if any, and why."""
@@ -416,6 +478,16 @@ class _Placing:
             if left:
                 return self._rows[min(left)[1]]
         return max(self._rows, key=lambda other: (other.finding.claims & row.finding.claims).total_ns)
+
+
+def _is_of_steps(row: _Row) -> bool:
+    """Whether a saving is one of the step, and not of longer time per step."""
+    return row.finding.whole_ns is None and not row.finding.of_run
+
+
+def _stated_ns(saving: Estimate) -> float:
+    """The saving that the report prints: of an upper limit, the limit."""
+    return saving.high_ns if saving.is_limit else saving.expected_ns
 
 
 def _with_expected(alone: Estimate, expected_ns: float) -> Estimate:

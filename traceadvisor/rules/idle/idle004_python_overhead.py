@@ -85,9 +85,10 @@ class PythonOverhead(Rule):
         recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
         one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
         ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside ``backward()``,
-        functions that a few large operators take most of, calls without gradients of a function that also makes the
-        loss, as for its target, the optimizer's step, without stacks stretches that the
-        median step does not have at the same place, and code of every step that other programs held up in some.
+        functions that a few large operators take most of, unless the rest is large operators as well, calls without
+        gradients of a function that also makes the loss, as for its target, the optimizer's step, without stacks
+        stretches that the median step does not have at the same place, and code of every step that other programs held
+        up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         over tensors by operators on whole tensors. Run large operators on fewer elements, such as those that are cut
@@ -138,9 +139,11 @@ class PythonOverhead(Rule):
         """A finding on code inside of the model, or on small operators; else the time beside the training's own."""
         beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
         chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
-        beside = (beside - _on_whole_tensors(facts)) & facts.claim(Category.OTHER_HOST, Category.FORWARD)
         needed = chained | _as_in_passes(facts)
-        lost, beside = lost - needed, beside - needed
+        beside = (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)) - needed
+        lost, in_pieces = lost - needed, beside - _on_whole_tensors(facts)
+        if not has_large_operators(facts, in_pieces):
+            beside = in_pieces  # Python code takes the rest
         in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
         small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
         found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)

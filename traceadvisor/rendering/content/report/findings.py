@@ -178,7 +178,8 @@ class _Saving:
     def certainty(self) -> str:
         """How certain the saving and its cause are."""
         cause = f"{CONFIDENCE[self.ranked.finding.confidence]} confidence in the cause"
-        return cause if saves_nothing(self.saving) else f"{CERTAINTY[self.saving.certainty]}; {cause}"
+        is_plain = saves_nothing(self.saving) or self.saving.is_to_measure
+        return cause if is_plain else f"{CERTAINTY[self.saving.certainty]}; {cause}"
 
     def bar(self) -> Iterator[RangeBar]:
         """The step after this fix alone, on the length of the step now."""
