@@ -6,8 +6,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -19,6 +19,8 @@ from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.stacks import sampler
+from traceadvisor.recording.stacks.frames import line_of
+from traceadvisor.recording.stacks.look import Look, look
 from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, LONGEST_HELD_NS, SHORT_SWITCH_S, StackSampler
 from traceadvisor.recording.stacks.tally import Raw
 
@@ -42,10 +44,6 @@ def sampling(thread: int | None = None, is_fetching: Callable[[], bool] = lambda
     )
     one.start()
     return one
-
-
-def unstarted(thread: int) -> StackSampler:
-    return StackSampler(StepLog(), thread=thread)
 
 
 def functions(samples: StackSamples) -> set[str]:
@@ -215,34 +213,28 @@ def test_what_was_sampled_so_far_can_be_written_at_any_time(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_no_garbage_is_collected_while_a_stack_is_read(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_no_garbage_is_collected_while_a_stack_is_read(collects: bool) -> None:  # noqa: FBT001
     """A collection calls Python code, and the sampled thread may leave the frames that are being read."""
-    monkeypatch.setattr(sampler, "COLLECTS_ANYWHERE", True)
-    collections: list[str] = []
-    read = sampler._raw
+    collections: list[int] = []
+    counts: list[int] = []
+    seen: list[Look] = []
 
-    def watched(frame: FrameType | None) -> Raw:
-        assert not gc.isenabled()
-        before = len(collections)
-        stack = read(frame)
-        assert len(collections) == before
-        return stack
+    class Alarm:
+        def acquire(self, blocking: bool, timeout: float) -> bool:  # noqa: FBT001
+            counts.append(collections.count(threading.get_ident()))
+            return blocking and not timeout
 
-    monkeypatch.setattr(sampler, "_raw", watched)
-    collecting = threading.get_ident()
-    stacks: list[Raw | None] = []
+    def count() -> bool:
+        counts.append(collections.count(threading.get_ident()))
+        return gc.isenabled()
 
-    def collected(phase: str, _: object) -> None:
-        if threading.get_ident() != collecting:
-            collections.append(phase)
+    def collected(*_: object) -> None:
+        collections.append(threading.get_ident())
 
-    def sample() -> None:
-        stacks.extend(unstarted(collecting)._stack(collecting) for _ in range(20))
-
-    def deep(count: int) -> None:
-        if count:
-            return deep(count - 1)
-        thread = threading.Thread(target=sample)
+    def deep(count_: int, sampled: int) -> None:
+        if count_:
+            return deep(count_ - 1, sampled)
+        thread = threading.Thread(target=lambda: seen.extend(look(Alarm(), 0.0, sampled, count) for _ in range(20)))
         thread.start()
         return thread.join()
 
@@ -252,35 +244,68 @@ def test_no_garbage_is_collected_while_a_stack_is_read(collects: bool, monkeypat
     if not collects:
         gc.disable()
     try:
-        deep(100)
+        deep(100, threading.get_ident())
         assert gc.isenabled() == collects, "as it was"
     finally:
         gc.enable()
         gc.set_threshold(*threshold)
         gc.callbacks.remove(collected)
-    assert [len(stack or ()) > 100 for stack in stacks] == [True] * 20
+    assert [len(one.raw or ()) > 100 for one in seen] == [True] * 20
+    assert [one.is_fetching for one in seen] == [collects] * 20
+    assert counts[::2] == counts[1::2]
 
 
 def test_a_thread_that_has_ended_has_no_stack() -> None:
     thread = threading.Thread(target=print, args=("",))
     thread.start()
     thread.join()
-    assert unstarted(0)._stack(thread.ident or 0) is None
+    assert look(threading.Lock(), 0.0, thread.ident or 0, bool).raw is None
 
 
-def test_a_child_that_is_forked_while_a_stack_is_read_collects_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "COLLECTS_ANYWHERE", True)
-    one = unstarted(threading.get_ident())
-
-    def forked(_: object) -> Raw:
-        assert not gc.isenabled()
-        one.forked()
-        assert gc.isenabled()
-        return []
-
-    monkeypatch.setattr(sampler, "_raw", forked)
-    assert one._stack(threading.get_ident()) == []
+def test_an_error_while_looking_lets_python_collect_garbage_again() -> None:
+    with pytest.raises(TypeError):
+        look(threading.Lock(), 0.0, [], bool)  # type: ignore[arg-type]  # no key of a dictionary
     assert gc.isenabled()
+
+
+def test_the_frames_of_a_sample_are_of_one_moment() -> None:
+    """The sampled thread takes the interpreter back after the switch interval, before a deep stack is read."""
+
+    def first(left: int) -> None:
+        if left:
+            first(left - 1)
+
+    def second(left: int) -> None:
+        if left:
+            second(left - 1)
+
+    def both() -> None:
+        first(300)
+        second(300)
+
+    stacks: list[Raw] = []
+    thread, sampled = threading.Thread(target=lambda: stacks.extend(read() for _ in range(200))), threading.get_ident()
+
+    def read() -> Raw:
+        return look(threading.Lock(), 0.0, sampled, bool).raw or ()
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        while thread.is_alive():
+            both()
+    finally:
+        sys.setswitchinterval(usual_s)
+    begin = both.__code__.co_firstlineno
+    pairs = [
+        (inner.co_name, line_of(*outer))
+        for one in stacks
+        for (inner, _), outer in pairwise(one)
+        if outer[0] is both.__code__
+    ]
+    assert {pair for pair in pairs if pair not in {("first", begin + 1), ("second", begin + 2)}} == set()
+    assert pairs
 
 
 def test_the_scripts_random_numbers_are_not_touched() -> None:

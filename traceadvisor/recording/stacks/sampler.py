@@ -19,22 +19,19 @@ Then the sample stands for all instants that have passed.
 from __future__ import annotations
 
 import _thread
-import gc
 import os
 import random
-import resource
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from traceadvisor.bundle.stacks import write_stacks
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.samples import StackSamples
-from traceadvisor.recording.stacks.frames import RUNS_SCRIPT
+from traceadvisor.recording.stacks.look import Look, look
 from traceadvisor.recording.stacks.tally import Raw, StackTally
 from traceadvisor.system import clocks
 
@@ -61,12 +58,6 @@ EARLY_SWITCHES = 2
 
 FREQUENT_WAITS = 0.05
 """Share of recent samples that had to wait, above which the switch interval is shortened."""
-
-DEEPEST = 2000
-"""Frames of a stack that are looked at."""
-
-COLLECTS_ANYWHERE = sys.version_info < (3, 12)
-"""Whether any allocation may start the garbage collector, not only the end of an instruction."""
 
 SHORT_STEPS_INTERVAL_NS, SHORT_STEPS_LATER_NS = 25_000_000, 100_000_000
 """Shortest time between two samples of a training with short steps, and the same after 10 s."""
@@ -147,7 +138,6 @@ class ThreadSampler:
         self._mean_cpu_ns = 0.0
         self._usual_switch_s: float | None = None
         """The switch interval to restore."""
-        self._pauses_collector = False
         self.error: Exception | None = None
         """The error that ended the sampling, if any."""
 
@@ -168,7 +158,6 @@ class ThreadSampler:
     def forked(self) -> None:
         """In a forked child, where the thread does not run: restore what it changes for a sample."""
         self._stopped = True
-        self._restore_collector()
         self._restore_switch()
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -189,54 +178,31 @@ class ThreadSampler:
         state = ThreadState(sampled.native_id) if sampled and sampled.native_id else None
         others = OtherThreads(state.native_id) if state else OtherThreads(0)
         while sampled is not None and sampled.ident is not None and not self._stopped:
-            waited = self._sleep_until(target_ns)
+            seen = self._look_at(target_ns, sampled.ident)
             if self._stopped and clocks.perf_counter_ns() < target_ns:
                 return
-            is_fetching = self.is_fetching()
             # a thread that had to be waited for runs Python code, so it does not wait itself
-            is_waiting = is_fetching and not waited and state is not None and state.is_waiting()
-            raw = self._stack(sampled.ident)
-            if raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
+            is_waiting = seen.is_fetching and not seen.waits and state is not None and state.is_waiting()
+            if seen.raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
-            now_ns = clocks.perf_counter_ns()
+            now_ns = seen.at_ns
             is_beside = is_waiting and others.compute()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
             self._samples.add(
-                raw,
+                seen.raw,
                 at_ns=now_ns,
                 weight_ns=weight_ns,
-                is_fetching=is_fetching,
-                is_in_call=not waited,
+                is_fetching=seen.is_fetching,
+                is_in_call=not seen.waits,
                 is_waiting=is_waiting and not is_beside,
                 is_beside=is_beside,
             )
-            self._weigh(weight_ns, now_ns - target_ns, waited=waited)
+            self._weigh(weight_ns, now_ns - target_ns, waited=seen.waits > 0)
             target_ns = next_ns
             cpu_ns = clocks.thread_time_ns()
             self._pace(cpu_ns - cpu_before_ns, now_ns - start_ns)
             self._cpu_ns += cpu_ns - cpu_before_ns
             cpu_before_ns = cpu_ns
-
-    def _stack(self, thread: int) -> Raw | None:
-        """The stack of a thread, outside this command, innermost first; None if there is no such thread.
-
-        Python makes an object of each frame that is looked at. Up to 3.11, making one may start the garbage collector.
-        That calls Python code, during which the other thread may run on and leave the frame: then Python overwrites its
-        own memory, or waits for ever (https://github.com/python/cpython/issues/106883). So the collector pauses here.
-        """
-        self._pauses_collector = COLLECTS_ANYWHERE and gc.isenabled()
-        if self._pauses_collector:
-            gc.disable()
-        try:
-            frame = sys._current_frames().get(thread)
-            return None if frame is None else _raw(frame)
-        finally:
-            self._restore_collector()
-
-    def _restore_collector(self) -> None:
-        if self._pauses_collector:
-            gc.enable()
-        self._pauses_collector = False
 
     def _instant_in(self, edge_ns: int) -> int:
         """A random instant in the interval that begins at an edge."""
@@ -277,27 +243,24 @@ class ThreadSampler:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def _sleep_until(self, target_ns: int) -> bool:
-        """Sleep until an instant; whether the thread then had to wait for the interpreter."""
-        if self._waits > FREQUENT_WAITS:
-            usual_s = sys.getswitchinterval()
+    def _look_at(self, target_ns: int, thread: int) -> Look:
+        """Sleep until an instant, and look at the thread then."""
+        usual_s = sys.getswitchinterval()
+        if self._waits > FREQUENT_WAITS and usual_s > SHORT_SWITCH_S:
             early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
-            if usual_s > SHORT_SWITCH_S:
-                waited = early_ns > clocks.perf_counter_ns() and self._sleep_for(early_ns)
-                if clocks.perf_counter_ns() >= target_ns:  # sleeping again would let the thread run on
-                    return waited
-                self._usual_switch_s = usual_s
-                sys.setswitchinterval(SHORT_SWITCH_S)
-        waited = self._sleep_for(target_ns)
+            early = self._look(early_ns, thread) if early_ns > clocks.perf_counter_ns() else None
+            if early and early.at_ns >= target_ns and early.waits <= 1 + (early.at_ns - early_ns) / 1e9 / usual_s:
+                return early  # one call kept the interpreter; otherwise the thread has let go of it in between
+            self._usual_switch_s = usual_s
+            sys.setswitchinterval(SHORT_SWITCH_S)
+        seen = self._look(target_ns, thread)
         self._restore_switch()
-        return waited
+        return seen
 
-    def _sleep_for(self, until_ns: int) -> bool:
-        """Sleep until an instant, if only for a moment; whether the thread then had to wait for the interpreter."""
-        before = _own_waits()
-        if not self._stopped:
-            self._alarm.acquire(timeout=max((until_ns - clocks.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S))
-        return _own_waits() - before > 1  # the first wait is the sleep
+    def _look(self, until_ns: int, thread: int) -> Look:
+        """Sleep until an instant, if only for a moment, or until the end."""
+        timeout_s = 0.0 if self._stopped else max((until_ns - clocks.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S)
+        return look(self._alarm, timeout_s, thread, self.is_fetching)
 
     def _restore_switch(self) -> None:
         usual_s, self._usual_switch_s = self._usual_switch_s, None
@@ -421,19 +384,3 @@ def _wants_core(thread: str) -> bool:
         return False
     finally:
         os.close(file)
-
-
-def _own_waits() -> int:
-    """Number of waits of this thread."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-
-
-def _raw(frame: FrameType | None) -> Raw:
-    found: list[tuple[CodeType, int]] = []
-    while frame is not None and len(found) < DEEPEST:
-        code = frame.f_code
-        if code.co_filename == RUNS_SCRIPT:
-            break
-        found.append((code, frame.f_lasti))
-        frame = frame.f_back
-    return found
