@@ -477,11 +477,11 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
     assert [(each.line, each.function) for each in found.locations] == [(60, "update")]
 
 
-@pytest.mark.parametrize(("large_us", "is_large"), [(11, False), (10, True)])
+@pytest.mark.parametrize(("call_us", "is_large"), [(5, False), (4, True)])
 def test_large_operators_beside_the_model_are_not_called_python_code(
-    large_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+    call_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
 ) -> None:
-    monkeypatch.setattr(python_fixes, "LARGE_NS", 1000 * large_us)
+    monkeypatch.setattr(python_fixes, "MOST_USUAL_US", call_us)  # of 10 us
     found = finding(PythonOverhead(), _with_average(flip_us=120), tmp_path)
     assert (FEWER_ELEMENTS in found.fix.summary) is is_large
     assert found.rule.title == (OF_LARGE_OPERATORS if is_large else PythonOverhead.meta.title)

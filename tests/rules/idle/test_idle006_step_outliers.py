@@ -473,25 +473,26 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("has_loader", "rows", "words"),
+    ("has_loader", "rows", "layer_us", "words"),
     [
-        (True, None, "Evaluate less often"),
-        (False, None, "If this line evaluates"),
-        (False, 32, "If this line evaluates"),
-        (False, 1, "Run the model for many samples at once"),
+        (True, None, 34, "Evaluate less often"),
+        (False, None, 34, "If this line evaluates"),
+        (False, 32, 34, "If this line evaluates"),
+        (False, 1, 34, "Run the model for many samples at once"),
+        (False, 1, 35, "If this line evaluates"),  # many samples would take as long together
     ],
 )
-def test_larger_batches_are_proposed_without_gradients_only_if_the_model_runs_for_one_sample(
-    words: str, rows: int | None, tmp_path: Path, *, has_loader: bool
+def test_larger_batches_are_proposed_without_gradients_only_if_small_layers_run_for_one_sample(
+    words: str, rows: int | None, layer_us: int, tmp_path: Path, *, has_loader: bool
 ) -> None:
     runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")
     acts = line(14, NO_GRAD, SampledFrame("act", "train.py", 3, is_user=True), module)
     for number in range(60):
         runs.step([(line(11), 6.0), (line(12, BACKWARD), 4.0), *[(acts, 20.0)] * 3 * (number % 10 == 5)])
     run, builder = runs.run(), _steps(100, 100, 100)
-    for number in range(4) if rows else ():
-        builder.op("aten::linear", 10 + number, 11 + number, dims=[[rows or 0, 24], [8, 24]])
-        builder.op("aten::linear", 20 + number, 21 + number, dims=[[512, 24], [8, 24]], sequence=number)
+    for at in (5, 50) if rows else ():
+        builder.op("aten::linear", at, at + layer_us, dims=[[rows or 0, 24], [8, 24]])
+        builder.op("aten::linear", at + 36, at + 40, dims=[[512, 24], [8, 24]], sequence=at)
     captured = Captured(builder, tmp_path).with_run(steps=run.steps, stacks=run.stacks)
     captured = captured.with_loader(batch_size=4) if has_loader else captured
     found = captured.finding(StepOutliers())

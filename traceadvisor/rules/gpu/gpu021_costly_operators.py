@@ -18,11 +18,9 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.costly_code import UNKNOWN, Cost, backward_of, costs, line_in, outermost_in
 
-OF_WHOLE = "Check whether {} is needed on so many elements here, or a cheaper operator gives the same result"
+OF_ELEMENTS = "Check whether {} is needed on so many elements here, or a cheaper operator gives the same result"
 
 ONCE = ". If its inputs stay the same, call it once, before the training"
-
-OF_PIECES = "Call {} fewer times: once for several of its inputs, or less often than every step"
 
 _DRAWS = re.compile(r"rand|normal|multinomial|bernoulli|uniform|exponential|poisson")
 """Operators with another result at each call."""
@@ -61,9 +59,8 @@ class CostlyOperators(Rule):
     Why it costs time: The same result is computed again, a large tensor passes through memory where a small one would
         do, or Python computes number by number.
     How to fix it: Wrap the step in ``parametrize.cached()``. Compute only the singular values, or a bound of them. Make
-        the normalised graph once. Replace an operator by a cheaper one, call it on fewer elements, or once for several
-        pieces. Use ``torch.nn.Embedding`` instead of one-hot tensors, ``torch.cdist`` or a matrix product for
-        distances.
+        the normalised graph once. Replace an operator by a cheaper one, or call it on fewer elements. Use
+        ``torch.nn.Embedding`` instead of one-hot tensors, ``torch.cdist`` or a matrix product for distances.
     How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass,
         without the first computation of each weight in a step. Python code counts at most by its share of samples of
         undisturbed steps.
@@ -122,7 +119,7 @@ def large_operators(facts: Facts) -> Iterator[Cost]:
 def _cost(facts: Facts, one: OwnOperators) -> Cost:
     events = facts.trace.events
     name = facts.trace.names[events.name_id[one.main[0]]].removeprefix("aten::")
-    words = OF_PIECES if not one.is_whole else OF_WHOLE if _DRAWS.search(name) else OF_WHOLE + ONCE
+    words = OF_ELEMENTS + ONCE if one.is_whole and not _DRAWS.search(name) else OF_ELEMENTS
     evidence = (
         facts.time_per_step(f"time of {name}", events.spans(one.main)),
         facts.count_per_step(f"calls of {name}", one.main.size),

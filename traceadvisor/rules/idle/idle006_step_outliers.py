@@ -8,12 +8,13 @@ import numpy as np
 from msgspec import Meta
 
 from traceadvisor.analysis.operators.inputs import read_inputs
-from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.operators.names import rows_named, usual_durations
 from traceadvisor.analysis.sampled.shares import share_under_line
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.small_operators import MOST_USUAL_US
 from traceadvisor.rules.idle.step_outliers import (
     SAVE_LESS_OFTEN,
     Outliers,
@@ -289,7 +290,7 @@ def _lines(facts: Facts, cause: RunCause | None) -> tuple[Location, ...]:
 
 
 def _runs_single_samples(facts: Facts) -> bool:
-    """Whether most recorded layers that record no gradients have the input of one sample."""
+    """Whether most recorded layers that record no gradients have the input of one sample, and little to compute."""
     trace, counts = facts.trace, Counter[bool]()
     rows = rows_named(trace, Kind.OPERATOR, lambda name: name in _LAYERS)
     rows = rows[trace.details.sequence.at(rows, np.int64(NONE)) == NONE]
@@ -297,7 +298,9 @@ def _runs_single_samples(facts: Facts) -> bool:
     for name, text in zip(trace.events.name_id[rows].tolist(), dims.tolist(), strict=True):
         if text != NONE and (shape := read_inputs(trace.texts[text], "", "").shape(_LAYERS[trace.names[name]])):
             counts[shape[0] == 1] += 1
-    return counts[True] > counts[False]
+    usual = usual_durations(trace.events, rows)
+    are_small = usual.total_ns < MOST_USUAL_US * 1000 * usual.counts.sum()
+    return counts[True] > counts[False] and bool(are_small)
 
 
 def _is_unfed(facts: Facts) -> bool:

@@ -15,7 +15,7 @@ from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Facts
-from traceadvisor.rules.idle.small_operators import operators_in
+from traceadvisor.rules.idle.small_operators import MOST_USUAL_US, operators_in, remaining_ns
 
 WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
@@ -43,9 +43,6 @@ FOR_PROCESSES = Fix(
     "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
     not_replayed="how long the other processes would take is unknown",
 )
-
-LARGE_NS = 200_000
-"""Recorded duration of an operator from which its elements take the time, and not the call."""
 
 OF_LARGE_OPERATORS = "Operators beside the model slow down the step"
 
@@ -94,10 +91,9 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
 
 
 def has_large_operators(facts: Facts, lost: SpanSet) -> bool:
-    """Whether large operators on the CPU take most of some time."""
-    durations_ns = facts.trace.events.duration_ns[operators_in(facts, lost)]
-    large_ns = int(durations_ns[durations_ns >= LARGE_NS].sum())
-    return not facts.observation.has_device and large_ns > lost.total_ns / 2
+    """Whether the elements of operators on the CPU take most of some time: calling them less often saves little."""
+    elements_ns = 0.0 if facts.observation.has_device else remaining_ns(facts, lost, MOST_USUAL_US * 1000)
+    return elements_ns > lost.total_ns / 2
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:

@@ -114,7 +114,7 @@ class SmallOperators:
         if own:
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
         calling_ns = self.max_small_us * 1000 / _undisturbed(facts)
-        left_ns = min(_remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
+        left_ns = min(remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
         most_share = facts.share(most) * (1 - left_ns / max(most.total_ns, 1))
         return _of_small_operators(facts, between, claims, most_share, own)
 
@@ -184,7 +184,7 @@ def _undisturbed(facts: Facts) -> float:
     return min((facts.step_ns or recorded_ns) / recorded_ns, 1.0)
 
 
-def _remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
+def remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
     """Time of operators beyond that of calling them, by the usual one of each name: one may have waited for a core."""
     usual = _usual(facts, passes)
     return float(usual.counts @ np.maximum(usual.usual_ns - calling_ns, 0.0))
