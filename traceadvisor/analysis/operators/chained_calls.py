@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.forward import forward_operators, with_backward
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
@@ -113,9 +113,7 @@ def chained_calls(observation: Observation, tree: OperatorTree, windows: SpanSet
     nodes, forward = forward_operators(observation.trace, tree)
     loop = _loop(observation, tree, windows, nodes, forward)
     pairs = [SpanSet.of(pair) for calls in loops for pair in loop.pairs(calls)]
-    spans, linked = SpanSet.union_all(pairs) & windows, np.flatnonzero(forward != NONE)
-    passes = np.unique(nodes[linked[spans.contains(tree.start_ns[forward[linked]])]])
-    return spans | (SpanSet.union_of(tree.start_ns[passes], tree.end_ns[passes]) & windows)
+    return with_backward(tree, SpanSet.union_all(pairs) & windows, (nodes, forward), windows)
 
 
 def _loops(observation: Observation, windows: SpanSet, fewest: int) -> Iterator[list[tuple[int, int]]]:

@@ -10,6 +10,7 @@ from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 MOST_THREADS = 8
@@ -52,6 +53,17 @@ def forward_operators(trace: Trace, tree: OperatorTree) -> tuple[Int64, Int64]:
         forward[called] = max(found, key=lambda one: int((one != NONE).sum()))
     linked = tree.nearest(forward != NONE)
     return linked, np.append(forward, NONE)[linked]
+
+
+def with_backward(tree: OperatorTree, spans: SpanSet, links: tuple[Int64, Int64], windows: SpanSet) -> SpanSet:
+    """Return some time of the forward pass, and when the backward pass goes back through operators that began in it.
+
+    ``links``: of :func:`forward_operators`.
+    """
+    nodes, forward = links
+    linked = np.flatnonzero(forward != NONE)
+    passes = np.unique(nodes[linked[spans.contains(tree.start_ns[forward[linked]])]])
+    return (spans | SpanSet.union_of(tree.start_ns[passes], tree.end_ns[passes])) & windows
 
 
 def _largest(groups: dict[int, Int64]) -> list[Int64]:

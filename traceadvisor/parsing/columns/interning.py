@@ -21,7 +21,7 @@ FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
 _WITH_SHAPES = re.compile(
-    r"mm|mv|conv|att|rnn|batch_norm|embedding|loss|AccumulateGrad|"
+    r"mm|mv|conv|att|rnn|gru|lstm|batch_norm|embedding|loss|AccumulateGrad|"
     r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear|matmul|multinomial|topk|sort|"
     r"cdist|stft|_?unique\w*|nonzero|bincount)$"
 )
