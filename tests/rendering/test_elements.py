@@ -47,7 +47,7 @@ def test_a_rule_is_a_link_only_on_the_page_that_explains_it() -> None:
     assert prose("See DATA001.", {"DATA002"}) == "See DATA001."
 
 
-def test_equal_cells_of_a_page_are_written_once_for_each_kind_of_column(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_cells_of_all_pages_are_written_once_for_each_kind_of_column(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = Column("What", numeric=False), Column("Time"), Column("Share")
     table = Table("Times", columns, ((Cell("never"),) * 3, (Cell("never"), Cell("never", value="1"), Cell("never"))))
     document = replace(report_document(one_recording()), sections=(Section("All", (table,), "all"),))
@@ -61,7 +61,21 @@ def test_equal_cells_of_a_page_are_written_once_for_each_kind_of_column(monkeypa
 
     page = html.page(document)
 
+    assert html.page(document) == page
     assert written.count("never") == 3
     assert page.count('<td class="n">never</td>') == 3
     assert page.count('<td class="t">never</td>') == 2
     assert page.count('<td class="n" data-v="1">never</td>') == 1
+
+
+def test_an_equal_cell_of_another_page_is_escaped_and_has_the_links_of_its_own_page() -> None:
+    def cells(*texts: str, explained: frozenset[str]) -> str:
+        table = Table("Checks", (Column("Check", numeric=False),), tuple((Cell(text),) for text in texts))
+        sections = (Section("All", (table,), "all"),)
+        return html.page(replace(report_document(one_recording()), sections=sections, explained=explained))
+
+    linked = '<td class="t">of <a href="#rule-DATA001">DATA001</a></td>'
+    assert linked in cells("of DATA001", ELEMENT, explained=frozenset({"DATA001"}))
+    other = cells("of DATA001", BOLD, explained=frozenset())
+    assert '<td class="t">of DATA001</td>' in other
+    assert '<td class="t">&lt;b&gt;x&lt;/b&gt;</td>' in other

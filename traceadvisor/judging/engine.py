@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from traceadvisor import __version__
 from traceadvisor.facts import Facts
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.judging.catalogue import all_rules, rule_texts, trace_rules
 from traceadvisor.judging.memory_advice import advise
 from traceadvisor.judging.popular_fixes import not_worth_doing

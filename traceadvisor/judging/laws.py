@@ -48,6 +48,8 @@ def lawful(finding: Finding, rule: Rule, facts: Facts) -> tuple[Finding | Clear 
 
 def _taken(law: str, before: Finding, allowed: Outcome, facts: Facts) -> Iterator[Silenced]:
     """Parts of a finding that a law took: the finding with its saving, or a part of its saving or of its claim."""
+    if allowed is before:
+        return
     after = allowed if isinstance(allowed, Finding) else None
     id_, recording, fix = before.rule.id, facts.recording_id, before.fix.summary
     if after is None:
@@ -74,10 +76,11 @@ def _claims_its_own_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:
     claims = finding.claims & facts.steps.kept_windows
     if facts.rank_waits:
         claims -= facts.rank_waits & facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
+    beyond = claims - SpanSet.union_all(facts.partition.get(one, SpanSet.empty()) for one in rule.claims)
     foreign = {
         category: time
-        for category in Category
-        if category not in rule.claims and (time := claims & facts.partition.get(category, SpanSet.empty()))
+        for category in (Category if beyond else ())
+        if category not in rule.claims and (time := beyond & facts.partition.get(category, SpanSet.empty()))
     }
     if not foreign:
         return finding if claims.total_ns == finding.claims.total_ns else replace(finding, claims=claims)

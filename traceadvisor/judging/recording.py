@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import log
 from statistics import median
 from typing import Any
@@ -16,7 +15,7 @@ from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.judging.source_at_hand import with_code
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE

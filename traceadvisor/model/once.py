@@ -36,7 +36,7 @@ def once(compute: Callable[Concatenate[Of, More], Result]) -> Callable[Concatena
 
     @wraps(compute)
     def found(recorded: Of, /, *more: More.args, **named: More.kwargs) -> Result:
-        key = (compute, more, tuple(sorted(named.items())))
+        key = (compute, more, tuple(sorted(named.items())) if named else ())
         known = recorded.known
         if key not in known:
             known[key] = compute(recorded, *more, **named)

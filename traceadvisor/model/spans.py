@@ -117,6 +117,8 @@ class SpanSet:
         """The part inside ``[start_ns, end_ns)``."""
         if not self.starts_ns.size:
             return _EMPTY
+        if start_ns <= self.starts_ns[0] and self.ends_ns[-1] <= end_ns:
+            return self
         first = int(self.ends_ns.searchsorted(start_ns, side="right"))
         last = int(self.starts_ns.searchsorted(end_ns, side="left"))
         if first >= last or start_ns >= end_ns:

@@ -56,6 +56,7 @@ class _Edited:
     edits: tuple[Edit, ...]
     graph: StepGraph
     step_ns: float | None = None
+    busiest_ns: float | None = None
 
 
 @frozen(eq=False)
@@ -86,6 +87,13 @@ class Variant:
     def edited(self, edits: Iterable[Edit], scenario: Scenario) -> StepGraph:
         """Return the tasks with some edits."""
         return self._find(tuple(edits), scenario).graph
+
+    def busiest_ns(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        """Return the time per step of the busiest stream or thread with some edits, if nothing waits for anything."""
+        edited = self._find(tuple(edits), scenario)
+        if edited.busiest_ns is None:
+            edited.busiest_ns = _busiest_ns(edited.graph)
+        return edited.busiest_ns
 
     def _find(self, edits: tuple[Edit, ...], scenario: Scenario) -> _Edited:
         key = (scenario, *map(id, edits))
@@ -327,6 +335,15 @@ def _even(graph: StepGraph, observation: Observation, timing: RunTiming, step_co
 def _step_ns(graph: StepGraph) -> float:
     """Simulate a graph, and return the mean of its inner steps."""
     return simulate(_in_balance(graph)).interior_mean_ns()
+
+
+def _busiest_ns(graph: StepGraph) -> float:
+    host, device, inner = graph.host, graph.device, graph.inner_steps
+    host_ns = np.where(within(host.step, inner), host.work_ns + host.call_ns, 0)
+    device_ns = np.where(within(device.step, inner), device.duration_ns, 0)
+    on_host = np.bincount(host.thread, weights=host_ns, minlength=1)
+    on_device = np.bincount(device.stream, weights=device_ns, minlength=1)
+    return float(max(on_host.max(), on_device.max())) / max(len(inner), 1)
 
 
 def _in_balance(graph: StepGraph) -> StepGraph:

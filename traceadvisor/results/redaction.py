@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
-from traceadvisor.frozen import replace
+from traceadvisor.frozen import replace, values_of
 from traceadvisor.model.findings import Clear, Evidence, Skipped, Unit
 from traceadvisor.model.report import Report, RuleText
 from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
@@ -122,11 +122,11 @@ def _into_fields(kind: type, names: tuple[str, ...]) -> _Look:
     """How to look into a dataclass: what is the same for all of them is found once."""
     times = tuple(name for name in names if re.search(r"_ns(?:_|$)", name))
     united = next((named for base, named in _UNITED.items() if issubclass(kind, base)), ())
+    values = values_of(names)
 
     def look(value: Any, changed: _Change) -> object:
         parts: dict[str, object] = {}
-        for name in names:
-            part = getattr(value, name)
+        for name, part in zip(names, values(value), strict=True):
             into = _look_at(type(part))  # type: ignore[arg-type]  # as above
             if into is not None and (new := into(part, changed)) is not part:
                 parts[name] = new
@@ -139,10 +139,16 @@ def _into_fields(kind: type, names: tuple[str, ...]) -> _Look:
     return look
 
 
-@lru_cache(1 << 10)
 def _into_texts(texts: RuleText | Skipped, changed: _Change) -> object:
     """A rule's text, and why it was skipped, hold nothing but texts, and are the same in most reports."""
-    return _into_fields(type(texts), _field_names(type(texts)))(texts, changed)
+    return texts if (new := _new_texts(texts, changed)) is None else new
+
+
+@lru_cache(1 << 10)
+def _new_texts(texts: RuleText | Skipped, changed: _Change) -> object | None:
+    """The same with its texts changed; None if none of them changes."""
+    new = _into_fields(type(texts), _field_names(type(texts)))(texts, changed)
+    return None if new is texts else new
 
 
 def _into_run(look: _Look) -> _Look:

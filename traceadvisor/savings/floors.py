@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.arrays import among, grouped, within
+from traceadvisor.model.arrays import among, grouped
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.kernels import each_kernel_once
 from traceadvisor.replay.replay import Replay
-from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
@@ -24,19 +23,9 @@ def left_share(replay: Replay, edits: Sequence[Edit], scenario: Scenario) -> flo
     once = each_kernel_once(edits)
     variants = [one for one in (replay.likely, replay.slow, replay.fast, replay.other) if one]
     shares = (
-        _busiest_ns(one.edited(once, scenario)) / max(one.baseline_ns, _busiest_ns(one.graph), 1.0) for one in variants
+        one.busiest_ns(once, scenario) / max(one.baseline_ns, one.busiest_ns((), scenario), 1.0) for one in variants
     )
     return min(*shares, 1.0)
-
-
-def _busiest_ns(graph: StepGraph) -> float:
-    """Return the time per step of the busiest stream or thread, if nothing waits for anything."""
-    host, device, inner = graph.host, graph.device, graph.inner_steps
-    host_ns = np.where(within(host.step, inner), host.work_ns + host.call_ns, 0)
-    device_ns = np.where(within(device.step, inner), device.duration_ns, 0)
-    on_host = np.bincount(host.thread, weights=host_ns, minlength=1)
-    on_device = np.bincount(device.stream, weights=device_ns, minlength=1)
-    return float(max(on_host.max(), on_device.max())) / max(len(inner), 1)
 
 
 def left_on_device_ns(facts: Facts, gone: SpanSet) -> float:

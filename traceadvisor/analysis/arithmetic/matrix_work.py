@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.tree import OperatorTree, call_operators, outermost_around
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Float64, Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind

@@ -16,6 +16,7 @@ from traceadvisor.analysis.operators.python_frames import PythonFrames
 from traceadvisor.analysis.operators.stacks import StackKeys, StackLines, Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
+from traceadvisor.frozen import replace
 from traceadvisor.model.arrays import Code, Int32, Int64, Mask, taken
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.location import Location
@@ -225,6 +226,8 @@ class Places:
         self._frames: PythonFrames | None = frames
         self._table = frames.table
         self._base = 1 + max(len(trace.texts), self._table.inner.size)
+        self._known: dict[int, StackRow] = {}
+        """The places of rows by their number: several tables show the same ones."""
 
     @property
     def has_modules(self) -> bool:
@@ -272,7 +275,7 @@ class Places:
             return none, none
         if not self._stacks.has_calls:
             rows: dict[StackRow, int] = {}
-            found = [rows.setdefault(self.row(number, 0, 0), len(rows)) for number in numbers.tolist()]
+            found = [rows.setdefault(self._row(number), len(rows)) for number in numbers.tolist()]
             return np.array(found, dtype=np.int64), np.zeros(numbers.size, dtype=np.int64)
         keys = self._keys(numbers)
         lines, _ = numbered(*keys.lines)
@@ -285,16 +288,21 @@ class Places:
 
     def row(self, number: int, total_ns: int, count: int) -> StackRow:
         """Return the row of a place."""
+        if number not in self._known:
+            self._known[number] = self._row(number)
+        return replace(self._known[number], total_ns=total_ns, count=count)
+
+    def _row(self, number: int) -> StackRow:
         first, second, flags = (int(part[0]) for part in self._parts(np.array([number])))
         if not self._stacks.has_calls and flags == _GAP:
             before, after = self._stacks.lines_around(first, second)
-            return StackRow(before, after, None, None, total_ns, count)
+            return StackRow(before, after, None, None, 0, 0)
         if self._stacks.has_calls:
             stack = self._stacks.stack(self._keys(np.array([number])).lines_at(0))
         else:
             stack = self._stacks.stack(StackLines(first, first, first, is_backward=flags == _BACKWARD))
         inner: Location | None = stack.inner if stack.inner != stack.outer else None
-        return StackRow(stack.outer, None, inner, stack.owner, total_ns, count)
+        return StackRow(stack.outer, None, inner, stack.owner, 0, 0)
 
     def _keys(self, numbers: Int64) -> StackKeys:
         own, forward, ran_inside = self._parts(numbers)

@@ -53,6 +53,7 @@ def timeline(
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
     lanes = _lanes(drawn)
+    seen = [shares(lane.spans, drawn.start_ns, drawn.end_ns) for lane in lanes]
     height = len(lanes) * LANE_HEIGHT
     scale_ns = scale_ns or drawn.end_ns - drawn.start_ns
     return Chart(
@@ -64,8 +65,8 @@ def timeline(
         strips=tuple(_strips(drawn, lanes, scale_ns)),
         lines=tuple(ticks(0, height + 5)),
         labels=(*_titles(lanes), *time_axis(scale_ns, height + 18)),
-        legend=tuple(_legend(drawn, lanes)),
-        data=_table(drawn, lanes),
+        legend=tuple(_legend(lanes, seen[0])),
+        data=_table(drawn, lanes, seen),
     )
 
 
@@ -75,27 +76,29 @@ def words_for(kind: Category | Activity) -> str:
 
 
 def _lanes(drawn: Timeline) -> tuple[Lane, ...]:
+    """The lanes to draw, cut to the step; the first is that of the categories."""
     counted = Lane(CATEGORY_LANE, drawn.categories.spans)
-    return (counted, *_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn))
+    host, streams = ([_cut(lane, drawn) for lane in lanes] for lanes in (drawn.host, drawn.streams))
+    return (_cut(counted, drawn), *_busiest(host, drawn), *_busiest(streams, drawn))
+
+
+def _cut(lane: Lane, drawn: Timeline) -> Lane:
+    return Lane(lane.title, {kind: spans.clip(drawn.start_ns, drawn.end_ns) for kind, spans in lane.spans.items()})
 
 
 def _busiest(lanes: Sequence[Lane], drawn: Timeline) -> tuple[Lane, ...]:
     """The busiest lanes in their original order, without lanes too empty to see."""
     seen_ns = (drawn.end_ns - drawn.start_ns) / WIDTH / 2
-    busy = [lane for lane in lanes if _busy_ns(lane, drawn) >= seen_ns]
-    busiest = sorted(busy, key=lambda lane: -_busy_ns(lane, drawn))[:MOST_LANES]
-    return tuple(lane for lane in lanes if lane in busiest)
-
-
-def _busy_ns(lane: Lane, drawn: Timeline) -> int:
-    return SpanSet.union_all(lane.spans.values()).clip(drawn.start_ns, drawn.end_ns).total_ns
+    busy_ns = [SpanSet.union_all(lane.spans.values()).total_ns for lane in lanes]
+    busy = [place for place, ns in enumerate(busy_ns) if ns >= seen_ns]
+    busiest = sorted(busy, key=lambda place: -busy_ns[place])[:MOST_LANES]
+    return tuple(lanes[place] for place in sorted(busiest))
 
 
 def _strips(drawn: Timeline, lanes: Sequence[Lane], scale_ns: int) -> Iterator[Strip]:
     for row, lane in enumerate(lanes):
         y = row * LANE_HEIGHT + TITLE_HEIGHT + 4 + STRIP_HEIGHT / 2
-        within = tuple(spans.clip(drawn.start_ns, drawn.end_ns) for spans in lane.spans.values())
-        layers = runs_by_layer(within, drawn.start_ns, drawn.start_ns + scale_ns, WIDTH)
+        layers = runs_by_layer(tuple(lane.spans.values()), drawn.start_ns, drawn.start_ns + scale_ns, WIDTH)
         for kind, runs in zip(lane.spans, layers, strict=True):
             if runs:
                 yield Strip(runs_path(runs, y), STRIP_HEIGHT, PAINTS[kind])
@@ -109,10 +112,9 @@ def _titles(lanes: Sequence[Lane]) -> Iterator[Label]:
         )
 
 
-def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
+def _legend(lanes: Sequence[Lane], of_step: Mapping[Category | Activity, float]) -> Iterator[LegendEntry]:
     """All visible kinds; categories have their share of the step."""
-    of_step = shares(drawn.categories.spans, drawn.start_ns, drawn.end_ns)
-    seen = {kind for lane in lanes for kind, spans in lane.spans.items() if spans.clip(drawn.start_ns, drawn.end_ns)}
+    seen = {kind for lane in lanes for kind, spans in lane.spans.items() if spans}
     for kind, paint in PAINTS.items():
         if kind in seen:
             yield LegendEntry(paint, words_for(kind), percent(of_step[kind]) if kind in of_step else "")
@@ -129,22 +131,16 @@ def _sentence(drawn: Timeline, lanes: Sequence[Lane], mean_ns: float | None) -> 
     )
 
 
-def _table(drawn: Timeline, lanes: Sequence[Lane]) -> Table:
+def _table(drawn: Timeline, lanes: Sequence[Lane], seen: Sequence[Mapping[Category | Activity, float]]) -> Table:
     columns = titled("Lane", "Activity", "Time", "Share of the step", words=("Activity",))
     rows = [
         (Cell(lane.title), Cell(words_for(kind)), Cell(duration(share * length)), Cell(percent(share)))
-        for lane in lanes
-        for kind, share in _seen(lane, drawn)
+        for lane, of_step in zip(lanes, seen, strict=True)
+        for kind, share in of_step.items()
+        if share
         for length in (drawn.end_ns - drawn.start_ns,)
     ]
     return Table("Time by lane", columns, tuple(rows))
-
-
-def _seen(lane: Lane, drawn: Timeline) -> Iterator[tuple[Category | Activity, float]]:
-    of_step = shares(lane.spans, drawn.start_ns, drawn.end_ns)
-    for kind in lane.spans:
-        if of_step[kind]:
-            yield kind, of_step[kind]
 
 
 K = TypeVar("K")
@@ -206,8 +202,12 @@ def _diffused(seen: Float64) -> Int64:
     rows, parts = layers.tolist(), of_slots[slots, layers].tolist()  # numpy takes ten times as long for so few
     owed = [0.0] * of_slots.shape[1]
     chosen: list[int] = []
-    place = 0
-    for count in np.bincount(slots, minlength=len(of_slots)).tolist():
+    counts = np.bincount(slots, minlength=len(of_slots))
+    places = counts.cumsum() - counts
+    is_full = (counts == 1) & (of_slots[slots, layers][places] == 1.0)
+    goes_on = is_full[1:] & is_full[:-1] & (layers[places[1:]] == layers[places[:-1]])
+    begins = np.concatenate(([True], ~goes_on))  # a slot that goes on as the one before owes nothing more
+    for count, place in zip(counts[begins].tolist(), places[begins].tolist(), strict=True):
         if count == 1:  # most slots
             pick = rows[place]
             owed[pick] += parts[place]
@@ -220,8 +220,7 @@ def _diffused(seen: Float64) -> Int64:
                     pick, most = layer, now
         owed[pick] -= 1.0
         chosen.append(pick)
-        place += count
-    return np.array(chosen, np.int64)
+    return np.array(chosen, np.int64)[begins.cumsum() - 1]
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import TypeVar
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of
 

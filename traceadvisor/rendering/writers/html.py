@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from functools import lru_cache
-from typing import assert_never
+from typing import Any, assert_never
 
 from markupsafe import Markup
 
+from traceadvisor.frozen import values_of
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rendering.charts.drawing import AS_TABLE, Chart
 from traceadvisor.rendering.charts.palette import PAINTS, Paint
@@ -37,7 +39,7 @@ from traceadvisor.rendering.document.blocks import (
     Words,
     plain,
 )
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Table
 from traceadvisor.rendering.units import number_of
 from traceadvisor.rendering.writers.elements import Child, element, joined, prose, unbroken
 from traceadvisor.rendering.writers.svg import cell_bar, drawing, range_bar
@@ -94,8 +96,6 @@ class _Page:
 
     def __init__(self, explained: Iterable[str] = ()) -> None:
         self._explained = frozenset(explained)
-        self._cells: dict[tuple[Cell, bool, str | None], Markup] = {}
-        """Most cells of a page are the same as some before."""
 
     def blocks(self, blocks: Iterable[Block], level: int) -> Markup:
         """Parts one after the other; ``level`` is that of their headings."""
@@ -256,43 +256,49 @@ class _Page:
         return element("div", box, class_="block") if table.is_named else box
 
     def _box(self, table: Table, label: str, rows: Iterable[tuple[Cell, ...]]) -> Markup:
-        titles = (element("th", column.title, scope="col", class_=_side(column)) for column in table.columns)
-        body = joined((self._row(table, row) for row in rows), "\n")
+        titles = (element("th", column.title, scope="col", class_=_SIDES[column.numeric]) for column in table.columns)
+        is_stacked = "stacked" in table.layout.value
+        looks = [(column.numeric, column.title if is_stacked else None) for column in table.columns]
+        body = joined((self._row(looks, row) for row in rows), "\n")
         layout = f"{table.layout.value} sortable" if table.is_sortable else table.layout.value
         whole = element("table", element("thead", element("tr", *titles)), "\n", element("tbody", body))
         return element("div", whole, class_=f"table {layout}", role="group", aria_label=label, tabindex="0")
 
-    def _row(self, table: Table, row: tuple[Cell, ...]) -> Markup:
-        labels = [column.title if "stacked" in table.layout.value else None for column in table.columns]
-        return element("tr", *map(self._cell, table.columns, row, labels))
+    def _row(self, looks: Iterable[tuple[bool, str | None]], row: tuple[Cell, ...]) -> Markup:
+        cells = [_cell(look, self._explained, *_parts(cell)) for look, cell in zip(looks, row, strict=False)]
+        return element("tr", *cells)
 
-    def _cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
-        key = cell, column.numeric, label
-        made = self._cells.get(key)
-        if made is None:
-            made = self._cells[key] = self._made_cell(column, cell, label)
-        return made
 
-    def _made_cell(self, column: Column, cell: Cell, label: str | None) -> Markup:
-        looks = f"{_side(column)} missing" if cell.missing else _side(column)
-        content = self._cell_text(cell)
-        if cell.more or cell.remark or cell.bar:
-            content = self._with_more(content, cell)
-        return element("td", content, class_=looks, data_v=cell.value, data_label=label)
+_parts = values_of(tuple(item.name for item in fields(Cell)))
+"""The fields of a cell: a key that is compared without Python."""
 
-    @staticmethod
-    def _with_more(content: Markup, cell: Cell) -> Markup:
-        remark = element("span", cell.remark, class_="remark") if cell.remark else None
-        bar = cell_bar(PAINTS[Category.KERNEL], cell.bar) if cell.bar else None
-        return joined((content, _more(cell), remark, bar))
 
-    def _cell_text(self, cell: Cell) -> Markup:
-        if cell.href:
-            return element("a", cell.text, href=cell.href)
-        if cell.code:
-            depth = f"depth-{min(cell.depth, DEEPEST)}" if cell.depth else None
-            return element("code", cell.text, class_=depth)
-        return prose(cell.text, self._explained)
+@lru_cache(1 << 12, typed=True)  # as texts are kept
+def _cell(look: tuple[bool, str | None], explained: frozenset[str], *parts: Any) -> Markup:
+    """A cell: most are the same as some before, on this page or on others."""
+    cell, (numeric, label) = Cell(*parts), look
+    side = _SIDES[numeric]
+    content = _cell_text(cell, explained)
+    if cell.more or cell.remark or cell.bar:
+        content = _with_more(content, cell)
+    return element(
+        "td", content, class_=f"{side} missing" if cell.missing else side, data_v=cell.value, data_label=label
+    )
+
+
+def _with_more(content: Markup, cell: Cell) -> Markup:
+    remark = element("span", cell.remark, class_="remark") if cell.remark else None
+    bar = cell_bar(PAINTS[Category.KERNEL], cell.bar) if cell.bar else None
+    return joined((content, _more(cell), remark, bar))
+
+
+def _cell_text(cell: Cell, explained: frozenset[str]) -> Markup:
+    if cell.href:
+        return element("a", cell.text, href=cell.href)
+    if cell.code:
+        depth = f"depth-{min(cell.depth, DEEPEST)}" if cell.depth else None
+        return element("code", cell.text, class_=depth)
+    return prose(cell.text, explained)
 
 
 @lru_cache(1 << 6)
@@ -309,8 +315,8 @@ def _code(block: Code) -> Markup:
     return element("pre", element("code", joined(lines, "\n")), class_="change", data_copy=block.text)
 
 
-def _side(column: Column) -> str:
-    return "n" if column.numeric else "t"
+_SIDES = ("t", "n")
+"""The class of the cells of a column: of one with words, and of a numeric one."""
 
 
 def _more(cell: Cell) -> Markup | None:

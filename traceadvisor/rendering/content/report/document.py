@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 
+from traceadvisor.frozen import replace
 from traceadvisor.model.findings import Fix, Method
 from traceadvisor.model.report import SCHEMA, RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.rendering.content.experiment.document import measured_fold

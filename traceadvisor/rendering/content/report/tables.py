@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
+from traceadvisor.frozen import replace
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import OperatorMemory

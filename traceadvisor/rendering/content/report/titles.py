@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import compress
 
+from traceadvisor.frozen import replace
 from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.text.cleaning import clipped_inside
 
