@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-<<<<<<< HEAD
-from dataclasses import replace
 from functools import partial
-=======
->>>>>>> 38318f9a34bf1cf0c65c9b5ed9d113b67c19d03b
 
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen, replace
