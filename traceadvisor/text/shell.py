@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from traceadvisor.text.log_commands import without_log_commands
+
 LONGEST_COMMAND = 400
 """Characters. A longer command may have been cut, and would not run."""
 
@@ -12,4 +14,5 @@ LONGEST_COMMAND = 400
 def pasted(command: Sequence[str]) -> str | None:
     """The command as one line for a shell; None if nobody could paste it."""
     text = shlex.join(command)
-    return text if text and len(text) <= LONGEST_COMMAND and text.isprintable() else None
+    is_whole = text and len(text) <= LONGEST_COMMAND and text.isprintable() and without_log_commands(text) == text
+    return text if is_whole else None

@@ -310,10 +310,15 @@ def test_words_of_a_command_to_paste_are_quoted(word: str) -> None:
     assert markdown_page(markdown.write(comparison_document(comparison)).decode()).elements["pre"] == 1
 
 
-@pytest.mark.parametrize("word", ["a\nb", "x" * 500])
-def test_no_command_is_pasted_that_was_cut_or_has_several_lines(word: str) -> None:
+@pytest.mark.parametrize("word", ["a\nb", "a\u2028b", "x" * 500, "a ##[error] b", "a\n::error::b"])
+def test_no_command_is_pasted_that_was_cut_has_several_lines_or_is_one_to_a_ci_system(word: str) -> None:
     comparison = compare(*([report(recording(undisturbed_ms=ms, command=["train.py", word]))] for ms in (100.0, 112.0)))
     assert settling_commands(comparison, comparison.runs[0]) is None
+    comparison = compare(*([report(recording(undisturbed_ms=ms, command=["train.py"]))] for ms in (100.0, 112.0)))
+    assert settling_commands(comparison, comparison.runs[0])
+    for side in ("base_paths", "head_paths"):
+        named = replace(comparison, **{side: (Path(word),)})
+        assert settling_commands(named, named.runs[0]) is None
 
 
 @pytest.mark.parametrize("build", ALL)

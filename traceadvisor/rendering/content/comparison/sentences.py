@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from math import log, log1p
 from pathlib import Path
@@ -610,7 +609,7 @@ FEWEST_CAPTURES, MOST_CAPTURES = 3, 8
 def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     """Lines for a shell: more captures of each side, then the comparison of all.
 
-    None where the change is shown, would need too many captures, or how to capture it is not known.
+    None where the change is shown, would need too many captures, or how to capture it or name it is not known.
     """
     change, goal = run.change, max(FEWEST_CAPTURES, run.change.captures_needed or 0 if run.change else 0)
     if change is None or change.certainty is VerdictCertainty.SHOWN or goal > MOST_CAPTURES:
@@ -634,21 +633,23 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
         [*map(_quoted, listed), *(_quoted(listed[0], f"-{number}") for number in range(count + 1, goal + 1))]
         for listed, count in zip(paths, counts, strict=True)
     ]
+    if None in (*named[0], *named[1]):
+        return None
     base = " ".join(f"--base {path}" for path in named[0])
-    return "\n".join((*loops, f"traceadvisor compare {base} {' '.join(named[1])}"))
+    return "\n".join((*loops, f"traceadvisor compare {base} {' '.join(map(str, named[1]))}"))
 
 
 def _captured_again(paths: tuple[Path, ...], recording: Recording) -> str | None:
     """The capture of a side again, into a folder beside the first; None if its command is unknown."""
     command = pasted(recording.captured.command) if recording.captured else None
-    if command is None or not paths:
-        return None
-    return f"traceadvisor capture -o {_quoted(paths[0], '-$i')} -- {command}"
+    folder = _quoted(paths[0], "-$i") if paths else None
+    return f"traceadvisor capture -o {folder} -- {command}" if command and folder else None
 
 
-def _quoted(path: Path, end: str = "") -> str:
+def _quoted(path: Path, end: str = "") -> str | None:
     stem = path.with_suffix("") if end and path.suffix in {".json", ".gz"} else path
-    return f"{shlex.quote(str(stem))}{end}"
+    word = pasted([str(stem)])
+    return f"{word}{end}" if word else None
 
 
 def _loop(first: int, last: int, command: str) -> str:
