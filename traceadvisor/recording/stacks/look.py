@@ -11,6 +11,7 @@ or waits for ever (https://github.com/python/cpython/issues/106883). So the coll
 
 from __future__ import annotations
 
+import dis
 import gc
 import resource
 import sys
@@ -27,6 +28,12 @@ from traceadvisor.system import clocks
 
 DEEPEST = 2000
 """Frames of a stack that are looked at."""
+
+MOST_WAITS = 4
+"""Waits for the interpreter, of which each ends after the switch interval, or when the thread has let go of it but
+took it back at once. With more of them, a single call is likely to have kept it."""
+
+_INTERRUPTED = ("CALL", "PRECALL", "RESUME", "JUMP", "CACHE")
 
 _NOTHING: tuple[tuple[Any, ...], ...] = ((),)
 """The arguments of a single call."""
@@ -56,6 +63,17 @@ class Look:
     """Number of waits for the interpreter: none unless the thread ran Python code."""
 
     is_fetching: bool
+
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether the thread ran other code in between, and then let go of the interpreter by itself.
+
+        Python interrupts a thread only at calls, at the begin of functions and at the end of loops.
+        """
+        if self.raw is None or not 1 < self.waits <= MOST_WAITS:
+            return False
+        code, at = self.raw[0]
+        return not dis.opname[code.co_code[at]].startswith(_INTERRUPTED)
 
 
 def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], bool]) -> Look:

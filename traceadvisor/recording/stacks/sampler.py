@@ -56,6 +56,9 @@ SHORT_SWITCH_S = 0.00005
 EARLY_SWITCHES = 2
 """The switch interval is shortened this many switch intervals before a sample."""
 
+MOST_AGAIN = 3
+"""Looks that follow one that shows by chance where the thread let go of the interpreter."""
+
 FREQUENT_WAITS = 0.05
 """Share of recent samples that had to wait, above which the switch interval is shortened."""
 
@@ -254,6 +257,10 @@ class ThreadSampler:
             self._usual_switch_s = usual_s
             sys.setswitchinterval(SHORT_SWITCH_S)
         seen = self._look(target_ns, thread)
+        for _ in range(MOST_AGAIN):
+            if self._stopped or not seen.is_by_chance:
+                break
+            seen = self._look(seen.at_ns + int(self._random.random() * usual_s * 1e9), thread)
         self._restore_switch()
         return seen
 
