@@ -76,11 +76,15 @@ class Look:
         return not dis.opname[code.co_code[at]].startswith(_INTERRUPTED)
 
 
-def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], bool]) -> Look:
-    """Sleep until an alarm or a timeout, and look at a thread as soon as the interpreter is free."""
+def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], bool], *, from_ns: int = 0) -> Look:
+    """Sleep until an alarm or a timeout, and look at a thread as soon as the interpreter is free.
+
+    ``from_ns``: before that, by the steady clock, the stack is not read.
+    """
     collects: list[bool] = []
     innermost = map(dict.get, starmap(sys._current_frames, _NOTHING), (thread,))
     frames = takewhile(bool, accumulate(chain(innermost, cast("Any", repeat("f_back"))), getattr))
+    is_time = map(from_ns.__le__, starmap(clocks.perf_counter_ns, _NOTHING))
     steps = chain[Any](
         starmap(*_OWN_WAITS),
         starmap(alarm.acquire, ((True, timeout_s),)),
@@ -88,7 +92,7 @@ def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], 
         starmap(clocks.perf_counter_ns, _NOTHING),
         map(collects.append, starmap(gc.isenabled, _NOTHING)),
         starmap(gc.disable, _NOTHING),
-        map(_PLACE, islice(frames, DEEPEST)),
+        chain.from_iterable(compress((map(_PLACE, islice(frames, DEEPEST)),), is_time)),
         map(call, compress((gc.enable,), collects)),
         starmap(is_fetching, _NOTHING),
     )
