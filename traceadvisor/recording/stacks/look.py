@@ -53,7 +53,7 @@ class Alarm(Protocol):
 
 @frozen
 class Look:
-    """What was seen."""
+    """A stack, and how the sampler came to see it."""
 
     raw: Raw | None
     """The stack of the thread; None if there is no such thread."""

@@ -254,7 +254,7 @@ class ThreadSampler:
             early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
             early = self._look(early_ns, thread, from_ns=target_ns) if early_ns > clocks.perf_counter_ns() else None
             if early and early.at_ns >= target_ns and early.waits <= 1 + (early.at_ns - early_ns) / 1e9 / usual_s:
-                return early  # one call kept the interpreter; otherwise the thread has let go of it in between
+                return early  # one call kept the interpreter; with more waits, the thread ran other code in between
             self._usual_switch_s = usual_s
             sys.setswitchinterval(SHORT_SWITCH_S)
         seen = self._look(target_ns, thread)
