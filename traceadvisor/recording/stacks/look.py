@@ -11,6 +11,7 @@ or waits for ever (https://github.com/python/cpython/issues/106883). So the coll
 
 from __future__ import annotations
 
+import dis
 import gc
 import resource
 import sys
@@ -27,6 +28,12 @@ from traceadvisor.system import clocks
 
 DEEPEST = 2000
 """Frames of a stack that are looked at."""
+
+MOST_WAITS = 4
+"""Waits for the interpreter, of which each ends after the switch interval, or when the thread has let go of it but
+took it back at once. With more of them, a single call is likely to have kept it."""
+
+_INTERRUPTED = ("CALL", "PRECALL", "RESUME", "JUMP", "CACHE")
 
 _NOTHING: tuple[tuple[Any, ...], ...] = ((),)
 """The arguments of a single call."""
@@ -46,7 +53,7 @@ class Alarm(Protocol):
 
 @frozen
 class Look:
-    """What was seen."""
+    """A stack, and how the sampler came to see it."""
 
     raw: Raw | None
     """The stack of the thread; None if there is no such thread."""
@@ -57,12 +64,27 @@ class Look:
 
     is_fetching: bool
 
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether the thread ran other code in between, and then let go of the interpreter by itself.
 
-def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], bool]) -> Look:
-    """Sleep until an alarm or a timeout, and look at a thread as soon as the interpreter is free."""
+        Python interrupts a thread only at calls, at the begin of functions and at the end of loops.
+        """
+        if self.raw is None or not 1 < self.waits <= MOST_WAITS:
+            return False
+        code, at = self.raw[0]
+        return not dis.opname[code.co_code[at]].startswith(_INTERRUPTED)
+
+
+def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], bool], *, from_ns: int = 0) -> Look:
+    """Sleep until an alarm or a timeout, and look at a thread as soon as the interpreter is free.
+
+    ``from_ns``: before that, by the steady clock, the stack is not read.
+    """
     collects: list[bool] = []
     innermost = map(dict.get, starmap(sys._current_frames, _NOTHING), (thread,))
     frames = takewhile(bool, accumulate(chain(innermost, cast("Any", repeat("f_back"))), getattr))
+    is_time = map(from_ns.__le__, starmap(clocks.perf_counter_ns, _NOTHING))
     steps = chain[Any](
         starmap(*_OWN_WAITS),
         starmap(alarm.acquire, ((True, timeout_s),)),
@@ -70,7 +92,7 @@ def look(alarm: Alarm, timeout_s: float, thread: int, is_fetching: Callable[[], 
         starmap(clocks.perf_counter_ns, _NOTHING),
         map(collects.append, starmap(gc.isenabled, _NOTHING)),
         starmap(gc.disable, _NOTHING),
-        map(_PLACE, islice(frames, DEEPEST)),
+        chain.from_iterable(compress((map(_PLACE, islice(frames, DEEPEST)),), is_time)),
         map(call, compress((gc.enable,), collects)),
         starmap(is_fetching, _NOTHING),
     )

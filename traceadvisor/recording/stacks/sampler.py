@@ -6,11 +6,12 @@ sampling, whose error is at most that of as many independent samples (W. G. Coch
 section 5.6).
 
 Python runs one thread at a time. While the training thread runs Python code, the sampler has to wait for it, up to the
-switch interval of 5 ms, and may see the thread in the next call instead. Two things keep this error small:
+switch interval of 5 ms, and may see the thread in the next call instead. Three things keep this error small:
 
 - Just before an instant, while such waits are frequent, the switch interval is shorter (:data:`SHORT_SWITCH_S`).
 - A sample that had to wait is marked as late: it does not count as time inside the function written in C that the
   thread has reached. The kernel counts the waits of the sampler (``ru_nvcsw``).
+- If the thread let the sampler in by itself after other code, it is looked at again (:attr:`Look.is_by_chance`).
 
 A function written in C that keeps the interpreter lock delays the sample to its end, still at the line of its call.
 Then the sample stands for all instants that have passed.
@@ -55,6 +56,9 @@ SHORT_SWITCH_S = 0.00005
 
 EARLY_SWITCHES = 2
 """The switch interval is shortened this many switch intervals before a sample."""
+
+MOST_AGAIN = 3
+"""Looks that follow one that shows by chance where the thread let go of the interpreter."""
 
 FREQUENT_WAITS = 0.05
 """Share of recent samples that had to wait, above which the switch interval is shortened."""
@@ -248,19 +252,23 @@ class ThreadSampler:
         usual_s = sys.getswitchinterval()
         if self._waits > FREQUENT_WAITS and usual_s > SHORT_SWITCH_S:
             early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
-            early = self._look(early_ns, thread) if early_ns > clocks.perf_counter_ns() else None
+            early = self._look(early_ns, thread, from_ns=target_ns) if early_ns > clocks.perf_counter_ns() else None
             if early and early.at_ns >= target_ns and early.waits <= 1 + (early.at_ns - early_ns) / 1e9 / usual_s:
-                return early  # one call kept the interpreter; otherwise the thread has let go of it in between
+                return early  # one call kept the interpreter; with more waits, the thread ran other code in between
             self._usual_switch_s = usual_s
             sys.setswitchinterval(SHORT_SWITCH_S)
         seen = self._look(target_ns, thread)
+        for _ in range(MOST_AGAIN):
+            if self._stopped or not seen.is_by_chance:
+                break
+            seen = self._look(seen.at_ns + int(self._random.random() * usual_s * 1e9), thread)
         self._restore_switch()
         return seen
 
-    def _look(self, until_ns: int, thread: int) -> Look:
+    def _look(self, until_ns: int, thread: int, *, from_ns: int = 0) -> Look:
         """Sleep until an instant, if only for a moment, or until the end."""
         timeout_s = 0.0 if self._stopped else max((until_ns - clocks.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S)
-        return look(self._alarm, timeout_s, thread, self.is_fetching)
+        return look(self._alarm, timeout_s, thread, self.is_fetching, from_ns=from_ns)
 
     def _restore_switch(self) -> None:
         usual_s, self._usual_switch_s = self._usual_switch_s, None
