@@ -137,7 +137,7 @@ class Estimate:
 
     @property
     def is_to_measure(self) -> bool:
-        """Whether nothing is known of it but that the fixes above may save this time, too."""
+        """Whether the fixes above may save this time, too, so that the rest has to be measured."""
         return self.reason is not None and self.reason.doubt is Doubt.MEASURE_AGAIN
 
     @property
