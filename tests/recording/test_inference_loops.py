@@ -113,6 +113,23 @@ def test_a_repetition_of_the_calls_of_models_is_an_iteration_of_inference(tmp_pa
     assert len(traces(bundle)) == 1
 
 
+MADE_ANEW = """
+import torch
+
+for _ in range(120):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    model(torch.randn(1, 8))
+"""
+
+
+def test_a_model_that_each_request_makes_anew_is_called_in_a_loop(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(MADE_ANEW)
+    capture("-o", "bundle", "--", "run.py", cwd=tmp_path)
+    timed = steps(tmp_path / "bundle")
+    assert sum(one.state.value == "recorded" for one in timed) == 8
+    assert 120 - 32 - 2 <= len(timed) <= 120 - 32
+
+
 @pytest.mark.nightly("traceadvisor/recording")
 def test_a_few_calls_are_no_inference(tmp_path: Path) -> None:
     assert not steps(_decoded(tmp_path, 6))

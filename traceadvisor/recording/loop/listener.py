@@ -205,11 +205,11 @@ class LoopListener:
     def _trains(self) -> bool:
         return self.has_optimizer or self.has_stepped or self._backward_passes > 0
 
-    def module_called(self, module: object) -> None:
-        """A module was called by a program without an optimizer, a backward pass and a loader."""
+    def module_called(self, module: int) -> None:
+        """A module, known by a number, was called by a program without an optimizer, a backward pass and a loader."""
         if self.active and not self.depth:
             self.infers = True
-            self._report_step(lambda: self._events.optimizer_stepped(id(module)))
+            self._report_step(lambda: self._events.optimizer_stepped(module))
 
     def _end_inference(self) -> None:
         """The latest batch is used: an iteration of inference, if the program does not train."""

@@ -2,13 +2,15 @@
 
 A call counts if it is within no other one. First, all modules are followed, as they may be before a training that is
 about to start. Once many calls were seen, only the classes whose modules were called from outside are: calls inside a
-model then cost nothing. ``__call__`` stays as it is: profilers of torch that record stacks look for its code, and read
-its variables. Torch's own hooks on all modules would make ``torch.compile`` warn.
+model then cost nothing. A program may make its model anew for each request: modules of a class that were first
+called later count as one. ``__call__`` stays as it is: profilers of torch that record stacks look for its code, and
+read its variables. Torch's own hooks on all modules would make ``torch.compile`` warn.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -35,6 +37,8 @@ class ModuleCalls:
         self._depth = self._count = 0
         self._classes: set[type[torch.nn.Module]] = set()
         """Classes of the modules that were called, until they count."""
+        self._known: dict[int, tuple[weakref.ref[torch.nn.Module], int]] = {}
+        """Modules that were called and still exist, by id, with what stands for them."""
         self._hooked: list[tuple[type[torch.nn.Module], object, object]] = []
         """Classes, the method that each defines itself, or None, and what replaces it."""
         self._hook((torch.nn.Module,))
@@ -77,11 +81,21 @@ class ModuleCalls:
 
         return call
 
+    def _key(self, module: torch.nn.Module) -> int:
+        """Return a number that stands for a module: its id, or that of its class if calls already count."""
+        place, known = id(module), self._known
+        if place not in known:
+            key = place if self._count < _FEWEST else id(type(module))
+            known[place] = weakref.ref(module, lambda _: known.pop(place, None)), key
+        return known[place][1]
+
     def _called(self, module: torch.nn.Module) -> None:
         if self._listener.shows_steps:
             self.remove()
-        elif self._count >= _FEWEST:
-            self._listener.module_called(module)
+            return
+        key = self._key(module)
+        if self._count >= _FEWEST:
+            self._listener.module_called(key)
         else:
             self._count += 1
             self._classes.add(type(module))
