@@ -36,7 +36,7 @@ def test_modules_that_each_request_makes_anew_count_as_one(modules: int, calls: 
     assert set(heard[-10:]) == {id(torch.nn.Identity)}
 
 
-def test_modules_that_stay_are_told_apart_by_themselves() -> None:
+def test_modules_that_stay_count_each_for_itself() -> None:
     heard = _heard(40, modules=2, calls=1, anew=False)
     assert len(heard) == 80 - 32
     assert heard[:2] * 24 == heard

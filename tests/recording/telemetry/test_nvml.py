@@ -9,7 +9,6 @@ import pytest
 
 from tests.recording.telemetry.sampling import Recorded, record
 
-
 UNTIL_READ_TWICE = """
 for again in range(600):
     time.sleep(0.1)

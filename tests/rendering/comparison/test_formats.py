@@ -316,8 +316,7 @@ def test_no_command_is_pasted_that_was_cut_has_several_lines_or_is_one_to_a_ci_s
     assert settling_commands(comparison, comparison.runs[0]) is None
     comparison = compare(*([report(recording(undisturbed_ms=ms, command=["train.py"]))] for ms in (100.0, 112.0)))
     assert settling_commands(comparison, comparison.runs[0])
-    for side in ("base_paths", "head_paths"):
-        named = replace(comparison, **{side: (Path(word),)})
+    for named in (replace(comparison, base_paths=(Path(word),)), replace(comparison, head_paths=(Path(word),))):
         assert settling_commands(named, named.runs[0]) is None
 
 
