@@ -220,7 +220,8 @@ def _diffused(seen: Float64) -> Int64:
                     pick, most = layer, now
         owed[pick] -= 1.0
         chosen.append(pick)
-    return np.array(chosen, np.int64)[begins.cumsum() - 1]
+    by_run: Int64 = np.array(chosen, np.int64)[begins.cumsum() - 1]
+    return by_run
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:
