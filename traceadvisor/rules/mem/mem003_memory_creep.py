@@ -14,6 +14,13 @@ FIX = Fix(
     change="losses.append(loss.detach())  # instead of losses.append(loss)",
     otherwise=Fix("Find tensors that are kept from step to step, such as outputs in a list"),
 )
+OF_PROCESS = Fix(
+    "Find what is kept from step to step, if it is not meant to: tensors with their graph, such as a loss, or a list "
+    "without a limit",
+    needs=frozenset({Part.BACKWARD}),
+    change=FIX.change,
+    otherwise=FIX.otherwise,
+)
 NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."
 CAVEAT = "At its start, a run still allocates memory that it will keep."
 
@@ -61,8 +68,9 @@ class MemoryCreep(Rule):
     least_host_samples: int = 8
     """Samples of the process: two for each quarter of the run."""
 
-    min_last_growth_share: float = 0.25
-    """Growth in the last quarter, relative to the mean. Caches and loaders fill at the start of a run."""
+    min_last_growth_share: float = 0.75
+    """Growth in the last quarter, relative to the mean. A store that fills, and the allocator with batches of many
+    lengths, grow less and less; kept tensors do not."""
 
     def check(self, facts: Facts) -> Outcome:
         device = facts.device
@@ -135,7 +143,7 @@ class MemoryCreep(Rule):
         steps = sum(step.state is StepState.PLAIN for step in facts.run.steps) * (PARTS - 1) / PARTS
         return finding_of(
             facts,
-            fix=FIX,
+            fix=OF_PROCESS,
             effort=Effort.LINE,
             evidence=(
                 Evidence("CPU memory of the process, mean of the first quarter of the run", quarters[0], Unit.BYTES),
@@ -143,5 +151,8 @@ class MemoryCreep(Rule):
                 Evidence("memory growth", (quarters[-1] - quarters[0]) / max(steps, 1.0), Unit.BYTES_PER_STEP),
             ),
             confidence=Confidence.LOW,
-            caveats=(CAVEAT, "A data set that is kept in memory grows until its first epoch ends."),
+            caveats=(
+                CAVEAT,
+                "A data set that is kept in memory grows until its first epoch ends, and a store until it is full.",
+            ),
         )
