@@ -137,6 +137,15 @@ def test_a_line_with_more_of_the_cpu_time_than_making_samples_collates(tmp_path:
     assert captured.finding(LoaderLineCost()).fix.summary.startswith("Collate with less work")
 
 
+def test_work_of_own_functions_on_each_sample_in_a_collate_function_is_done_once_before(tmp_path: Path) -> None:
+    samples = Samples()
+    for line in range(10, 18):  # a tokenizer
+        samples.add(10, MAIN, NEXT, ITEM, user("encode", line), is_fetching=True)
+    samples.add(20, MAIN, NEXT, COLLATE, is_fetching=True)
+    captured = _captured(tmp_path, 2, samples.build()).made(cpu_us=40_000, collate_us=60_000)
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")
+
+
 def test_a_line_does_not_collate_where_collating_takes_a_quarter_of_the_loading(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=75_000, collate_us=25_000)
     assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")

@@ -37,6 +37,9 @@ class LoaderLine:
     callee: Frame | None
     """The function that the line calls most of the time; None for its own work."""
 
+    calls_own: bool
+    """Whether most of its time is in other functions of the user."""
+
     share: float
     low: float
     """Lower end of the 95% interval of the share."""
@@ -116,6 +119,7 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     return LoaderLine(
         replace(place_of(line), owner=callee, samples=count),
         callee,
+        2 * _time_ns([one for one in here if len(one.users) > depth + 1]) > time_ns,
         share,
         share_interval(share, sampled)[0],
         max(once_ns, time_ns) / whole_ns,

@@ -182,7 +182,7 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
         (file.startswith(DECODING_FILES), _DECODED),
         (file.startswith(READING_FILES) or called in READERS, _READ),
         (called in MAKERS, _CONVERTED),
-        (_is_collating(line.cpu_share, collating or 0.0), _COLLATE),
+        (not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
     )
     return next((remedy for is_so, remedy in choices if is_so), _ONCE)
