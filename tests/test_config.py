@@ -94,9 +94,10 @@ def test_invalid_toml_is_an_error(content: str, tmp_path: Path) -> None:
         read_settings(_project(tmp_path, content))
 
 
-def test_invalid_utf8_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"a." * 30_000 + b"b = 1"])
+def test_no_utf8_or_a_key_of_many_parts_is_an_error(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"is not valid TOML"):
         read_settings(path)
 

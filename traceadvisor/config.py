@@ -6,7 +6,6 @@ in the folders of the recordings. So a recording from someone else cannot contai
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from difflib import get_close_matches
@@ -22,6 +21,7 @@ from traceadvisor.model.cost import Price
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.system.remote import is_remote
 from traceadvisor.text.ranges import between
+from traceadvisor.text.toml import decoded_toml
 
 TABLE = "tool.traceadvisor"
 FILE_NAME = "pyproject.toml"
@@ -175,10 +175,10 @@ def _table(path: Path) -> object | None:
         text = _beginning(path)
         if len(text) > LARGEST_BYTES:
             raise ConfigError(path, "is too large for settings", expected=f"at most {LARGEST_BYTES >> 20} MiB")
-        content = tomllib.loads(text.decode("utf-8"))
+        content = decoded_toml(text)
     except OSError as error:
         raise ConfigError(path, f"cannot be read ({error.strerror or error})", expected="a TOML file") from error
-    except (ValueError, RecursionError) as error:  # decoding errors are ValueErrors
+    except ValueError as error:
         raise ConfigError(path, f"is not valid TOML ({error})", expected="a TOML file") from error
     tool = content.get("tool")
     return tool.get("traceadvisor") if isinstance(tool, dict) else None

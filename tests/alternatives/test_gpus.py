@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,10 @@ def test_a_file_of_ones_own_adds_gpus(tmp_path: Path) -> None:
         "[[device]]\nname = 'x'",
         OWN.replace("500", "0"),
         OWN.replace("500", "inf"),
+        OWN.replace("500", "5e-324"),
+        OWN.replace("500", "1e9"),
+        OWN + "a." * 30_000 + "b = 1",
+        OWN + 'b = {"a" . ' + "'a' . " * 30_000 + "b = 1}",
         OWN.replace("= 12", "= 1" + "0" * 400),
         OWN + "peer_gb_per_s = 0",
         OWN.replace("fp32 = 10, fp16 = 40", ""),
@@ -84,3 +89,6 @@ def test_a_missing_or_large_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large.toml").write_bytes(b"#" * (2 << 20))
     with pytest.raises(InputError, match="more than"):
         read_device_file(tmp_path / "large.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(InputError, match="no plain file"):
+        read_device_file(tmp_path / "pipe.toml")

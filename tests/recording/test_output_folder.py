@@ -180,13 +180,33 @@ def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
     assert len({manifest(bundle).job for bundle in bundles}) == 2
 
 
-@pytest.mark.parametrize("name", ["steps.0.csv", "settings.0.json", "telemetry.host.jsonl"])
-def test_files_in_the_place_of_those_of_a_capture_are_not_replaced(name: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(UsageError, match=f"{name} exists"):
+@pytest.mark.parametrize("make", [os.mkfifo, partial(os.symlink, "nowhere")])
+@pytest.mark.parametrize("name", ["steps.0.csv", "settings.0.json", "telemetry.host.jsonl", MANIFEST])
+def test_what_is_in_the_place_of_a_file_of_a_capture_is_not_replaced(
+    name: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(UsageError, match=f"{name} (exists|is no manifest)"):
         OutputFolder.prepared(ALONE, tmp_path, "")
-    assert OutputFolder.prepared(replace(ALONE, rank=1, host="other"), tmp_path, "").path == tmp_path
+    assert (
+        name == MANIFEST or OutputFolder.prepared(replace(ALONE, rank=1, host="other"), tmp_path, "").path == tmp_path
+    )
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, partial(os.symlink, "nowhere"), partial(os.symlink, "own")])
+def test_what_the_script_puts_in_the_place_of_the_manifest_is_not_written(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    writer = BundleWriter(tmp_path, Manifest(FORMAT, "1", 1, ("a",), Schedule(1, 1, 1, 8, 1), 1), 0, "host")
+    writer.enter((), (), None)
+    (tmp_path / MANIFEST).rename(tmp_path / "own")
+    before = (tmp_path / "own").read_bytes()
+    make(tmp_path / MANIFEST)
+    with pytest.raises(OSError):  # noqa: PT011  # its words are those of the system
+        writer.enter((), (), None)
+    assert (tmp_path / "own").read_bytes() == before
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize("make", [os.link, os.symlink])

@@ -132,20 +132,25 @@ def _settings() -> dict[str, Any]:
                 "file": f"{HOME}/train.py",
                 "line": 30,
                 "function": "main",
-                "through": None,
+                "through": "through_/home/zqada/lab",
                 "source": 'loader = DataLoader(Set("zqpath"))',
                 "start": 9,
                 "end": 34,
                 "zqkey": "zq",
             },
         ],
-        "torch_version": "2.13.0",
+        "torch_version": f"2.13.0+{HOST}",
+        "cuda_version": "13.0 zq",
+        "autocast_dtype": "zqtype",
+        "padding": {"padded_share": 0.5, "surplus_share": 0.1, "longest": 9, "batch_count": 1, "source": "zq sign"},
         "python_version": "3.11 zq",
         "device_name": "NVIDIA H100",
         "devices": [{"uuid": "GPU-zqserial", "pci_bus_id": "zqbus", "zqkey": "zq"}],
         "own_code": ["train.py", "zqmodule"],
         "own_lines": {"train.py": [*CHECKSUMS]},
-        "environment": {"OMP_NUM_THREADS": "4", "TORCH_DISTRIBUTED_DEBUG": "zq secret", "ZQ_KEY": "zq"},
+        "environment": {"OMP_NUM_THREADS": "4", "ZQ_KEY": "zq"}
+        | dict.fromkeys(("CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCH_DISTRIBUTED_DEBUG"), "zqword")
+        | {"PYTORCH_CUDA_ALLOC_CONF": "zqword", "PYTORCH_ALLOC_CONF": "expandable_segments:True,backend:zqword"},
         "zqkey": "zq",
     }
 
@@ -169,7 +174,7 @@ def _manifest() -> dict[str, Any]:
         "format": FORMAT,
         "tool_version": "0.1.0",
         "started_ns": ZERO_NS,
-        "command": [f"{HOME}/train.py", "--password", "zqpassword", "zqargument"],
+        "command": [f"{HOME}/train.py", "--password", "zqpassword", "zqargument", "zqrun-17"],
         "schedule": {"skip_first": 5, "wait": 5, "warmup": 3, "active": 8, "repeat": 1},
         "world_size": 2,
         "endings": [

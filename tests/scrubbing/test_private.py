@@ -77,6 +77,15 @@ POSITIONS = (
 WORDS = (
     *(HOST, f"{HOST}.zqlab.internal", "db3.cluster.internal", "zqada", "zqargument", "zqada@zqmail.org"),
     *(f"{HOME}/data", "/mnt/zqproject/run7", "https://zqserver/x", "10.11.12.13", "2001:db8::17", "fe80::1:2%eth0"),
+    *(
+        "//zqnet/share/x",
+        "./zqdir/sub/zqfile.bin",
+        r"..\zqdir\zqfile",
+        "$HOME/zqdir/x.py",
+        "%HOME%/zqdir",
+        "zqdata/x.bin",
+    ),
+    *("zqdata/private/x.py", "00:1B:44:11:3A:B7", "zqworker@other-host-12", HOST.upper(), "ZQARGUMENT", "xzqRun-17y"),
 )
 
 
@@ -87,7 +96,7 @@ def test_no_host_user_path_address_or_argument_is_in_a_copy_wherever_it_stood(tm
     for path in (tmp_path / "copy").iterdir():
         content = path.read_bytes()
         for text in (content, gzip.decompress(content) if path.suffix == ".gz" else b""):
-            for word in (PRIVATE, "cluster.internal", "10.11.12.13", "2001:db8", "fe80:", "/mnt/", "/home/"):
+            for word in (PRIVATE, "cluster.internal", "10.11.12.13", "2001:db8", "fe80:", "1b:44", "/mnt/", "/home/"):
                 places = [found.start() for found in re.finditer(word.encode(), text, re.IGNORECASE)]
                 assert [text[max(place - 60, 0) : place + 40] for place in places] == [], word
 

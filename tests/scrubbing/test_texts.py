@@ -61,6 +61,16 @@ def test_folders_are_numbered_and_public_libraries_stay(file: str, shown: str) -
         ("skimage.io.imread", None),
         ("encoder.local.0", None),
         ("c10::BFloat16", None),
+        ("Dequeue@Conv2D", None),
+        ("model/encoder/attention.key", None),
+        ("Optimizer.step#Adam.step", None),
+        ("nn.Module: Linear_0", None),
+        ("jit(train)/jit(main)/transpose.3", None),
+        ("torch/nn/modules/conv.py", None),
+        ("read data/lab/x.py, lab/x.bin.", "read folder1/folder2/x.py, folder2/folder3"),
+        (r"./lab/x.py ..\lab\x.py $HOME/lab/x.py", r"./folder1/x.py ..\folder1\x.py folder2/folder1/x.py"),
+        ("load(//lab/share/x)", "load(//folder1/folder2/folder3)"),
+        ("00:1B:44:11:3A:B7 ada@node-12 ada@node12:22", "[address] [address] [address]:22"),
     ],
 )
 def test_names_stay_but_for_what_is_private_in_them(name: str, shown: str | None) -> None:
@@ -73,6 +83,9 @@ def test_names_stay_but_for_what_is_private_in_them(name: str, shown: str | None
         ("telemetry.node-7.jsonl of node-7", "telemetry.host1.jsonl of host1"),
         ("node-7_12.3.pt.trace.json", "host1_12.3.pt.trace.json"),
         ("supernode-77 stays", "supernode-77 stays"),
+        ("NODE-7:0 and mynode-7x", "host1:0 and myhost1x"),
+        ("on ADA and ada, with Adam", "on host1 and host1, with Adam"),
+        ("ada@lab and 00:1B:44:11:3A:B7", "[address] and [address]"),
         ("see db.lab.internal and fe80::1:2", "see [address] and [address]"),
         ("in lab/data/set.csv", "in folder1/folder2/folder3"),
         ("3 of 12 rows, 5 MB/s at 10:15:00", "3 of 12 rows, 5 MB/s at 10:15:00"),
@@ -80,7 +93,7 @@ def test_names_stay_but_for_what_is_private_in_them(name: str, shown: str | None
 )
 def test_sentences_name_no_host_and_no_folder(text: str, shown: str) -> None:
     texts = Texts()
-    texts.learn("node-7", None, "")
+    texts.learn("node-7", "ada", "adam", None, "")
     assert texts.free(text) == shown
 
 

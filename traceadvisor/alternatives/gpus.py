@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,9 +13,13 @@ from traceadvisor.errors import InputError, UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, Pcie, Precision, device_rows, model_words, sources
 from traceadvisor.model.whatif import Rates
+from traceadvisor.text.toml import decoded_toml
 
 LARGEST_BYTES = 1 << 20
 """Largest file of devices."""
+
+LEAST_FIGURE, MOST_FIGURE = 0.01, 1_000_000
+"""Figures of a device: with others, the times of its kernels could overflow."""
 
 _MEMORY = re.compile(r"^(\d{1,4})gi?b?$")
 
@@ -99,25 +102,30 @@ def read_device_file(path: Path) -> tuple[DeviceRow, ...]:
     """Return the GPUs of a TOML file with tables ``[[device]]``.
 
     Raises:
-        InputError: the file cannot be read, or a figure is missing or not above 0.
+        InputError: the file cannot be read, or a figure is missing or out of range.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe makes who reads it wait
+            raise _wrong(path, "is no plain file")
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
         if len(content) > LARGEST_BYTES:
             raise _wrong(path, f"has more than {LARGEST_BYTES} bytes")
-        found = msgspec.convert(tomllib.loads(content.decode()), _OwnFile)
+        found = msgspec.convert(decoded_toml(content), _OwnFile)
     except OSError as error:
         raise _wrong(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:  # also what is no UTF-8, and what msgspec refuses
+    except ValueError as error:  # also what msgspec refuses
         raise _wrong(path, f"is no such file ({error})") from error
     return tuple(_row(path, one) for one in found.device)
 
 
 def _row(path: Path, own: _OwnDevice) -> DeviceRow:
     figures = (own.memory_gb, own.bandwidth_gb_per_s, own.peer_gb_per_s, *own.tflops.values())
-    if not own.tflops or not all(one is None or 0 < one < 1e12 for one in figures):
-        raise _wrong(path, f"has a figure of {own.name!r} that is missing or not above 0")
+    if not own.tflops or not all(one is None or LEAST_FIGURE <= one <= MOST_FIGURE for one in figures):
+        raise _wrong(
+            path,
+            f"has a figure of {own.name!r} that is missing or not from {LEAST_FIGURE:g} to {MOST_FIGURE:,}",
+        )
     if own.pcie and (own.pcie.generation not in range(1, 7) or not 0 < own.pcie.lanes <= 64):
         raise _wrong(path, f"has an unknown PCIe link of {own.name!r}")
     return DeviceRow(

@@ -220,6 +220,12 @@ class UnusedGradients:
     """Whether an optimizer has some of these parameters, and their gradients are cleared before it steps."""
 
 
+MASK = "attention_mask"
+"""Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
+
+REPEATED = "a value that only ends or only begins rows"
+
+
 @frozen
 class Padding:
     """Padding of sequences in the first batches of the run, as the loader returned them."""

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import glob
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -162,13 +163,13 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def has_foreign_manifest(folder: Path) -> bool:
-    """Whether another program's ``manifest.json`` is in a folder.
+    """Whether another program's ``manifest.json`` is in a folder, or a link in its place.
 
     It is read once: another rank may create the bundle's manifest at any moment.
     """
     path = folder / MANIFEST
     try:
-        return _decoded(beginning(path)) is None
+        return path.is_symlink() or _decoded(beginning(path)) is None
     except FileNotFoundError:
         return False
     except OSError:
@@ -235,7 +236,7 @@ def _locked(path: Path) -> Iterator[BinaryIO | None]:
     deadline_s = clocks.monotonic() + LONGEST_WAIT_S
     while True:
         try:
-            file = path.open("r+b")
+            file = _opened(path)
         except FileNotFoundError:
             yield None
             return
@@ -243,6 +244,16 @@ def _locked(path: Path) -> Iterator[BinaryIO | None]:
             if not _lock(file, deadline_s) or _is_current(file, path):
                 yield file
                 return
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a plain file to read and write; raises OSError for another one, and for a link, wherever it leads."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(descriptor, "r+b")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is no plain file")
+    return file
 
 
 def _lock(file: BinaryIO, deadline_s: float) -> bool:

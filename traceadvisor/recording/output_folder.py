@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 from pathlib import Path
 
@@ -85,10 +84,13 @@ def _refuse_foreign(path: Path, launch: Launch) -> None:
     found = read_manifest(path)
     if found and not (launch.world_size > 1 and launch.is_of_job(found.job)):
         raise UsageError(f"{path} already holds a capture. Choose another with -o, or remove it.")
-    names = (f"telemetry.{glob.escape(launch.host)}.jsonl", *(f"{kind.value}.{launch.rank}.*" for kind in FileKind))
-    taken = None if found else next((file for name in names for file in path.glob(name)), None)
+    begins = (f"telemetry.{launch.host}.jsonl", *(f"{kind.value}.{launch.rank}." for kind in FileKind))
+    names = (
+        () if found or not path.exists() else sorted(one.name for one in path.iterdir())
+    )  # also links that lead nowhere
+    taken = next((name for name in names if name.startswith(begins)), None)
     if taken:
-        raise UsageError(f"{taken} exists and would be replaced. Choose another folder with -o, or remove it.")
+        raise UsageError(f"{path / taken} exists and would be replaced. Choose another folder with -o, or remove it.")
 
 
 def _try_to_write(path: Path, host: str) -> None:

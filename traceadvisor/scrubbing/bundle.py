@@ -27,6 +27,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.discovery import is_snapshot
+from traceadvisor.scrubbing.forms import version_in
 from traceadvisor.scrubbing.output import Writable, file_in, gzipped, new_file, new_folder
 from traceadvisor.scrubbing.sidecars import SCRUBS, own_code_of, read_settings
 from traceadvisor.scrubbing.snapshot import scrub_snapshot
@@ -37,7 +38,6 @@ from traceadvisor.text.cleaning import clean
 _MOST_RANKS = 1_000_000
 ERROR_CLASS = re.compile(r"[A-Za-z_][\w.]{0,80}(?:Error|Exception|Interrupt|Exit|Warning)\b")
 _CODE = re.compile(r"[\w-]{1,60}")
-_VERSION = re.compile(r"[\w.+-]{1,60}")
 _ENDINGS = {
     FileKind.TELEMETRY: "jsonl",
     FileKind.STEPS: "csv",
@@ -149,7 +149,7 @@ def _manifest(manifest: Manifest, files: list[BundleFile], texts: Texts) -> Mani
     is_part = len(ranks - {None}) < manifest.world_size
     return msgspec.structs.replace(
         manifest,
-        tool_version=manifest.tool_version if _VERSION.fullmatch(manifest.tool_version) else "",
+        tool_version=version_in(manifest.tool_version) or "",
         command=without_arguments(manifest.command),
         endings=tuple(map(_ending, manifest.endings)),
         files=tuple(files),

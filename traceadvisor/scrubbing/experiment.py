@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from traceadvisor.bundle.folder import is_bundle
-from traceadvisor.bundle.settings import RECORDED_ENV
 from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import FILE
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.scrubbing.bundle import ERROR_CLASS, without_arguments
-from traceadvisor.scrubbing.sidecars import is_usual, read_settings
+from traceadvisor.scrubbing.forms import is_usual
+from traceadvisor.scrubbing.sidecars import read_settings
 from traceadvisor.scrubbing.texts import Numbers, Texts
 from traceadvisor.scrubbing.trace import learn_from
 from traceadvisor.text.secrets import secret_words
@@ -164,4 +164,4 @@ def _is_private(name: str, value: object) -> bool:
     """Whether the user chose a value freely; six variables that change how training runs have usual values."""
     if not isinstance(value, str) or not name.startswith(_PREFIXES):
         return False
-    return not (name.removeprefix("env:") in RECORDED_ENV and is_usual(value))
+    return not is_usual(name.removeprefix("env:"), value)

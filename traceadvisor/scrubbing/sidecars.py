@@ -30,6 +30,8 @@ from traceadvisor.bundle.stacks import (
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
 from traceadvisor.model.run import (
+    MASK,
+    REPEATED,
     Change,
     LoaderLoops,
     Padding,
@@ -47,12 +49,11 @@ from traceadvisor.model.telemetry import (
     Telemetry,
     WorkerColumn,
 )
+from traceadvisor.scrubbing.forms import is_code_name, is_number_type, is_usual, version_in
 from traceadvisor.scrubbing.output import Writable
 from traceadvisor.scrubbing.texts import Texts
 
-_VERSION = re.compile(r"[\w.+-]{1,60}")
 _PROCESS_NAME = re.compile(r"pt_\w{1,20}|python[\d.]{0,8}")
-_VARIABLE = re.compile(r"[\w.:,;\[\]+-]{0,200}")
 _UNREADABLE_LINE = b"damaged\n"
 _UNREADABLE_FRAME = b'{"record":"frame"}\n'
 
@@ -64,7 +65,7 @@ _DEVICE, _NODE, _PROCESS, _WORKER = (
     frozenset(map(str, columns)) for columns in (DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn)
 )
 _LONGEST_TEXT = 1000
-_PAUSES = frozenset(kind.value for kind in PauseKind)
+_PAUSES = tuple(kind.value for kind in PauseKind)
 _OF_CONSTRUCTED = ("role", "name", "through")
 """Texts of an object of the training; its source is left out."""
 
@@ -112,18 +113,19 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     kept: dict[str, Any] = _figures(
         found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
     )
-    kept |= {name: found[name] for name in _versions(found)}
-    for name in ("autocast_dtype", "device_name"):
-        kept[name] = _named(found.get(name), texts)
+    kept |= _versions(found)
+    kept["device_name"] = _named(found.get("device_name"), texts)
+    narrow = found.get("autocast_dtype")
+    kept["autocast_dtype"] = narrow if isinstance(narrow, str) and is_number_type(narrow) else None
     if isinstance(optimizer := found.get("optimizer"), dict):
         kept["optimizer"] = _figures(optimizer, {"fused", "foreach", "parameter_count", "parameter_bytes"})
-        kept["optimizer"]["name"] = _named(optimizer.get("name"), texts)
+        kept["optimizer"]["name"] = _code(optimizer.get("name"), texts)
     if isinstance(loader := found.get("loader"), dict):
         known = {field.name for field in fields(RecordedLoader)} - {"location"}
         kept["loader"] = _figures(loader, known | {"num_workers", "line"})
-        kept["loader"] |= {"sampler": _named(loader.get("sampler"), texts), **_placed(loader, texts)}
+        kept["loader"] |= {"sampler": _code(loader.get("sampler"), texts), **_placed(loader, texts)}
     kept["constructed"] = [
-        _figures(one, {"line"}) | _placed(one, texts) | {name: _named(one.get(name), texts) for name in _OF_CONSTRUCTED}
+        _figures(one, {"line"}) | _placed(one, texts) | {name: _code(one.get(name), texts) for name in _OF_CONSTRUCTED}
         for one in _objects(found.get("constructed"))
     ]
     if "loops" in found:
@@ -139,22 +141,25 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         for one in _objects(found.get("pauses"))
         if one.get("kind") in _PAUSES
     ]
-    kept["thread_pools"] = [one for one in THREAD_POOLS if one in (found.get("thread_pools") or ())]
+    pools = found.get("thread_pools")
+    kept["thread_pools"] = [one for one in THREAD_POOLS if isinstance(pools, list) and one in pools]
     if isinstance(padding := found.get("padding"), dict):
         kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
-        kept["padding"]["source"] = _named(padding.get("source"), texts)
+        kept["padding"]["source"] = sign if (sign := padding.get("source")) in (MASK, REPEATED) else "other"
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
     if isinstance(environment := found.get("environment"), dict):
-        kept["environment"] = {name: environment[name] for name in RECORDED_ENV if is_usual(environment.get(name))}
+        kept["environment"] = {
+            name: environment[name] for name in RECORDED_ENV if is_usual(name, environment.get(name))
+        }
     file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
 
 
 def _change(pause: Mapping[str, Any]) -> str | None:
-    return found if (found := pause.get("change")) in {one.value for one in Change} else None
+    return found if (found := pause.get("change")) in [one.value for one in Change] else None
 
 
 def _places(loops: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -167,7 +172,7 @@ def _placed(found: Mapping[str, Any], texts: Texts) -> dict[str, str | None]:
     """The file and function of a place."""
     file = found.get("file")
     shown = texts.file(file[:_LONGEST_TEXT]) if isinstance(file, str) else None
-    return {"file": shown, "function": _named(found.get("function"), texts)}
+    return {"file": shown, "function": _code(found.get("function"), texts)}
 
 
 def read_settings(path: Path) -> Mapping[str, Any] | None:
@@ -230,7 +235,7 @@ def _telemetry_header(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
         "format": TELEMETRY_FORMAT if found.get("format") == TELEMETRY_FORMAT else "unknown",
         **_figures(found, _HEADER),
     }
-    kept |= {name: found[name] for name in _versions(found)}
+    kept |= _versions(found)
     if isinstance(host := found.get("host"), str):
         kept["host"] = texts.host(host)
     if isinstance(reason := found.get("nvml_unavailable"), str):
@@ -289,19 +294,19 @@ def _figures(found: object, names: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _versions(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("torch_version", "cuda_version", "python_version", "nvml_version", "driver_version"):
-        if isinstance(version := found.get(name), str) and _VERSION.fullmatch(version):
-            yield name
+def _versions(found: Mapping[str, Any]) -> dict[str, str]:
+    names = ("torch_version", "cuda_version", "python_version", "nvml_version", "driver_version")
+    return {name: version for name in names if (version := version_in(found.get(name)))}
 
 
 def _named(name: object, texts: Texts) -> str | None:
     return texts.name(name[:_LONGEST_TEXT]) if isinstance(name, str) else None
 
 
-def is_usual(value: object) -> bool:
-    """Whether a value of a recorded environment variable has the usual form."""
-    return isinstance(value, str) and _VARIABLE.fullmatch(value) is not None
+def _code(name: object, texts: Texts) -> str | None:
+    """The name of a class, a function or a library; a number for another text."""
+    shown = _named(name, texts)
+    return shown if not shown or is_code_name(shown) else texts.code(shown)
 
 
 Scrub = Callable[[Path, Writable, Texts], None]

@@ -7,9 +7,11 @@ user's code.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from itertools import islice
 
 from traceadvisor.analysis.operators.source_files import FRAME, LINE, is_library
 from traceadvisor.text.cleaning import clean
@@ -33,15 +35,36 @@ _STAYING = frozenset({"", ".", "..", "...", "~"})
 _SOURCE = re.compile(r".{1,100}\.(?:pyx?|pyi|so|cc?|cpp|cuh?|h|hpp)", re.DOTALL)
 
 _URL = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://[^\s\"'<>]{1,2000}")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}(?!\w)")
+"""Also a user at a host without a domain."""
+
+_MAIL_IN_NAME = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
+    r"|[A-Za-z0-9]{1,63}(?:-[A-Za-z0-9]{1,63}){1,8}|[a-z]{1,63}\d{1,9})(?!\w)"
+)
+"""Stricter than in sentences: `Dequeue@Conv2D` is an operator."""
+
+_MAC = re.compile(r"(?<![\w:.-])[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w|[:-]\w\w)")
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?!\w|\.\w)")
 _IP_6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,39}?(?:::|(?::[0-9A-Fa-f]{1,4}){3}))[0-9A-Fa-f:]{4,39}(?![\w:])")
 _DOMAIN = re.compile(r"(?<![\w.-])(?:[A-Za-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|home|com|net|org|io)\b")
 _IN_PATH = r"[^\s/\\:;,'\"()<>|\[\]{}*?]{1,255}"
 _PATH = re.compile(
-    rf"(?<![\w.)\]}}>/\\~])(?:(?:[A-Za-z]:(?=[/\\])|\\(?=\\))?(?:[/\\]{_IN_PATH}){{2,100}}|~(?:[/\\]{_IN_PATH}){{1,100}})"
+    rf"(?<![\w.)\]}}>/\\~])(?:(?:[A-Za-z]:(?=[/\\]))?(?:[/\\]{{1,9}}{_IN_PATH}){{2,100}}"
+    rf"|(?:~|\.{{1,2}}|\$\w{{1,60}}|\${{\w{{1,60}}}}|%\w{{1,60}}%)(?:[/\\]{{1,9}}{_IN_PATH}){{1,100}})"
+    r"|(?<![\w./\\~-])(?P<relative>[\w.-]{1,255}(?:[/\\]{1,9}[\w.-]{1,255}){1,100})"
 )
-_RELATIVE = re.compile(r"(?<![\w./\\~-])[\w.-]{1,255}(?:[/\\][\w.-]{1,255}){2,100}")
+_FOLDERS_IN_SENTENCE = 2
+"""Separators of a relative path without a file at its end: `MB/s` is none."""
+
+_FILE = re.compile(
+    r".{1,255}\.(?:[ct]sv|7z|arrow|avi|bin|bmp|bz2|cfg|ckpt|conf|crt|dat|dll|feather|flac|gif|gz|h5|hdf5|html?|idx|ini"
+    r"|ipynb|jpe?g|jsonl?|lmdb|log|lz4|mdb?|mkv|mov|mp[34]|np[yz]|ogg|onnx|parquet|pdf|pem|pickle|pkl|png|pt[ch]?|pth"
+    r"|pyc|rar|safetensors|sh|sqlite3?|tar|tfrecords?|tgz|tiff?|toml|txt|wav|webm|webp|xml|xz|ya?ml|zarr|zip|zst)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names of files other than source code: `model/encoder/layer.attention` is the name of a range."""
+
 _HOST_IN_NAME = re.compile(
     r"(?<![\w.-])(?:[A-Za-z0-9-]{1,63}\.){1,8}(?:internal|lan|corp|intranet|localdomain|local(?=:\d)|svc|cluster)\b"
     r"|(?<![\w.-])[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,7}\.(?:com|net|org|edu|gov|io|cloud|local)\b(?!\.?[\w(])"
@@ -69,6 +92,18 @@ _NO_NAMES = re.compile(
     re.IGNORECASE,
 )
 """Words that are no names of people and machines, or do not tell anybody apart."""
+
+_TERMS = re.compile(
+    r"(?:torch\.)?(?:b?float|fp|bf|tf|u?int|complex)\d{1,3}(?:-mixed|-true|x\d)?|float8_\w{1,10}|sm_?\d{2,3}\w?"
+    r"|(?:cpu|cuda|hip|xpu|mps|npu|gpu|rank|stream|step|layer|block)[:_-]?\d{1,4}|cudnn|triton|inductor"
+    r"|(?:lazy)?(?:conv|batchnorm|dropout|maxpool|avgpool)(?:transpose)?\d?d?|linear|layer_?norm|group_?norm|embedding"
+    "|transformer|attention|softmax|(?:sparse|fused)?adam[wx]?|adadelta|adagrad|adafactor|rmsprop|forward|backward",
+    re.IGNORECASE,
+)
+"""Arguments that are names of types, devices, layers and optimizers, too."""
+
+_TELLING = re.compile(r"(?=.*[A-Za-z])(?=.*[\d.-]).{5,}", re.DOTALL)
+"""Words that no name of the field holds by chance: they are replaced within others, and without regard to case."""
 
 SHORTEST_ARGUMENT = 5
 """Characters of an argument that is replaced in other texts; a shorter one may stand there by chance."""
@@ -107,9 +142,9 @@ class Texts:
         self.user = Numbers("user")
         self.argument = Numbers("argument")
         self.key = Numbers("track")
-        self._code = Numbers("code")
-        self._known: dict[str, Numbers] = {}
-        self._known_words: re.Pattern[str] | None = None
+        self.code = Numbers("code")
+        self._known: dict[str, tuple[Numbers, str]] = {}
+        self._telling = self._whole = _NOTHING
         self.file = _Kept(self._file)
         """A path with its folders numbered; what lies in public libraries stays, and so does the file's own name."""
 
@@ -140,7 +175,7 @@ class Texts:
         for word in words:
             value = word.partition("=")[2] if word.startswith("-") else word
             is_number = value.replace(".", "").replace("e-", "").isdigit()
-            if len(value) >= SHORTEST_ARGUMENT and not is_number:
+            if len(value) >= SHORTEST_ARGUMENT and not is_number and not _TERMS.fullmatch(value):
                 self._learn(self.argument, value)
 
     def learn_trace(self, name: str) -> None:
@@ -149,26 +184,31 @@ class Texts:
             self.learn(found[1])
 
     def _learn(self, numbers: Numbers, *words: str) -> None:
-        new = [
-            word for word in words if 2 < len(word) <= 255 and not _NO_NAMES.fullmatch(word) and word not in self._known
-        ]
-        for word in new[: MOST_LEARNED - len(self._known)]:
-            self._known[word] = numbers
+        new = {
+            word.lower(): (numbers, word)
+            for word in words
+            if 2 < len(word) <= 255 and not _NO_NAMES.fullmatch(word) and word.lower() not in self._known
+        }
+        self._known |= dict(islice(new.items(), MOST_LEARNED - len(self._known)))
         if new:
-            longest_first = sorted(self._known, key=lambda word: (-len(word), word))
-            any_word = "|".join(map(re.escape, longest_first))
-            self._known_words = re.compile(rf"(?<![A-Za-z0-9])(?:{any_word})(?![A-Za-z0-9])")
+            longest_first = sorted((word for _, word in self._known.values()), key=lambda word: (-len(word), word))
+            telling = [word for word in longest_first if _TELLING.fullmatch(word) and not _SOURCE.fullmatch(word)]
+            cases = (one for word in longest_first for one in dict.fromkeys((word, *_other_cases(word))))
+            self._telling = _any_of(telling, "0-9", re.IGNORECASE)
+            self._whole = _any_of(cases, "A-Za-z0-9")
 
     def _without_known(self, text: str) -> str:
-        if self._known_words is None:
-            return text
-        return self._known_words.sub(lambda match: self._known[match[0]](match[0]), text)
+        return self._whole.sub(self._numbered_word, self._telling.sub(self._numbered_word, text))
+
+    def _numbered_word(self, match: re.Match[str]) -> str:
+        numbers, word = self._known[match[0].lower()]
+        return numbers(word)
 
     def free(self, text: str) -> str:
         """A sentence for people: notes and messages."""
         text = _URL.sub(ADDRESS, clean(self._without_known(text)))
-        text = _RELATIVE.sub(self._replaced, self._without_paths(text))
-        for form in (_MAIL, _IP, _IP_6, _DOMAIN):
+        text = self._without_paths(text, _FOLDERS_IN_SENTENCE)
+        for form in (_MAC, _MAIL, _IP, _IP_6, _DOMAIN):
             text = form.sub(ADDRESS, text)
         return text
 
@@ -194,19 +234,32 @@ class Texts:
         """A name, with secrets, paths and addresses replaced where it holds some."""
         name = clean(name)
         if _OPERATOR.fullmatch(name):
-            return name
+            return self._telling.sub(self._numbered_word, name)
         if "/" in name or "\\" in name:
             name = self._without_paths(_URL.sub(ADDRESS, name))
         if "@" in name:
-            name = _MAIL.sub(ADDRESS, name)
+            name = _MAIL_IN_NAME.sub(ADDRESS, name)
         if ":" in name:
             name = _IP_6_IN_NAME.sub(ADDRESS, name)
+        if ":" in name or "-" in name:
+            name = _MAC.sub(ADDRESS, name)
         if "." in name:
             name = _HOST_IN_NAME.sub(lambda match: self.host(match[0]), _IP.sub(ADDRESS, name))
         return self._without_known(name)
 
-    def _without_paths(self, text: str) -> str:
-        return _PATH.sub(self._replaced, text)
+    def _without_paths(self, text: str, fewest_folders: float = math.inf) -> str:
+        """A text without paths.
+
+        ``fewest_folders``: a relative path with less of them stays, unless a file is at its end.
+        """
+
+        def replaced(match: re.Match[str]) -> str:
+            *folders, _, last = _SEPARATOR.split(match[0])
+            name = last.rstrip(".")  # a sentence may end behind it
+            is_path = not match["relative"] or _SOURCE.fullmatch(name) or _FILE.fullmatch(name)
+            return self._replaced(match) if is_path or len(folders[::2]) >= fewest_folders else match[0]
+
+        return _PATH.sub(replaced, text)
 
     def _replaced(self, match: re.Match[str]) -> str:
         """A path within a text; its last part may be a folder, too."""
@@ -221,7 +274,7 @@ class Texts:
         if _NO_FILE.fullmatch(file):
             return file
         if file.startswith("<"):
-            return f"<{self._code(file)}>"
+            return f"<{self.code(file)}>"
         prefix, rest = "", file
         for installed in _INSTALLED.finditer(file):
             prefix = "/torchinductor_user" if installed["inductor"] else installed[0]
@@ -244,6 +297,21 @@ class Texts:
         if is_library(f"{top}/module.py", None):
             return True
         return top not in (self._own_code or ()) and not file.endswith(".pyx") and is_library(file, None)
+
+
+_NOTHING = re.compile(r"(?!)")
+
+
+def _any_of(words: Iterable[str], joining: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Any of some words, but not between two characters that join."""
+    found = "|".join(map(re.escape, words))
+    edge = rf"(?:(?<![{joining}])|(?![{joining}]))"
+    return re.compile(rf"{edge}(?:{found}){edge}", flags | re.ASCII) if found else _NOTHING
+
+
+def _other_cases(word: str) -> tuple[str, ...]:
+    """Spellings that are not those of a class, whose name `Adam` may be that of a host, too."""
+    return tuple(one for one in (word.lower(), word.upper()) if one.lower() == word.lower())
 
 
 class _Kept:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from traceadvisor.model.run import Padding
-from traceadvisor.recording.loop.padding import MASK, MOST_BATCHES, REPEATED, PaddingSeen
+from traceadvisor.model.run import MASK, REPEATED, Padding
+from traceadvisor.recording.loop.padding import MOST_BATCHES, PaddingSeen
 
 ROW = [5, 6, 7, 8, 9, 4, 3, 2, 1, 5]
 

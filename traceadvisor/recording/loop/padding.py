@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from traceadvisor.model.run import Padding
+from traceadvisor.model.run import MASK, REPEATED, Padding
 
 MOST_BATCHES = 8
 """Batches to look at, all before the first recording by default."""
@@ -26,11 +26,6 @@ DEEPEST = 3
 
 LEAST_LENGTH = 8
 """Shorter rows are features rather than sequences."""
-
-MASK = "attention_mask"
-"""Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
-
-REPEATED = "a value that only ends or only begins rows"
 
 _KINDS = (torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64)
 
