@@ -15,7 +15,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool as ServedTool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from traceadvisor import __version__
 from traceadvisor.errors import TraceAdvisorError
@@ -48,6 +48,7 @@ Paths must lie in the folders that the user gave at the start: relative ones are
 
 LONGEST_MINUTES = 120.0
 _OUTPUT_CHARACTERS = 1_500
+_MOST_NAMED = 5
 _LOOK_S = 1.0
 
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -291,24 +292,40 @@ class AgentServer:
 
     async def _answered(self, answer: Callable[[], Awaitable[bytes]]) -> CallToolResult:
         """The answer, or why there is none."""
-        is_error = False
         try:
             async with self._alone:
                 content = await answer()
         except RefusedError as error:
-            content, is_error = msgspec.json.encode(error.answer), True
+            return _refused(error.answer)
         except (TraceAdvisorError, OSError) as error:
-            content, is_error = (
-                msgspec.json.encode(Refused(Refusal.USAGE, "It cannot be done.", quoted_line(error))),
-                True,
-            )
-        text = TextContent(type="text", text=content.decode())
-        return CallToolResult(content=[text], structured_content=msgspec.json.decode(content), is_error=is_error)
+            return _refused(Refused(Refusal.USAGE, "It cannot be done.", quoted_line(error)))
+        return _result(content)
+
+
+def _result(content: bytes, *, is_error: bool = False) -> CallToolResult:
+    text = TextContent(type="text", text=content.decode())
+    return CallToolResult(content=[text], structured_content=msgspec.json.decode(content), is_error=is_error)
+
+
+def _refused(answer: Refused) -> CallToolResult:
+    return _result(msgspec.json.encode(answer), is_error=True)
+
+
+class _CheckedTool(ServedTool):
+    """A tool that refuses arguments of other types as it refuses everything else."""
+
+    async def run(self, arguments: dict[str, Any], context: _Context, convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002  # as its base
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            names = ", ".join(".".join(map(str, one["loc"])) for one in error.errors()[:_MOST_NAMED])
+            return _refused(Refused(Refusal.USAGE, "Arguments do not fit the schema of the tool.", quoted_line(names)))
+        return await super().run(arguments, context, convert_result)
 
 
 def _tool(call: Callable[..., Any], tool: Tool, answer: type, hints: ToolAnnotations) -> ServedTool:
     """A tool with the schema of its answer."""
-    made = ServedTool.from_function(call, name=tool.value, annotations=hints, structured_output=False)
+    made = _CheckedTool.from_function(call, name=tool.value, annotations=hints, structured_output=False)
     _, parts = msgspec.json.schema_components((answer,), ref_template="#/$defs/{name}")
     made.fn_metadata.output_schema = {**parts[answer.__name__], "$defs": parts}
     return made
