@@ -131,6 +131,17 @@ def test_operators_on_a_tensor_far_larger_than_its_inputs_are_found(tmp_path: Pa
     assert evidence(found, "operators on it") == 3
 
 
+@pytest.mark.parametrize(("until", "found"), [(690, True), (850, False)])
+def test_what_sorts_a_large_tensor_does_not_go_with_it(until: int, tmp_path: Path, *, found: bool) -> None:
+    def add(builder: TraceBuilder, number: int, at: int) -> None:  # as all
+        builder.python("train.py(15): forward", at, at + 900)
+        builder.op("aten::sub", at + 400, at + 600, dims=WIDE).op("aten::sort", at + 600, at + until)
+
+    assert is_found(CostlyOperators(), _steps(add), tmp_path) is found
+    if found:
+        assert finding(CostlyOperators(), _steps(add), tmp_path).claims.total_ns == 3 * 200_000
+
+
 def test_a_repeated_tensor_is_large_too(tmp_path: Path) -> None:
     builder = _wide([(128, 256)], name="aten::repeat", values=("", "[128, 1]"))
     assert evidence(finding(CostlyOperators(), builder, tmp_path), "elements of the largest tensor") == 128 * 128 * 256

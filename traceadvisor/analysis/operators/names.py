@@ -44,7 +44,7 @@ def rows_with_prefix(trace: Trace, kind: Kind, *prefixes: str) -> Int64:
 
 @frozen
 class UsualDurations:
-    """Median duration of the events of each name. Each array has one element per name."""
+    """Median duration of the events of each name, or of each name and shapes. Arrays have one element for each."""
 
     name_ids: Int64
     counts: Int64
@@ -61,10 +61,17 @@ class UsualDurations:
         return float(self.totals_ns.sum())
 
 
-def usual_durations(events: EventTable, rows: Int64) -> UsualDurations:
-    """Return the usual duration of each name, with one sort for all names."""
-    rows = rows[np.lexsort((events.duration_ns[rows], events.name_id[rows]))]
-    names, first, counts = np.unique(events.name_id[rows], return_index=True, return_counts=True)
-    ordered_ns = events.duration_ns[rows]
+def usual_durations(events: EventTable, rows: Int64, shapes: Int64 | None = None) -> UsualDurations:
+    """Return the usual duration of each name, with one sort for all names.
+
+    ``shapes``: tells events of one name apart whose inputs differ; as long as ``rows``. All by default count as equal.
+    """
+    shapes = np.zeros(rows.size, np.int64) if shapes is None else shapes
+    order = np.lexsort((events.duration_ns[rows], shapes, events.name_id[rows]))
+    rows, shapes = rows[order], shapes[order]
+    names, ordered_ns = events.name_id[rows], events.duration_ns[rows]
+    begins = np.append(True, (names[1:] != names[:-1]) | (shapes[1:] != shapes[:-1]))[: rows.size]
+    first = np.flatnonzero(begins)
+    counts = np.diff(first, append=rows.size)
     middle_ns = (ordered_ns[first + (counts - 1) // 2] + ordered_ns[first + counts // 2]) / 2
-    return UsualDurations(names.astype(np.int64), counts.astype(np.int64), middle_ns)
+    return UsualDurations(names[first].astype(np.int64), counts.astype(np.int64), middle_ns)

@@ -71,6 +71,9 @@ _ACTIVATES = re.compile(
 )
 _OF_LAYERS = re.compile(r"aten::\w*(?:mm|conv|linear|matmul|norm|attention|embedding|loss|dropout|lstm|gru|rnn)")
 
+_ORDERS = re.compile(r"aten::(?:\w*sort|topk|\w*unique\w*|kthvalue|\w*median|searchsorted)$")
+"""Operators that need all elements at once, in whatever form they come."""
+
 LEAST_STRETCH_NS = 100_000
 """Python code of a function of the script without an operator of torch. Calls of operators are closer to each other."""
 
@@ -184,8 +187,12 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: Backwa
         rows = rows[events.duration_ns[rows] >= LEAST_PART * float(np.median(events.duration_ns[mine]))]
         names = [facts.trace.names[name] for name in events.name_id[rows].tolist()]
         if not any(map(_ACTIVATES.match, names)):
-            rows = rows[[_OF_LAYERS.match(name) is None for name in names]]
-            spans = events.spans(rows)
+            orders = np.array([_ORDERS.match(name) is not None for name in names], np.bool_)
+            stays = orders | [_OF_LAYERS.match(name) is not None for name in names]
+            spans, ordering = events.spans(rows[~stays]), events.spans(rows[orders])
+            if ordering.total_ns > spans.total_ns:
+                continue
+            rows = rows[~stays]
             evidence = (
                 Evidence("elements of the largest tensor in between", largest, Unit.COUNT),
                 facts.count_per_step("operators on it", rows.size),
