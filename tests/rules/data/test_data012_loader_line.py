@@ -34,6 +34,7 @@ def _captured(
     *,
     wait_us: int = 60_000,
     on_gpu: bool = False,
+    operator_us: int = 0,
 ) -> Captured:
     """Steps of 100 ms that wait for their batch and then compute."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
@@ -42,6 +43,8 @@ def _captured(
         at = 100_000 * number
         builder.step(number, at, at + 100_000).loader(at, at + wait_us, kind=kind)
         builder.op("aten::mm", at + wait_us, at + 100_000)
+        if operator_us:
+            builder.op("aten::grid_sampler_3d", at + 10, at + operator_us)
         if on_gpu:
             builder.launch(at + wait_us, at + wait_us + 5, kernel=(at + wait_us + 10, at + 99_990))
     captured = Captured(builder, folder).loader(workers=workers).with_steps([wait_us] * 30, step_us=100_000 - wait_us)
@@ -144,6 +147,12 @@ def test_work_of_own_functions_on_each_sample_in_a_collate_function_is_done_once
     samples.add(20, MAIN, NEXT, COLLATE, is_fetching=True)
     captured = _captured(tmp_path, 2, samples.build()).made(cpu_us=40_000, collate_us=60_000)
     assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")
+
+
+@pytest.mark.parametrize(("until_us", "words"), [(50_000, "on fewer elements"), (20_000, "for whole batches")])
+def test_large_operators_of_a_line_take_as_long_for_whole_batches(until_us: int, words: str, tmp_path: Path) -> None:
+    found = _captured(tmp_path, 0, _loading(80, ITEM), operator_us=until_us).finding(LoaderLineCost())
+    assert words in found.fix.summary
 
 
 def test_a_line_does_not_collate_where_collating_takes_a_quarter_of_the_loading(tmp_path: Path) -> None:

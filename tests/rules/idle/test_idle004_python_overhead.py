@@ -23,7 +23,7 @@ from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rules.idle import python_fixes
+from traceadvisor.rules import operator_sizes
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
 from traceadvisor.rules.idle.model_python import OF_MODEL, TITLE
 from traceadvisor.rules.idle.python_fixes import (
@@ -481,7 +481,7 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
 def test_large_operators_beside_the_model_are_not_called_python_code(
     call_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
 ) -> None:
-    monkeypatch.setattr(python_fixes, "MOST_USUAL_US", call_us)  # of 10 us
+    monkeypatch.setattr(operator_sizes, "MOST_USUAL_US", call_us)  # of 10 us
     found = finding(PythonOverhead(), _with_average(flip_us=120), tmp_path)
     assert (FEWER_ELEMENTS in found.fix.summary) is is_large
     assert found.rule.title == (OF_LARGE_OPERATORS if is_large else PythonOverhead.meta.title)

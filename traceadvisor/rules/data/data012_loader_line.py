@@ -19,6 +19,7 @@ from traceadvisor.rules.data.loading_limit import (
     not_workers,
     received_only,
 )
+from traceadvisor.rules.operator_sizes import has_large_operators
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -75,6 +76,11 @@ _ONCE = _Remedy(
     "Do the work of this line once before the training if it gives the same in each epoch, otherwise for whole batches "
     "instead of single samples"
 )
+_ONCE_OR_FEWER = _Remedy(
+    "Do the work of this line once before the training if it gives the same in each epoch, otherwise on fewer "
+    "elements, such as those of a crop"
+)
+"""For a line whose time is that of large operators: whole batches take as long."""
 
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
 
@@ -185,7 +191,8 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
         (not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
     )
-    return next((remedy for is_so, remedy in choices if is_so), _ONCE)
+    usual = _ONCE_OR_FEWER if has_large_operators(facts, facts.claim(Category.DATA_WAIT)) else _ONCE
+    return next((remedy for is_so, remedy in choices if is_so), usual)
 
 
 def _is_collating(line_share: float, collate_share: float) -> bool:

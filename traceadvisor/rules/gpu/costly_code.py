@@ -190,7 +190,7 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: Backwa
             orders = np.array([_ORDERS.match(name) is not None for name in names], np.bool_)
             stays = orders | [_OF_LAYERS.match(name) is not None for name in names]
             spans, ordering = events.spans(rows[~stays]), events.spans(rows[orders])
-            if ordering.total_ns > spans.total_ns:
+            if ordering.total_ns > spans.total_ns / 4:
                 continue
             rows = rows[~stays]
             evidence = (

@@ -42,7 +42,6 @@ from traceadvisor.rules.idle.python_fixes import (
     OF_LARGE_OPERATORS,
     TITLES,
     fix_words,
-    has_large_operators,
     waits_for,
 )
 from traceadvisor.rules.idle.small_operators import (
@@ -54,6 +53,7 @@ from traceadvisor.rules.idle.small_operators import (
     python_places,
     some_of,
 )
+from traceadvisor.rules.operator_sizes import has_large_operators
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 PROFILED = (

@@ -14,7 +14,6 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.idle.small_operators import MOST_USUAL_US
 from traceadvisor.rules.idle.step_outliers import (
     SAVE_LESS_OFTEN,
     Outliers,
@@ -27,6 +26,7 @@ from traceadvisor.rules.idle.step_outliers import (
     slow_content,
     undisturbed_lengths,
 )
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US
 
 LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""

@@ -14,7 +14,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, 
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.idle.small_operators import MOST_USUAL_US, outermost_operators, usual_ns
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US, outermost_operators, usual_ns
 from traceadvisor.savings.interval import most_undisturbed_ns
 
 DOUBT = "how long operators take on more samples is unknown"

@@ -15,7 +15,7 @@ from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Facts
-from traceadvisor.rules.idle.small_operators import MOST_USUAL_US, operators_in, remaining_ns
+from traceadvisor.rules.operator_sizes import has_large_operators, operators_in
 
 WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
@@ -88,12 +88,6 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
     )
     *most, last = (way for way, is_possible in ways if is_possible)
     return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}"
-
-
-def has_large_operators(facts: Facts, lost: SpanSet) -> bool:
-    """Whether the elements of operators on the CPU take most of some time: calling them less often saves little."""
-    elements_ns = 0.0 if facts.observation.has_device else remaining_ns(facts, lost, MOST_USUAL_US * 1000)
-    return elements_ns > lost.total_ns / 2
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:

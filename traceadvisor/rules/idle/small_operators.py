@@ -15,7 +15,7 @@ from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_s
 from traceadvisor.analysis.operators.composites import composite_spans
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.metric_modules import metric_calls
-from traceadvisor.analysis.operators.names import UsualDurations, usual_durations
+from traceadvisor.analysis.operators.names import usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
 from traceadvisor.analysis.sampled.shares import (
@@ -32,6 +32,7 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US, operators_in, outermost_operators, remaining_ns, usual_ns
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
 
@@ -67,10 +68,6 @@ _TAKES = re.compile(r"aten::(?:select|slice|narrow|unbind|index|index_select)$")
 FEEDING_SHARE = 0.25
 """Share of the ways from one cell to the next that compute the next input. An encoder may come before such a decoder,
 and layers of a stack have one operator between all their steps."""
-
-MOST_USUAL_US = 35.0
-"""Recorded duration of the usual operator of each name, on average, up to which operators are small however long the
-machine held them up. A recording adds a few microseconds to each, and a node of the backward pass holds several."""
 
 FEWEST_OPERATORS = 200
 """Such operators per step: fewer take little time, whatever they are."""
@@ -138,8 +135,8 @@ class SmallOperators:
         small = [
             (one, spans)
             for one in _functions(facts)
-            if facts.share(one.whole) >= self.min_between_share  # more when it is recorded than else
-            and operators_in(facts, spans := passes & one.whole).size >= least
+            if facts.share(spans := passes & one.whole) >= self.min_between_share  # more when it is recorded than else
+            and operators_in(facts, spans).size >= least
             and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
             and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
         ]
@@ -182,40 +179,6 @@ def _undisturbed(facts: Facts) -> float:
     """Undisturbed step over a recorded one; at most 1."""
     recorded_ns = facts.typical.duration_ns if facts.typical else 1.0
     return min((facts.step_ns or recorded_ns) / recorded_ns, 1.0)
-
-
-def remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
-    """Time of operators beyond that of calling them, by the usual one of each name: one may have waited for a core."""
-    usual = _usual(facts, passes)
-    return float(usual.counts @ np.maximum(usual.usual_ns - calling_ns, 0.0))
-
-
-def usual_ns(facts: Facts, passes: SpanSet) -> float:
-    """Mean duration of operators, by the usual one of each name."""
-    usual = _usual(facts, passes)
-    return usual.total_ns / max(int(usual.counts.sum()), 1)
-
-
-def _usual(facts: Facts, passes: SpanSet) -> UsualDurations:
-    """The usual durations of the operators in the passes: a large one is not as short as a small one of its name."""
-    rows = operators_in(facts, passes)
-    shapes = facts.trace.details.dims_id.at(rows, np.int32(NONE)).astype(np.int64)
-    return usual_durations(facts.trace.events, rows, shapes)
-
-
-def operators_in(facts: Facts, passes: SpanSet) -> Int64:
-    """Outermost operators that start in the passes."""
-    rows = outermost_operators(facts)
-    within: Int64 = rows[passes.contains(facts.trace.events.start_ns[rows])]
-    return within
-
-
-def outermost_operators(facts: Facts) -> Int64:
-    """Operators of the training thread in typical steps, without those inside others."""
-    tree, events = facts.tree, facts.trace.events
-    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
-    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
-    return chosen
 
 
 def _of_small_operators(
