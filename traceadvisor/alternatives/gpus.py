@@ -122,10 +122,8 @@ def read_device_file(path: Path) -> tuple[DeviceRow, ...]:
 def _row(path: Path, own: _OwnDevice) -> DeviceRow:
     figures = (own.memory_gb, own.bandwidth_gb_per_s, own.peer_gb_per_s, *own.tflops.values())
     if not own.tflops or not all(one is None or LEAST_FIGURE <= one <= MOST_FIGURE for one in figures):
-        raise _wrong(
-            path,
-            f"has a figure of {own.name!r} that is missing or not from {LEAST_FIGURE:g} to {MOST_FIGURE:,}",
-        )
+        ends = f"below {LEAST_FIGURE:g} or above {MOST_FIGURE:,}"
+        raise _wrong(path, f"has a figure of {own.name!r} that is missing, {ends}")
     if own.pcie and (own.pcie.generation not in range(1, 7) or not 0 < own.pcie.lanes <= 64):
         raise _wrong(path, f"has an unknown PCIe link of {own.name!r}")
     return DeviceRow(
