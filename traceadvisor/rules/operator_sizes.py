@@ -17,8 +17,10 @@ machine held them up. A recording adds a few microseconds to each, and a node of
 
 def has_large_operators(facts: Facts, lost: SpanSet) -> bool:
     """Whether the elements of operators on the CPU take most of some time: calling them less often saves little."""
+    usual, rows = _usual(facts, lost), operators_in(facts, lost)
     elements_ns = 0.0 if facts.observation.has_device else remaining_ns(facts, lost, MOST_USUAL_US * 1000)
-    return elements_ns > lost.total_ns / 2
+    in_operators_ns = (facts.trace.events.spans(rows) & lost).total_ns
+    return in_operators_ns > lost.total_ns / 2 and elements_ns > usual.total_ns / 2
 
 
 def remaining_ns(facts: Facts, passes: SpanSet, calling_ns: float) -> float:
