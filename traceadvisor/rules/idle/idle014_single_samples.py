@@ -20,7 +20,7 @@ from traceadvisor.savings.interval import most_undisturbed_ns
 DOUBT = "how long operators take on more samples is unknown"
 
 _BATCHES = """\
-loader = DataLoader(dataset, batch_size=16)  # as many as memory allows; keep the other arguments
+loader = DataLoader(dataset, batch_size=64)  # as many as memory allows; keep the other arguments
 with torch.inference_mode():
     for inputs, *_ in loader:
         outputs = model(inputs)"""
