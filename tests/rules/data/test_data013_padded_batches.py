@@ -184,6 +184,18 @@ def test_a_recurrence_over_another_longer_input_takes_as_long_without_padding(
     assert found.saving.high_ns == pytest.approx(0.4 * share * 1_000_000, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("shape", "part"), [([8, 128, 20, 20], 0.25), ([8, 16, 128], 1.0)], ids=["channels", "positions"]
+)
+def test_channels_of_a_convolution_are_no_positions(shape: list[int], part: float, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):
+        builder.step(at // 100, at, at + 100).op("aten::embedding", at + 1, at + 21, dims=[[500, 64], [8, 128]])
+        builder.op("aten::conv2d", at + 30, at + 90, dims=[shape, [shape[1], shape[1], 3, 3]])
+    found = _captured(tmp_path, builder=builder).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(0.4 * part * 100_000, rel=0.05)
+
+
 def test_sizes_that_differ_between_steps_are_positions(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for at, length in zip(range(0, 400, 100), (60, 61, 62, 63), strict=True):

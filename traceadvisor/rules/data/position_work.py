@@ -8,7 +8,9 @@ from collections.abc import Iterable, Set
 import numpy as np
 
 from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.run import Padding
@@ -48,6 +50,9 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
     steps = np.array([step.start_ns for step in facts.steps.typical])
     follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes) if varies else ())
     chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
+    convolves = name_mask(facts.trace.names, lambda name: "conv" in name)[facts.trace.events.name_id[tree.rows]]
+    texts = ((one, facts.trace.texts[one]) for one in np.unique(dims[chosen & convolves]).tolist())
+    chosen &= ~(convolves & np.isin(dims, [one for one, text in texts if not follows & _places(text)]))
     kinds = np.unique(
         np.stack([facts.trace.events.name_id[tree.rows].astype(np.int64), dims]), axis=1, return_inverse=True
     )[1].reshape(-1)
@@ -66,6 +71,11 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
         return part_ns / max(whole_ns, 1)
     own_ns = tree.self_time_ns()
     return int(own_ns[known & chosen].sum()) / max(int(own_ns[known].sum()), 1)
+
+
+def _places(dims: str) -> frozenset[int]:
+    """Sizes of the inputs of a convolution behind samples and channels."""
+    return frozenset(size for shape in read_inputs(dims, "", "").shapes for size in shape[2:])
 
 
 def _by_step(
