@@ -79,7 +79,7 @@ def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, .
     assert saving_sentence(REPLAYED, 0.3, after=above) == f"After {words}: about 30.0 ms more per step (30.0%)"
     unknown = Estimate.bound(30 * MS, Reason(Doubt.MEASURE_AGAIN), 0.0)
     who = "it" if above == (1,) else "they"
-    assert saving_sentence(unknown, 0, after=above) == f"After {words}: measure again, as {who} may save this time, too"
+    assert saving_sentence(unknown, 0, after=above) == f"After {words}: measure again ({who} may save this time, too)"
 
 
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:

@@ -123,7 +123,7 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[
     if saves_nothing(saving):
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     if saving.is_to_measure:
-        return f"{_after(after)}: measure again, as {'it' if len(after) == 1 else 'they'} may save this time, too"
+        return f"{_after(after)}: measure again ({'it' if len(after) == 1 else 'they'} may save this time, too)"
     lead = f"{_after(after)}:" if after else "Saves"
     return f"{lead} {with_share(saving, expected_share, adds=bool(after), whole=whole)}"
 
