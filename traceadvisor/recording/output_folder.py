@@ -85,9 +85,8 @@ def _refuse_foreign(path: Path, launch: Launch) -> None:
     if found and not (launch.world_size > 1 and launch.is_of_job(found.job)):
         raise UsageError(f"{path} already holds a capture. Choose another with -o, or remove it.")
     begins = (f"telemetry.{launch.host}.jsonl", *(f"{kind.value}.{launch.rank}." for kind in FileKind))
-    names = (
-        () if found or not path.exists() else sorted(one.name for one in path.iterdir())
-    )  # also links that lead nowhere
+    # Also links that lead nowhere.
+    names = [] if found or not path.exists() else sorted(one.name for one in path.iterdir())
     taken = next((name for name in names if name.startswith(begins)), None)
     if taken:
         raise UsageError(f"{path / taken} exists and would be replaced. Choose another folder with -o, or remove it.")
