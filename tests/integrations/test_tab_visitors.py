@@ -45,6 +45,9 @@ def test_names_and_addresses_of_this_machine_are_always_allowed(host: str, flags
         "2130706433",
         "localhost:6006:1",
         "[localhost]",
+        ".localhost:6006",
+        "localhost..",
+        "localhost..localhost",
     ],
 )
 def test_other_hosts_are_refused(host: str) -> None:
@@ -94,6 +97,7 @@ def test_names_in_the_environment_are_allowed_also_behind_a_proxy_that_changes_t
         "",
         "http://localhost:1",
         "http://localhost.evil.example:6006",
+        "http://localhost.:6006",
         "http://[",
         "data:x",
     ],

@@ -205,6 +205,7 @@ def test_only_what_was_typed_is_read() -> None:
         ("https://[::1/x", "no valid host"),
         ("s3:///", "names no place"),
         ("gs:///anna:" + SECRET + "@host/x", "names no place"),
+        (f"{SECRET}.s3://bucket/x", "Unknown kind of URL. Known kinds"),
     ],
 )
 def test_a_url_that_names_nothing_is_a_usage_error(url: str, message: str) -> None:

@@ -86,7 +86,8 @@ def location(text: Path | str) -> Path:
     scheme = found["scheme"].lower()
     if scheme not in PACKAGES:
         known = ", ".join(f"{one}://" for one in PACKAGES)
-        raise UsageError(f"Unknown kind of URL: {scheme}://. Known kinds: {known}.")
+        found_kind = f": {scheme}://" if scheme.isalnum() else ""  # with other signs it may be part of a name
+        raise UsageError(f"Unknown kind of URL{found_kind}. Known kinds: {known}.")
     place = found["place"]
     if fault := _fault(scheme, place):
         raise UsageError(f"A URL given with {scheme}:// {fault}.")  # what should be a host may be a password

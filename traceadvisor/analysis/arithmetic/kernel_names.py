@@ -488,7 +488,7 @@ def least_capability(names: Iterable[str]) -> tuple[int, int] | None:
     return max((_ARCHITECTURES[one[1]] if one[1] else divmod(int(one[2]), 10) for one in found), default=None)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)  # large recordings of generated kernels have 50,000
 def read_kernel_name(name: str) -> KernelName:
     """Return what a kernel's name tells."""
     name = name[:LONGEST_READ]

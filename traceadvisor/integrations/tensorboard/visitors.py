@@ -21,7 +21,9 @@ from traceadvisor.text.cleaning import clean, one_line
 HOSTS = "TRACEADVISOR_TAB_HOSTS"
 """Environment variable: further names of this server, such as that of a proxy, with commas between them."""
 
-_AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,64})\]|(?P<name>[\w.-]{1,253}))(?::(?P<port>\d{1,5}))?")
+_AUTHORITY = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,64})\]|(?P<name>[\w-]+(?:\.[\w-]+)*\.?))(?::(?P<port>\d{1,5}))?"
+)
 _USUAL_PORTS = ("80", "443", None)
 
 
@@ -56,7 +58,9 @@ class Visitors:
     def _comes_from_here(self, request: Request) -> bool:
         here = _origin(f"//{request.headers.get('Host', '')}")
         named = [request.headers[name] for name in ("Origin", "Referer") if name in request.headers]
-        return all(found is not None and (found == here or found[0] in self._given) for found in map(_origin, named))
+        return all(
+            found is not None and (found == here or _plain(found[0]) in self._given) for found in map(_origin, named)
+        )
 
     def _is_ours(self, host: str) -> bool:
         if _is_loopback(host) or host in self._names:
@@ -72,7 +76,7 @@ class Visitors:
 
 
 def _origin(url: str) -> tuple[str, str | None] | None:
-    """Host and port of a URL; None if it has none, as the origin of a sandboxed frame."""
+    """Host, as a browser compares it, and port of a URL; None if it has none, as the origin of a sandboxed frame."""
     try:
         found = _AUTHORITY.fullmatch(urlsplit(url).netloc)
     except ValueError:
@@ -80,13 +84,13 @@ def _origin(url: str) -> tuple[str, str | None] | None:
     if not found:
         return None
     port = found["port"]
-    return _plain(found["address"] or found["name"]), None if port in _USUAL_PORTS else port
+    return (found["address"] or found["name"]).lower(), None if port in _USUAL_PORTS else port
 
 
 def _name(authority: str) -> str | None:
     """The host of ``host:port``; None if it is no such text, or more than that."""
     origin = _origin(f"//{authority.strip()}") if _AUTHORITY.fullmatch(authority.strip()) else None
-    return origin and origin[0]
+    return origin and _plain(origin[0])
 
 
 def _plain(name: str) -> str:
