@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import chain, count, repeat
+from operator import add
 from pathlib import Path
 
 import pytest
@@ -262,6 +263,17 @@ def test_an_answer_without_end_ends_by_a_limit_that_is_named(
             api.load(f"{server.url}{PATH}", limits=Limits(remote_seconds=1))
         assert time.monotonic() - began < 8
         wait_until(lambda: not [one for one in threading.enumerate() if one.name == "traceadvisor-request"])
+
+
+def test_the_time_that_reading_the_answer_takes_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(files({PATH: bytes(1 << 20)})) as server:
+        path = remote.location(f"{server.url}{PATH}")
+        remote.limit_time([path], 60)
+        with path.open("rb", buffering=0) as file:
+            assert file.read(10)
+            monkeypatch.setattr(remote.time, "monotonic", partial(add, time.monotonic() + 61, 0))
+            with pytest.raises(OSError, match="longer than 60 s"):
+                file.read(1 << 18)
 
 
 def test_a_server_that_sends_more_than_a_range_is_not_read_beyond_it() -> None:

@@ -46,7 +46,7 @@ class Limits:
     """Most ranks of a capture."""
 
     remote_seconds: int = LONGEST_S
-    """Longest time that all requests for one file elsewhere take together. 2 GB at 1.2 MB/s take half an hour."""
+    """Longest time that reading one file elsewhere takes. 2 GB at 1.2 MB/s take half an hour."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

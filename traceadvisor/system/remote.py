@@ -62,7 +62,7 @@ CONNECT_S, SILENCE_S = 10, 30
 """A connection that takes longer to open, or brings nothing for so long, has failed."""
 
 _SHORTEST_S, LONGEST_S = 0.1, 1_800
-"""Times that the requests for one file may take together: the shortest one, and the longest one unless it is set."""
+"""Times that reading one file may take: the shortest one for a request, and the longest one unless it is set."""
 
 _FIRST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
 """Sizes of the first and the largest range: most files that are no recording are recognised by the first."""
@@ -295,7 +295,7 @@ class _Root:
         try:
             return self._attempted(work, began, began + self.limit_s - self._spent_s[path])
         finally:
-            self._spent_s[path] += time.monotonic() - began
+            self.spend(path, time.monotonic() - began)
 
     def _attempted(self, work: Callable[[], Result], began_s: float, ends_s: float) -> Result:
         for pause_s in (*PAUSES_S, None):
@@ -315,6 +315,10 @@ class _Root:
                     raise OSError(errno.EIO, words) from None
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    def spend(self, path: RemotePath, seconds: float) -> None:
+        """Count time as taken for a path."""
+        self._spent_s[path] += seconds
 
     def asking(self, path: RemotePath) -> Any:
         """The file system of fsspec; its next request over HTTP ends by itself when the time of a path ends."""
@@ -411,6 +415,7 @@ class _Ranges(io.RawIOBase):
         self._file: Any = None
         before = root.failed_attempts
         self._file = root.attempt(path, self._opened)
+        self._idle_since_s = time.monotonic()
         self.failed_attempts = root.failed_attempts - before
         """How often the connection failed."""
 
@@ -432,7 +437,9 @@ class _Ranges(io.RawIOBase):
     def readinto(self, buffer: Buffer) -> int:
         view = memoryview(buffer).cast("B")
         before = self._root.failed_attempts
+        self._root.spend(self._path, time.monotonic() - self._idle_since_s)  # who reads what has come takes time, too
         content = self._root.attempt(self._path, lambda: self._fetched(min(len(view), self._most)))
+        self._idle_since_s = time.monotonic()
         self.failed_attempts += self._root.failed_attempts - before
         view[: len(content)] = content
         self._position += len(content)
