@@ -148,7 +148,7 @@ def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_n
     report = on_the_cpu()
     recording = replace(report.recordings[0], costliest_line=COSTLIEST)
     report = replace(report, recordings=(recording,), findings=(replace(found, finding=finding),))
-    assert ("model.py:12 takes 20% of the training loop, within train.py:34 (35%)." in verdict(report)) is is_open
+    assert ("model.py:12 takes 20% of the loop, within train.py:34 (35%)." in verdict(report)) is is_open
     said = [line.text for line in summary(report) if line.text.startswith("Line with the most time")]
     assert len(said) == 1
     assert said[0].startswith(

@@ -134,6 +134,7 @@ def script_names() -> dict[str, Any]:
         "DataLoader": DataLoader,
         "DistributedDataParallel": DistributedDataParallel,
         "model": model,
+        "load_model": lambda: model,
         "block": model,
         "samples": [torch.ones(3), torch.ones(5)],
         "pad": 0,

@@ -79,7 +79,7 @@ def ranked(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[Judged]) -> R
             further_saving=row.further_saving,
             folded=row.folded,
             of_window=facts.steps.source is StepSource.WINDOW,
-            of_inference=facts.workload is Workload.INFERENCE,
+            of_inference=facts.workload is not Workload.TRAINING,
         )
         for row in placement.rows
     )

@@ -297,7 +297,7 @@ class FindingState:
     """Whether the saving is a share of the training time of the whole run."""
 
     of_inference: bool = False
-    """Whether that run is an inference."""
+    """Whether nothing shows that this run trains."""
 
 
 @frozen

@@ -493,7 +493,7 @@ class RecordedFinding:
     """Whether the saving is one of the whole recording, because no steps were found in it."""
 
     of_inference: bool = False
-    """Whether the recording shows inference: a share of the run is no training time."""
+    """Whether nothing in the recording shows training: a share of the run is no training time."""
 
     def __post_init__(self) -> None:
         if not self.recording_ids:

@@ -28,7 +28,7 @@ def sentence(recording: Recording, *, of_rank: str = "") -> str | None:
         return None
     caller = f", mostly called at {_words(found.caller)}" if found.caller else ""
     inside = f"; of this, {_words(found.inside.place)} takes {percent(found.inside.share)}" if found.inside else ""
-    is_inference = recording.workload is Workload.INFERENCE
+    is_inference = recording.workload is not Workload.TRAINING
     loop, beside = ("loop", "") if is_inference else ("training loop", " outside backward() and the optimizer")
     return (
         f"Line with the most time{beside}{of_rank}: {_words(found.line.place)} takes {percent(found.line.share)} of "
@@ -51,7 +51,7 @@ def _calls(found: CostliestLine) -> str:
 
 def short_sentence(found: CostliestLine, recording: Recording) -> str:
     """The innermost line with its share, for a headline."""
-    line, loop = found.innermost, "loop" if recording.workload is Workload.INFERENCE else "training loop"
+    line, loop = found.innermost, "training loop" if recording.workload is Workload.TRAINING else "loop"
     words = f"{_words(line.place)} takes {whole_percent(line.share)} of the {loop}"
     return (
         f"{words}, within {_words(found.line.place)} ({whole_percent(found.line.share)})."

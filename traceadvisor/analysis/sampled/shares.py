@@ -45,6 +45,7 @@ _CONSTRAINTS = "torch/distributions/constraints.py"
 _CHECKS = frozenset(("torch/distributions/distribution.py", name) for name in ("__init__", "_validate_sample"))
 """Functions that check distributions. The first does nothing else."""
 
+_MODULE_FOLDER, _READING = "torch/nn/modules/", ("torch/serialization.py", "safetensors/torch.py")
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 Frames = Sequence[SampledFrame]
@@ -217,6 +218,57 @@ def in_own_function(frames: Frames) -> bool:
 def checks_distribution(frames: Frames) -> bool:
     """Return whether a stack checks the arguments of a distribution."""
     return any(frame.file == _CONSTRAINTS or (frame.file, frame.function) in _CHECKS for frame in frames)
+
+
+def lines_that_make_models(samples: StackSamples | None) -> tuple[SampledShare | None, tuple[Location, ...]]:
+    """Return the share of undisturbed steps that makes modules or reads weights, and its lines, costliest first.
+
+    Taking weights counts in a function that reads files, makes modules or has them made, and reading files in one that
+    makes modules or takes weights: an algorithm may take back its weights, and a data set reads files, too.
+    """
+    stacks = [frames for _, frames in _stacks(samples)]
+    made, taken, read = (
+        {_function(_innermost_line(frames)) for frames in stacks if what(frames)}
+        for what in (_makes_model, _takes, _reads)
+    )
+    makers = read.union(*(map(_function, frames) for frames in stacks if _makes_model(frames)))
+
+    def matches(frames: Frames) -> bool:
+        here = _function(_innermost_line(frames))
+        return _makes_model(frames) or (
+            here is not None
+            and ((_takes(frames) and here in makers) or (_reads(frames) and (here in made or here in taken)))
+        )
+
+    times = defaultdict[Location, int](int)
+    for stack, frames in _stacks(samples):
+        if matches(frames) and (line := _innermost_line(_around_making(frames))):
+            times[place_of(line)] += stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED).time_ns
+    lines = sorted((line for line, ns in times.items() if ns), key=lambda line: -times[line])
+    return share_of_steps(samples, matches), tuple(lines)
+
+
+def _around_making(frames: Frames) -> Frames:
+    """Return the frames around the outermost constructor of the user's modules, or around the call of torch."""
+    called = next(at for at, one in enumerate(frames) if _makes_model([one]) or _takes([one]) or _reads([one]))
+    first = max((at + 1 for at, one in enumerate(frames[:called]) if not one.is_user), default=0)
+    return frames[: next((at for at in range(first, called) if frames[at].function == "__init__"), called)]
+
+
+def _makes_model(frames: Frames) -> bool:
+    return any(
+        (frame.function == "__init__" and (frame.file or "").startswith(_MODULE_FOLDER))
+        or (frame.function == "from_pretrained" and not frame.is_user)
+        for frame in frames
+    )
+
+
+def _takes(frames: Frames) -> bool:
+    return any((frame.file, frame.function) == (_MODULE_FILE, "load_state_dict") for frame in frames)
+
+
+def _reads(frames: Frames) -> bool:
+    return any((frame.file or "").endswith(_READING) for frame in frames)
 
 
 def in_collective(frames: Frames) -> bool:

@@ -110,7 +110,7 @@ def run_blocks(shared: CapturedRecordings, number: int, *, several: bool) -> Ite
 def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
     """The time of the run by part, its recorded steps beside undisturbed ones, all steps, and the lines."""
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
-    of_inference = first.workload is Workload.INFERENCE
+    of_inference = first.workload is not Workload.TRAINING
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
     if first.run_time and (chart := run_chart(first.run_time, f"{anchor}-time", of_inference=of_inference)):

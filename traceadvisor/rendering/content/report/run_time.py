@@ -239,7 +239,7 @@ def _compared(name: str, undisturbed_ns: float, recorded_ns: float) -> tuple[Cel
 def first_run_sentences(recordings: Iterable[Recording]) -> Iterator[str]:
     """The time of the first run that was timed, and the growth of its steps, in a sentence each."""
     found = next((one for one in recordings if one.run_time and one.run_time.total_ns > 0), None)
-    of_inference = found is not None and found.workload is Workload.INFERENCE
+    of_inference = found is not None and found.workload is not Workload.TRAINING
     if found and found.run_time and (sentence := run_time_sentence(found.run_time, of_inference=of_inference)):
         yield sentence
     if found and found.run_growth:
