@@ -468,6 +468,20 @@ def test_updates_that_other_programs_hold_up_alike_are_no_line(tmp_path: Path) -
     assert not _with_rollouts(tmp_path, (line(11), 90.0)).is_found(StepOutliers())
 
 
+@pytest.mark.parametrize(("others", "found"), [(0, True), (6, False)])
+def test_beside_other_programs_a_line_of_slow_steps_must_take_more_cpu_time(
+    others: int, tmp_path: Path, *, found: bool
+) -> None:
+    """Steps too short for samples with CPU time: some stand at a line for longer."""
+    runs, slow = Runs(), {7, 19, 22, 48, 61, 77, 83}
+    for step in range(90):
+        runs.step([(line(11), 10.0), *([(line(20), 60.0)] if step in slow else [])], cpu=0.0)
+    run = runs.run()
+    captured = Captured(_on_cpu(100, 100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=_counted(run.stacks))
+    captured = captured.sampled(cpu=(2 + others) / 8).with_processes(mean_cpu_cores=2.0)
+    assert captured.is_found(StepOutliers()) is found
+
+
 def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path: Path) -> None:
     assert not _with_rollouts(tmp_path, (POLICY, 90.0)).is_found(StepOutliers())
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.names import rows_named, usual_durations
+from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import share_under_line
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
@@ -253,11 +254,17 @@ class StepOutliers(Rule):
         )
 
     def _seen(self, facts: Facts, found: Outliers) -> RunCause | None:
-        """The cause of most of their time, if samples show it in slow steps of the whole run and not in others."""
+        """The cause of most of their time, if samples show it in slow steps of the whole run and not in others.
+
+        Beside other programs, slow steps stand at some line, too: they must take more CPU time than others.
+        """
         slow, excess_ns = facts.run.slow, found.each_excess_ns * len(found.indices)
         sums = {cause: sum(slow.ns_of(index, cause) for index in found.indices) for cause in slow.lines}
         cause = max(sums, key=lambda one: sums[one], default=None)
-        return cause if cause and sums[cause] >= LEAST_OWN_SHARE * excess_ns else None
+        if cause is None or sums[cause] < LEAST_OWN_SHARE * excess_ns:
+            return None
+        are_delayed = slow.cpu_ratio is None and is_busy(facts.run.telemetry, facts.run.host_cores)
+        return None if cause is RunCause.OTHER and are_delayed else cause
 
     def _slow_steps(self, lengths: Mapping[int, float], saving: Set[int]) -> Outliers:
         """Find steps that are slow at intervals, if they are, or else all slow steps; those that save may be many."""
