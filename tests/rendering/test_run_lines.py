@@ -146,9 +146,9 @@ def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_n
         found.finding, locations=(place,), fix=Fix("Do less"), saving=Estimate.bound(saving_ms * MS, of_the_fix("?"))
     )
     report = on_the_cpu()
-    recording = replace(report.recordings[0], costliest_line=COSTLIEST)
+    recording = replace(report.recordings[0], costliest_line=COSTLIEST, workload=Workload.TRAINING)
     report = replace(report, recordings=(recording,), findings=(replace(found, finding=finding),))
-    assert ("model.py:12 takes 20% of the loop, within train.py:34 (35%)." in verdict(report)) is is_open
+    assert ("model.py:12 takes 20% of the training loop, within train.py:34 (35%)." in verdict(report)) is is_open
     said = [line.text for line in summary(report) if line.text.startswith("Line with the most time")]
     assert len(said) == 1
     assert said[0].startswith(
@@ -158,6 +158,16 @@ def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_n
         "In a recorded step, forward runs 2.5 times and starts 40 operators."
     )
     assert ("not a saving" in said[0]) is is_open
+
+
+def test_without_a_step_the_line_is_of_the_run() -> None:
+    report = on_the_cpu()
+    found = replace(COSTLIEST, of_run=True, calls_per_step=None)
+    recording = replace(report.recordings[0], costliest_line=found)
+    report = replace(report, recordings=(recording,), findings=())
+    assert "model.py:12 takes 20% of the run without its imports, within train.py:34 (35%)." in verdict(report)
+    said = [line.text for line in summary(report) if line.text.startswith("Line with the most time: train.py:34")]
+    assert "takes 35.0% of the run without its imports, with all that it calls" in said[0]
 
 
 def test_a_line_with_little_of_the_loop_and_a_loop_with_a_gpu_have_no_headline_of_a_line() -> None:

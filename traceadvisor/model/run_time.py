@@ -278,6 +278,9 @@ class CostliestLine:
     operators_per_step: float | None = None
     """Operators that these calls start."""
 
+    of_run: bool = False
+    """Whether no step was found, so that shares are of the whole run without its imports."""
+
     @property
     def innermost(self) -> LineShare:
         """The line inside if there is one."""

@@ -28,12 +28,19 @@ def sentence(recording: Recording, *, of_rank: str = "") -> str | None:
         return None
     caller = f", mostly called at {_words(found.caller)}" if found.caller else ""
     inside = f"; of this, {_words(found.inside.place)} takes {percent(found.inside.share)}" if found.inside else ""
-    is_inference = recording.workload is not Workload.TRAINING
-    loop, beside = ("loop", "") if is_inference else ("training loop", " outside backward() and the optimizer")
+    trains, loop = recording.workload is Workload.TRAINING, _whole(found, recording)
+    beside = " outside backward() and the optimizer" if trains and not found.of_run else ""
     return (
         f"Line with the most time{beside}{of_rank}: {_words(found.line.place)} takes {percent(found.line.share)} of "
-        f"the {loop}, with all that it calls{caller}{inside}.{_calls(found)}"
+        f"{loop}, with all that it calls{caller}{inside}.{_calls(found)}"
     )
+
+
+def _whole(found: CostliestLine, recording: Recording) -> str:
+    """What the shares are of."""
+    if found.of_run:
+        return "the run without its imports"
+    return "the training loop" if recording.workload is Workload.TRAINING else "the loop"
 
 
 def _words(place: Location) -> str:
@@ -51,8 +58,8 @@ def _calls(found: CostliestLine) -> str:
 
 def short_sentence(found: CostliestLine, recording: Recording) -> str:
     """The innermost line with its share, for a headline."""
-    line, loop = found.innermost, "training loop" if recording.workload is Workload.TRAINING else "loop"
-    words = f"{_words(line.place)} takes {whole_percent(line.share)} of the {loop}"
+    line = found.innermost
+    words = f"{_words(line.place)} takes {whole_percent(line.share)} of {_whole(found, recording)}"
     return (
         f"{words}, within {_words(found.line.place)} ({whole_percent(found.line.share)})."
         if found.inside

@@ -123,3 +123,17 @@ def test_few_samples_that_each_stand_for_long_name_no_line() -> None:
 def test_without_samples_no_line_is_named() -> None:
     assert costliest_line(None, _steps(plain=3), LOOP) is None
     assert _found(Samples().add(20, library("wait"))) is None
+
+
+def test_without_steps_the_run_counts_without_its_imports() -> None:
+    samples = Samples()
+    samples.add(40, MAIN, library("_find_and_load", 1, "<frozen importlib._bootstrap>"), state=None)
+    samples.add(45, MAIN, FORWARD, LAYER, library("load", 9, "torch/serialization.py"), state=None)
+    samples.add(15, MAIN, FORWARD, NEIGHBOURS, state=None)
+    found = costliest_line(samples.build(), [], None)
+    assert found
+    assert found.of_run
+    assert (found.line.share, found.inside and found.inside.share) == (1.0, 0.75)
+    assert found.inside
+    assert found.inside.place.line == LAYER.line
+    assert costliest_line(samples.build(), _steps(other=3), None) is None

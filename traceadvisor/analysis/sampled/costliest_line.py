@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from traceadvisor.analysis.sampled.loader_frames import gets_batch
-from traceadvisor.analysis.sampled.paths import path_of, place_of
+from traceadvisor.analysis.sampled.paths import IMPORT, path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
 from traceadvisor.analysis.sampled.shares import around_optimizer, is_beside_training
 from traceadvisor.frozen import replace
@@ -37,12 +37,16 @@ def costliest_line(
     counts with all that it calls, once for each sample. What only the backward pass or an optimizer takes decides no
     line: it belongs to the model.
 
+    Where no step was found, the whole run counts, without its imports.
+
     ``loop``: as for :func:`traceadvisor.analysis.sampled.run_lines.run_lines`.
     """
+    if not steps:
+        found = _costliest(samples, loop, {None: 1.0})
+        return replace(found, of_run=True) if found else None
     trained = [step.state for step in steps if step.state is not StepState.OTHER]
     plain = trained.count(StepState.PLAIN)
-    weights = {StepState.PLAIN: len(trained) / plain, StepState.OTHER: 1.0} if plain else {}
-    return _costliest(samples, loop, weights)
+    return _costliest(samples, loop, {StepState.PLAIN: len(trained) / plain, StepState.OTHER: 1.0} if plain else {})
 
 
 def costliest_between_steps(
@@ -59,7 +63,7 @@ def costliest_between_steps(
 def _costliest(
     samples: StackSamples | None,
     loop: Location | None,
-    weights: Mapping[StepState, float],
+    weights: Mapping[StepState | None, float],
     *,
     outside_modules: bool = False,
 ) -> CostliestLine | None:
@@ -74,7 +78,8 @@ def _costliest(
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
         lines = tuple(line for line in users if line not in around)
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
-        if time_ns and OWN_WORK not in own_frames[-1:]:
+        imports = None in weights and path_of(samples, stack).owner is IMPORT
+        if time_ns and OWN_WORK not in own_frames[-1:] and not imports:
             count += sum(stack.by_state.get(one, NOTHING_SAMPLED).count for one in weights)
             is_beside = is_beside_training(own_frames) and not gets_batch(own_frames)
             is_own = is_beside if outside_modules else not path_of(samples, stack).calls_pass
