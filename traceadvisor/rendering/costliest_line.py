@@ -37,7 +37,7 @@ def sentence(recording: Recording, *, of_rank: str = "") -> str | None:
 
 
 def _whole(found: CostliestLine, recording: Recording) -> str:
-    """What the shares are of."""
+    """The whole that the shares are parts of."""
     if found.of_run:
         return "the run without its imports"
     return "the training loop" if recording.workload is Workload.TRAINING else "the loop"
