@@ -141,7 +141,7 @@ class EventTable:
 
     def time_in(self, spans: SpanSet, rows: Int64) -> Int64:
         """The time of some events in some spans; shape of the rows."""
-        return spans.measure_until(self.end_ns[rows]) - spans.measure_until(self.start_ns[rows])
+        return spans.measure_in(self.start_ns[rows], self.end_ns[rows])
 
     @staticmethod
     def dtypes() -> dict[str, type[np.generic]]:

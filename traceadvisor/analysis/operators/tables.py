@@ -235,7 +235,7 @@ def device_figures(trace: Trace, launches: Launches, windows: SpanSet, unknown: 
     busy_ns, unknown_ns = (SpanSet.union_of(starts, ends) & windows).total_ns, (unknown & windows).total_ns
     blocks = trace.details.blocks_per_sm.at(kernels, np.float64("nan"))
     occupancy = trace.details.occupancy_percent.at(kernels, np.float64("nan"))
-    inside_ns = (windows.measure_until(ends) - windows.measure_until(starts)).astype(np.float64)
+    inside_ns = windows.measure_in(starts, ends).astype(np.float64)
     known = np.isfinite(occupancy) & (occupancy >= 0) & (inside_ns > 0)
     return DeviceFigures(
         busy_share=busy_ns / windows.total_ns,

@@ -143,8 +143,10 @@ class ClaimedTimeGone(Edit):
 
     def _inside(self, spans: SpanSet, rows: Int64) -> Int64:
         """The part of each event in some spans; 0 for tasks that are no events."""
-        starts, ends = (np.concatenate((times, [0]))[rows] for times in (self.events.start_ns, self.events.end_ns))
-        inside: Int64 = np.where(
-            rows == NONE, 0, spans.measure_until(ends) - spans.measure_until(np.minimum(starts, ends))
-        )
+        if not spans:
+            return np.zeros(rows.size, dtype=np.int64)
+        events = (rows != NONE).nonzero()[0]
+        starts, ends = self.events.start_ns[rows[events]], self.events.end_ns[rows[events]]
+        inside = np.zeros(rows.size, dtype=np.int64)
+        inside[events] = spans.measure_in(np.minimum(starts, ends), ends)
         return inside

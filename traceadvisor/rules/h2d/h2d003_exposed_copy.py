@@ -60,7 +60,7 @@ class ExposedCopy(Rule):
         if share < self.min_share:
             return clear_of(facts, "exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
-        reaches_in = windows.measure_until(events.end_ns[rows]) > windows.measure_until(events.start_ns[rows])
+        reaches_in = events.time_in(windows, rows) > 0
         mine = (
             (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~np.isin(rows, weights)
         )  # a copy may start before the first window
