@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.offloaded import weight_uploads
+from traceadvisor.model.arrays import among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
@@ -62,7 +63,7 @@ class ExposedCopy(Rule):
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
         reaches_in = events.time_in(windows, rows) > 0
         mine = (
-            (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~np.isin(rows, weights)
+            (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~among(rows, weights)
         )  # a copy may start before the first window
         copies, calls = rows[mine], facts.launches.call_rows[mine]
         largest = calls[[np.argmax(events.duration_ns[copies])]]
