@@ -55,14 +55,17 @@ class SpanSet:
         if not starts_ns.size:
             return _EMPTY
         filled = ends_ns > starts_ns
-        starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
+        starts, ends = starts_ns, ends_ns
+        if np.count_nonzero(filled) < filled.size:
+            starts, ends = starts_ns[filled], ends_ns[filled]
         if starts.size < 2:
             return SpanSet(starts, ends) if starts.size else _EMPTY
-        if (starts[1:] < starts[:-1]).any():
+        if np.count_nonzero(starts[1:] < starts[:-1]):
             order = starts.argsort(kind="stable")
             starts, ends = starts[order], ends[order]
         ends = np.maximum.accumulate(ends)
-        is_edge = np.ones(starts.size + 1, dtype=np.bool_)
+        is_edge = np.empty(starts.size + 1, dtype=np.bool_)
+        is_edge[0] = is_edge[-1] = True
         np.greater(starts[1:], ends[:-1], out=is_edge[1:-1])
         return SpanSet(starts[is_edge[:-1]], ends[is_edge[1:]])
 

@@ -16,7 +16,7 @@ _UNLIMITED = 1 << 60
 _LEAST_IN_A_ROW = 64
 """Fewer launches in a row are faster one by one."""
 
-_LAUNCH_AND_WAIT = int(Action.LAUNCH_AND_WAIT)
+_NOTHING, _LAUNCH_AND_WAIT = int(Action.NOTHING), int(Action.LAUNCH_AND_WAIT)
 _LAUNCHES = (int(Action.LAUNCH), _LAUNCH_AND_WAIT)
 _WAIT, _WAIT_ALL = int(Action.WAIT), int(Action.WAIT_ALL)
 _STEP_START, _STEP_END, _FETCH = int(Action.STEP_START), int(Action.STEP_END), int(Action.FETCH)
@@ -94,7 +94,9 @@ class _Simulation:
         parts = [column[begin:end].tolist() for column in columns]
         for thread, after, work, call, action, first, count, step in zip(*parts, strict=True):
             now: int = clocks[after] + work
-            if action in _LAUNCHES:
+            if action == _NOTHING:
+                pass
+            elif action in _LAUNCHES:
                 done = device.launch(now + call, first, count)
                 device_ends[step] = done if done > device_ends[step] else device_ends[step]
                 now = done + self._wait_call if action == _LAUNCH_AND_WAIT else device.accepted
