@@ -111,6 +111,7 @@ def _parameter(item: Field[Any], scope: dict[str, Any]) -> str:
 def _shared(made: type) -> tuple[Callable[..., Any], ...]:
     """The methods of every frozen class."""
     names = tuple(item.name for item in fields(made))
+    state, setters = values_of(names), tuple(getattr(made, name).__set__ for name in names)
     shown = tuple(item.name for item in fields(made) if item.repr)
 
     @recursive_repr()
@@ -124,11 +125,11 @@ def _shared(made: type) -> tuple[Callable[..., Any], ...]:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __getstate__(self: object) -> list[object]:  # noqa: N807
-        return [getattr(self, name) for name in names]
+        return list(state(self))
 
     def __setstate__(self: object, values: list[object]) -> None:  # noqa: N807
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
+        for set_value, value in zip(setters, values, strict=True):
+            set_value(self, value)
 
     return __repr__, __setattr__, __delattr__, __getstate__, __setstate__
 
