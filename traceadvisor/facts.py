@@ -58,7 +58,7 @@ from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.devices import has_tensor_cores
 from traceadvisor.hardware.profiler_names import Accelerator, accelerator_named
-from traceadvisor.model.arrays import Int64, Mask, distinct
+from traceadvisor.model.arrays import Int64, Mask, among, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Purpose
 from traceadvisor.model.distortion import Distortion
@@ -252,7 +252,7 @@ class Facts:
     def launching_operators(self) -> SpanSet:
         """When threads that launch GPU operations were inside operators."""
         events, calls = self.trace.events, self.launches.call_rows
-        launching = np.isin(events.thread, events.thread[calls[calls != NONE]])
+        launching = among(events.thread, events.thread[calls[calls != NONE]])
         return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
     @cached_property
@@ -578,6 +578,8 @@ class Facts:
             rows: rows of the event table, in any order, shape ``(n,)``.
             categories: the categories to include.
         """
+        if not rows.size:
+            return SpanSet.empty()
         return (self.trace.events.spans(rows) & self.claim(*categories)) - self.shared_time.beside(rows)
 
     @cached_property

@@ -77,7 +77,7 @@ class RunFacts:
         """Indices of the steps that save a checkpoint."""
         return {step.index for step in self.steps if step.checkpoint_ns}
 
-    @property
+    @cached_property
     def settings(self) -> RunSettings:
         """The run's settings; all unknown without a capture."""
         return self.captured.settings if self.captured else RunSettings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from functools import cache
 from importlib import resources
@@ -134,5 +134,9 @@ def category_of_track(name: str) -> str:
 
 def accelerator_of(seen: Collection[str]) -> Accelerator | None:
     """Return the accelerator of a recording with some categories and runtime calls; None without a sign of one."""
-    signs: Iterable[tuple[Accelerator, re.Pattern[str]]] = ((one, re.compile(one.signs)) for one in accelerators())
-    return next((one for one, pattern in signs if any(map(pattern.search, seen))), None)
+    return next((one for one, signs in _signs() if any(map(signs.search, seen))), None)
+
+
+@cache
+def _signs() -> tuple[tuple[Accelerator, re.Pattern[str]], ...]:
+    return tuple((one, re.compile(one.signs)) for one in accelerators())

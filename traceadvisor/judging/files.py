@@ -45,6 +45,7 @@ from traceadvisor.system.executor import (
     one_by_one,
     side_by_side,
 )
+from traceadvisor.system.garbage import no_collections
 from traceadvisor.system.remote import is_of_this_process, is_remote
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class FileJudge:
             InputError: the file cannot be read.
         """
         try:
+            if file.packed_bytes < _BESIDES_BYTES:
+                with no_collections():  # its objects are few: after it is soon enough
+                    return self._judged(file, tell)
             if self.with_another and file.packed_bytes >= SPLIT_BYTES and not is_remote(file.origin.path):
                 with second_part(file.origin.path, self.limits) as second:
                     return self._judged(file, tell, second)

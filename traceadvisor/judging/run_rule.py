@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from numbers import Integral, Real
@@ -156,10 +156,10 @@ LEAST_SEEN_SHARE = 0.001
 
 def _not_counted(rule: Rule, share: float, facts: Facts) -> tuple[NotCounted, ...]:
     """Parts of its category that a share leaves out; empty if it is no share of a category that the rule may claim."""
+    if not facts.start_up and not facts.rank_waits:
+        return ()
     waits = facts.rank_waits or SpanSet.empty()
     left_out = {NotCounted.START_UP: facts.start_up, NotCounted.RANK_WAITS: waits}
-    if not any(left_out.values()):
-        return ()
     of = [each for each in rule.claims & facts.partition.keys() if share == facts.share(facts.claim(each))]
     lost = [(facts.partition[each] & facts.steps.typical_windows) - facts.claim(each) for each in of]
     return tuple(
@@ -173,11 +173,14 @@ def _outcome(
     """The outcome of a check; a finding gets the metadata of its rule, and obeys the laws."""
     is_of_package = _is_of_package(type(rule))
     try:
-        with nullcontext() if is_of_package else redirect_stdout(sys.stderr):
+        if is_of_package:
             outcome = look()
-        if not is_of_package and not conforms(outcome, Outcome):
-            what = type(outcome).__name__
-            return Failed(f"The rule returned a {what} that is no outcome, or has a part of the wrong type."), ()
+        else:
+            with redirect_stdout(sys.stderr):
+                outcome = look()
+            if not conforms(outcome, Outcome):
+                what = type(outcome).__name__
+                return Failed(f"The rule returned a {what} that is no outcome, or has a part of the wrong type."), ()
         if not isinstance(outcome, Finding):
             return outcome, ()
         if not outcome.claims.is_valid:

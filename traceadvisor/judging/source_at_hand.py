@@ -108,6 +108,8 @@ def _recorded(trace: Trace) -> Iterator[tuple[str, Functions]]:
 def _source(folder: Path, file: str) -> str | None:
     """The content of a Python file below a folder; None if it is not there, or a link leads elsewhere."""
     try:
+        if not (folder / file).is_file():  # as most are not
+            return None
         path = (folder / file).resolve()
         is_inside = path.suffix == ".py" and path.is_relative_to(folder.resolve()) and path.is_file()
         if not is_inside or path.stat().st_size > LARGEST_FILE_BYTES:

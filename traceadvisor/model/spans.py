@@ -55,14 +55,17 @@ class SpanSet:
         if not starts_ns.size:
             return _EMPTY
         filled = ends_ns > starts_ns
-        starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
-        if starts.size == 0:
-            return _EMPTY
-        if (starts[1:] < starts[:-1]).any():
+        starts, ends = starts_ns, ends_ns
+        if np.count_nonzero(filled) < filled.size:
+            starts, ends = starts_ns[filled], ends_ns[filled]
+        if starts.size < 2:
+            return SpanSet(starts, ends) if starts.size else _EMPTY
+        if np.count_nonzero(starts[1:] < starts[:-1]):
             order = starts.argsort(kind="stable")
             starts, ends = starts[order], ends[order]
         ends = np.maximum.accumulate(ends)
-        is_edge = np.ones(starts.size + 1, dtype=np.bool_)
+        is_edge = np.empty(starts.size + 1, dtype=np.bool_)
+        is_edge[0] = is_edge[-1] = True
         np.greater(starts[1:], ends[:-1], out=is_edge[1:-1])
         return SpanSet(starts[is_edge[:-1]], ends[is_edge[1:]])
 
@@ -108,7 +111,7 @@ class SpanSet:
         return _common(self.starts_ns, self.ends_ns, other.starts_ns, other.ends_ns)
 
     def __sub__(self, other: SpanSet) -> SpanSet:
-        if not self or not other:
+        if not self.starts_ns.size or not other.starts_ns.size:
             return self
         starts, ends = np.concatenate((_FIRST, other.ends_ns)), np.concatenate((other.starts_ns, _LAST))
         return _common(self.starts_ns, self.ends_ns, starts, ends)
@@ -136,7 +139,7 @@ class SpanSet:
 
     def contains(self, instants_ns: Int64) -> Mask:
         """Whether each instant is in the set; same shape as ``instants_ns``."""
-        if not self:
+        if not self.starts_ns.size:
             return np.zeros(instants_ns.shape, dtype=np.bool_)
         begun = self.starts_ns.searchsorted(instants_ns, side="right")
         found: Mask = instants_ns < np.concatenate((_FIRST, self.ends_ns))[begun]
@@ -144,11 +147,25 @@ class SpanSet:
 
     def measure_until(self, instants_ns: Int64) -> Int64:
         """Length of the part of the set before each instant; same shape as ``instants_ns``."""
-        if not self:
-            return np.zeros_like(instants_ns)
+        if not self.starts_ns.size:
+            return np.zeros(instants_ns.shape, dtype=np.int64)
+        return self._until(instants_ns, *self._lengths())
+
+    def measure_in(self, starts_ns: Int64, ends_ns: Int64) -> Int64:
+        """Length of the part of the set from each start to its end; same shape as both."""
+        if not self.starts_ns.size:
+            return np.zeros(starts_ns.shape, dtype=np.int64)
+        ends, done = self._lengths()
+        return self._until(ends_ns, ends, done) - self._until(starts_ns, ends, done)
+
+    def _lengths(self) -> tuple[Int64, Int64]:
+        """The end of each span, and the length of the set until then; both begin before all spans."""
         ends = np.concatenate((_FIRST, self.ends_ns))
         done = np.zeros(ends.size, dtype=np.int64)
-        np.cumsum(self.ends_ns - self.starts_ns, out=done[1:])
+        (self.ends_ns - self.starts_ns).cumsum(out=done[1:])
+        return ends, done
+
+    def _until(self, instants_ns: Int64, ends: Int64, done: Int64) -> Int64:
         begun = self.starts_ns.searchsorted(instants_ns, side="right")
         before: Int64 = done[begun] - np.maximum(ends[begun] - instants_ns, 0)
         return before

@@ -43,6 +43,6 @@ def missing_calls_ns(graph: StepGraph, observation: Observation) -> Int64 | None
     events, until_ns = observation.trace.events, graph.recorded_ns
     operators, recorded_ns = events.rows(Kind.OPERATOR), graph.host.recorded_work_ns
     spans = events.spans(operators)
-    outside_ns = recorded_ns - spans.measure_until(until_ns) + spans.measure_until(until_ns - recorded_ns)
+    outside_ns = recorded_ns - spans.measure_in(until_ns - recorded_ns, until_ns)
     all_ns = MOST_CALLS * LARGEST_CALL_NS * int(graph.begun(events.start_ns[operators]).sum())
     return scaled(outside_ns, min(all_ns / max(int(outside_ns.sum()), 1), 1.0))

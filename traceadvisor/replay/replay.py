@@ -99,7 +99,7 @@ class Variant:
         key = (scenario, *map(id, edits))
         found = self._edited.pop(key, None)
         if found is None:
-            before = self._find(edits[:-1], scenario).graph if edits else self.graph
+            before = self._find(edits[:-1], scenario).graph if len(edits) > 1 else self.graph
             found = _Edited(edits, edits[-1].applied(before, scenario) if edits else before)
         self._edited[key] = found
         if len(self._edited) > _KEPT_GRAPHS:
@@ -184,9 +184,11 @@ class Replay:
         if len(before.host) != len(after.host) or len(before.device) != len(after.device):
             return Removed(0.0, 0.0)
         spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
-        waits = one_of(before.host.action, *_WAITING) & ~one_of(after.host.action, *_WAITING)
-        waits &= before.host.row != NONE
-        spared_ns = np.maximum(spared_ns, 0) + np.where(waits, np.concatenate((recorded_ns, [0]))[before.host.row], 0)
+        spared_ns = np.maximum(spared_ns, 0)
+        if after.host.action is not before.host.action:
+            waits = one_of(before.host.action, *_WAITING) & ~one_of(after.host.action, *_WAITING)
+            waits &= before.host.row != NONE
+            spared_ns[waits] += recorded_ns[before.host.row[waits]]
         on_device_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0)
         inner, count = before.inner_steps, max(len(before.inner_steps), 1)
         spared_ns = np.where(within(before.host.step, inner), spared_ns, 0)
@@ -351,7 +353,7 @@ def _in_balance(graph: StepGraph) -> StepGraph:
 
     Such a host is not ahead of the device. Work left from before would let the first steps end early.
     """
-    if not graph.leads:
+    if not any(graph.leads):
         return graph
     work_ns = np.bincount(graph.device.stream, weights=graph.device.duration_ns, minlength=1).max()
     return replace(graph, leads=()) if _host_ns(graph) >= work_ns else graph

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, one_of
+from traceadvisor.model.arrays import Int64
 from traceadvisor.replay.step_graph import Action, StepGraph, Workers
 
 _UNLIMITED = 1 << 60
@@ -16,7 +16,7 @@ _UNLIMITED = 1 << 60
 _LEAST_IN_A_ROW = 64
 """Fewer launches in a row are faster one by one."""
 
-_LAUNCH_AND_WAIT = int(Action.LAUNCH_AND_WAIT)
+_NOTHING, _LAUNCH_AND_WAIT = int(Action.NOTHING), int(Action.LAUNCH_AND_WAIT)
 _LAUNCHES = (int(Action.LAUNCH), _LAUNCH_AND_WAIT)
 _WAIT, _WAIT_ALL = int(Action.WAIT), int(Action.WAIT_ALL)
 _STEP_START, _STEP_END, _FETCH = int(Action.STEP_START), int(Action.STEP_END), int(Action.FETCH)
@@ -60,7 +60,8 @@ class _Simulation:
         self._host, self._rows, self._wait_call = graph.host, _launch_rows(graph), graph.constants.wait_call_ns
         self._batches = _Batches(graph.workers)
         self._clocks = [0] * graph.thread_count
-        self._host_starts, self._host_ends, self._device_ends = ([0] * graph.step_count for _ in range(3))
+        steps = [0] * graph.step_count
+        self._host_starts, self._host_ends, self._device_ends = steps, steps.copy(), steps.copy()
 
     def run(self) -> Replayed:
         """Run all tasks and return the steps."""
@@ -90,10 +91,12 @@ class _Simulation:
         """Run any tasks, from one position to another."""
         host, device, clocks, device_ends = self._host, self.device, self._clocks, self._device_ends
         columns = (host.thread, host.after, host.work_ns, host.call_ns, host.action, host.first, host.count, host.step)
-        parts = (column[begin:end].tolist() for column in columns)
+        parts = [column[begin:end].tolist() for column in columns]
         for thread, after, work, call, action, first, count, step in zip(*parts, strict=True):
             now: int = clocks[after] + work
-            if action in _LAUNCHES:
+            if action == _NOTHING:
+                pass
+            elif action in _LAUNCHES:
                 done = device.launch(now + call, first, count)
                 device_ends[step] = done if done > device_ends[step] else device_ends[step]
                 now = done + self._wait_call if action == _LAUNCH_AND_WAIT else device.accepted
@@ -116,6 +119,8 @@ def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
     A row is of one thread and step, and none of its launched tasks waits for another stream.
     """
     host, device = graph.host, graph.device
+    if len(host) < _LEAST_IN_A_ROW:
+        return []
     launching = ((host.action == Action.LAUNCH) & (host.count == 1)).nonzero()[0]
     if launching.size < _LEAST_IN_A_ROW:
         return []
@@ -144,14 +149,14 @@ class _Device:
     """Streams that run launched tasks, each in order."""
 
     def __init__(self, graph: StepGraph) -> None:
-        host, tasks, constants = graph.host, graph.device, graph.constants
+        tasks, constants = graph.device, graph.constants
         self.ends_ns = np.zeros(len(tasks), dtype=np.int64)
         """End of each task; 0 before its launch."""
 
         self.ends = self.ends_ns.data
         """The same, faster for single tasks."""
 
-        self.stream_ends: list[int] = (_leads_ns(graph) - constants.queued_gap_ns).tolist()
+        self.stream_ends = [lead_ns - constants.queued_gap_ns for lead_ns in _leads_ns(graph)]
         self.accepted = 0
         """When the last launch by :meth:`launch` entered its queue; delayed if the queue was full."""
 
@@ -159,13 +164,12 @@ class _Device:
         self._durations, self._streams, self._afters = tasks.duration_ns.data, tasks.stream.data, tasks.after.data
         self._latency, self._gap = constants.launch_latency_ns, constants.queued_gap_ns
         self._depth = constants.queue_depth or _UNLIMITED
-        first = host.first[one_of(host.action, *_LAUNCHES)]
-        launches = np.bincount(tasks.stream[first], minlength=graph.stream_count)
-        self._launch_ends_ns = np.empty(int(launches.sum()), dtype=np.int64)
-        """When the tasks of each launch are done, by stream and order of launches."""
+        self._launch_ends_ns = np.empty(len(tasks), dtype=np.int64)
+        """When the tasks of each launch are done, by stream and order of launches: no more of them than tasks."""
 
         self._launch_ends = self._launch_ends_ns.data
-        self._firsts: list[int] = (launches.cumsum() - launches).tolist()
+        counts = np.bincount(tasks.stream, minlength=graph.stream_count)
+        self._firsts: list[int] = (counts.cumsum() - counts).tolist()
         """Place of each stream's first launch in it."""
 
         self._nexts = self._firsts.copy()
@@ -223,12 +227,13 @@ class _Device:
         return done_ns
 
 
-def _leads_ns(graph: StepGraph) -> Int64:
-    """Return the work that each stream has left when the host begins; shape ``(streams,)``."""
-    leads_ns = np.zeros(graph.stream_count, dtype=np.int64)
-    if graph.leads:
+def _leads_ns(graph: StepGraph) -> list[int]:
+    """Return the work that each stream has left when the host begins."""
+    leads_ns = [0] * graph.stream_count
+    if any(graph.leads):
         work_ns = np.bincount(graph.device.stream, weights=graph.device.duration_ns, minlength=graph.stream_count)
-        leads_ns[: len(graph.leads)] = np.round(work_ns[: len(graph.leads)] * graph.leads).astype(np.int64)
+        known = len(graph.leads)
+        leads_ns[:known] = np.round(work_ns[:known] * graph.leads).astype(np.int64).tolist()
     return leads_ns
 
 

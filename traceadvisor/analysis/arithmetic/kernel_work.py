@@ -13,7 +13,7 @@ from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision, has_tf32
-from traceadvisor.model.arrays import Int64, Mask, one_of
+from traceadvisor.model.arrays import Int64, Mask, among, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.trace import Device, Trace
@@ -186,10 +186,10 @@ class KernelWork:
         call[calls.kernel_rows] = calls.kernel_call
         call = call[rows]
         has_call = call != NONE
-        kind = named.kind[names]
-        kind[(named.precision[names] == NONE) & np.isin(rows, plain)] = PLAIN
+        kind, is_plain = named.kind[names], among(rows, plain)
+        kind[(named.precision[names] == NONE) & is_plain] = PLAIN
         kind[has_call] = calls.kind[call[has_call]]
-        is_fusable = (kind == PLAIN) & (np.isin(rows, plain) | named.is_fusable[names]) & ~named.is_generated[names]
+        is_fusable = (kind == PLAIN) & (is_plain | named.is_fusable[names]) & ~named.is_generated[names]
         by_name = np.where(kind >= 0, named.precision[names], np.int8(NONE))
         return cls(
             rows=rows,

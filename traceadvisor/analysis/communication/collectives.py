@@ -135,7 +135,7 @@ def collectives(observation: Observation, tree: OperatorTree, waits: SpanSet) ->
     messages = tuple(_completed(trace, message, kind) for message, kind in zip(recorded, kinds, strict=True))
     purposes = purposes_of(kinds, messages, names, places, observation.thread)
     ends, starts = events.end_ns[rows], events.start_ns[rows]
-    sending_ns = ends - starts - (waits.measure_until(ends) - waits.measure_until(starts))
+    sending_ns = ends - starts - waits.measure_in(starts, ends)
     return Collectives(rows, calls, kinds, purposes, messages, sending_ns)
 
 
@@ -325,7 +325,7 @@ def _before(
     since = np.minimum(np.where(follows, np.append(0, ends[:-1])[: rows.size], begins), starts)
     none = SpanSet.empty()
     parts = (partition.get(category, none) for category in Category)
-    return np.stack([spans.measure_until(starts) - spans.measure_until(since) for spans in parts], axis=1)
+    return np.stack([spans.measure_in(since, starts) for spans in parts], axis=1)
 
 
 def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> Int64:

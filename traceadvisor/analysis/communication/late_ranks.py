@@ -188,7 +188,7 @@ def exposed_waits(ranks: Sequence[RankFigures], matched: Matching) -> Int64:
         ends = (starts + waits)[order]
         begins = np.maximum(starts[order], np.append(starts[order[:1]], np.maximum.accumulate(ends)[:-1]))
         ends = np.maximum(begins, ends)
-        found[row, order] = one.exposed.measure_until(ends) - one.exposed.measure_until(begins)
+        found[row, order] = one.exposed.measure_in(begins, ends)
     return found
 
 
@@ -287,7 +287,7 @@ def awaited_rank(trace: Trace, waits: SpanSet, own_rank: int | None) -> int | No
     if len(ranks) < _FEWEST_RANKS or ranks != set(range(len(ranks))) or (own != own_rank).any():
         return None
     events = trace.events
-    waited_ns = waits.measure_until(events.end_ns[rows]) - waits.measure_until(events.start_ns[rows])
+    waited_ns = events.time_in(waits, rows)
     sums = np.bincount(peers, waited_ns)
     most = int(sums.argmax())
     covered_ns = (events.spans(rows[peers == most]) & waits).total_ns

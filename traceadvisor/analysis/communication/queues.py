@@ -42,7 +42,7 @@ class QueuedGathers:
 
     def reach_ns(self, exposed: SpanSet) -> float:
         """Return the exposed time that is gone at most if no all-gather waits."""
-        inside_ns = exposed.measure_until(self.end_ns) - exposed.measure_until(self.begin_ns)
+        inside_ns = exposed.measure_in(self.begin_ns, self.end_ns)
         return float(np.minimum(inside_ns, self.waited_ns).sum())
 
 

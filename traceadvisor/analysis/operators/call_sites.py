@@ -170,7 +170,7 @@ def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
 
 
 def _overlaps(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:
-    meets: Mask = spans.measure_until(ends_ns) > spans.measure_until(starts_ns)
+    meets: Mask = spans.measure_in(starts_ns, ends_ns) > 0
     return meets
 
 
@@ -225,7 +225,7 @@ def loading_sites(observation: Observation, tree: OperatorTree, waiting: SpanSet
 def _within(trace: Trace, loading: SpanSet) -> Trace:
     """Return the recording with only the Python calls inside the loader."""
     calls = trace.python_calls
-    inside_ns = loading.measure_until(calls.end_ns) - loading.measure_until(calls.start_ns)
+    inside_ns = loading.measure_in(calls.start_ns, calls.end_ns)
     chosen = inside_ns == calls.end_ns - calls.start_ns
     return replace(trace, python_calls=taken(calls, chosen))
 

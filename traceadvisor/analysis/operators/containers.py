@@ -44,6 +44,6 @@ def long_call_time(observation: Observation) -> SpanSet:
     )
     own = ThreadSpans.of(events, long).joined.outside(short)
     gaps = own.outside(brief).together().lasting(LONG_GAP_NS)
-    in_gaps_ns = gaps.measure_until(own.end_ns) - gaps.measure_until(own.start_ns)
+    in_gaps_ns = gaps.measure_in(own.start_ns, own.end_ns)
     alone = 2 * in_gaps_ns >= own.end_ns - own.start_ns
     return SpanSet.union_of(own.start_ns[alone], own.end_ns[alone]) | events.spans(calls[is_long[calls]])

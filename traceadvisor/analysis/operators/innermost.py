@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ def positions_by(keys: Int32 | Int64) -> dict[int, Int64]:
     order = keys.argsort(kind="stable")
     ordered = keys[order]
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1])).nonzero()[0]
-    return dict(zip(ordered[begins].tolist(), np.split(order, begins[1:]), strict=True))
+    bounds = pairwise((*begins.tolist(), order.size))
+    return {key: order[begin:end] for key, (begin, end) in zip(ordered[begins].tolist(), bounds, strict=True)}
 
 
 def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:

@@ -54,6 +54,8 @@ def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: 
 
     ``ranges``: rows of operators or annotations. ``windows``: the steps that count.
     """
+    if not ranges.size:
+        return launches.of_device(events, None)
     within = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
     calls = launches.call_rows[within]
     within[within] = ThreadSpans.of(events, ranges).hold(events.thread[calls], events.start_ns[calls])

@@ -36,6 +36,8 @@ def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
     for column in columns:
         values: Int64 = column.astype(np.int64, copy=False)
         width = int(column.max(initial=NONE)) - NONE + 1
+        if width == 1:  # all are NONE
+            continue
         if width > max(_LOOKUP_SIZE // count, 1) and width > count:
             values, width = _dense(values - NONE, width)
             values += NONE

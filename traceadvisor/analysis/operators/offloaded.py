@@ -30,9 +30,12 @@ def weight_uploads(trace: Trace, launches: Launches) -> Int64:
     in_step = np.zeros(rows.size, dtype=np.bool_)
     in_step[known] = ThreadSpans.of(events, steps).hold(events.thread[calls[known]], events.start_ns[calls[known]])
     downloads = (events.kind[rows] == Kind.COPY_D2H) & (events.byte_count[rows] >= LEAST_BYTES)
-    sizes = np.unique(events.byte_count[rows[downloads]])
-    returned = np.isin(events.byte_count[rows], sizes) & (events.byte_count[rows] >= LEAST_BYTES)
-    found: Int64 = rows[uploads & (in_step | (returned & _follows_step(trace, rows, steps)))]
+    is_found = in_step
+    if downloads.any():
+        returned = np.isin(events.byte_count[rows], events.byte_count[rows[downloads]])
+        returned &= events.byte_count[rows] >= LEAST_BYTES
+        is_found |= returned & _follows_step(trace, rows, steps)
+    found: Int64 = rows[uploads & is_found]
     return found
 
 

@@ -79,10 +79,19 @@ def optimizer_steps(trace: Trace) -> OptimizerSteps:
 
 def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launches:
     """Return the GPU operations that run in some windows and that the optimizer launched itself."""
-    steps = optimizer_steps(trace)
-    work = work_within(trace.events, launches, steps.rows, windows)
-    own = ~steps.closures.contains(trace.events.start_ns[work.call_rows])
-    return Launches(work.work_rows[own], work.call_rows[own])
+    work = _launched_by_optimizer(trace, launches)
+    within = windows.contains(trace.events.start_ns[work.work_rows])
+    return Launches(work.work_rows[within], work.call_rows[within])
+
+
+@once
+def _launched_by_optimizer(trace: Trace, launches: Launches) -> Launches:
+    """Return all GPU operations that the optimizer launched itself."""
+    events, steps = trace.events, optimizer_steps(trace)
+    rows, calls = (rows[launches.call_rows != NONE] for rows in (launches.work_rows, launches.call_rows))
+    own = ThreadSpans.of(events, steps.rows).hold(events.thread[calls], events.start_ns[calls])
+    own &= ~steps.closures.contains(events.start_ns[calls])
+    return Launches(rows[own], calls[own])
 
 
 def work_on_parameters(trace: Trace, launches: Launches, windows: SpanSet) -> Int64:

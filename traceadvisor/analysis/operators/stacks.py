@@ -187,6 +187,8 @@ class Stacks:
 
         ``rows``: rows of the event table, shape ``(n,)``.
         """
+        if not rows.size or not (self.has_calls or self._trace.details.stack_id.rows.size):
+            return [None] * rows.size
         threads, instants = self._trace.events.thread[rows].astype(np.int64), self._trace.events.start_ns[rows]
         keys = self.at(threads, instants, self._tree.enclosing(threads, instants), of_waiting=False)
         number, example = numbered(*keys.lines)

@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, grouped, numbers_in, taken
+from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, among, grouped, numbers_in, taken
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow, PlaceRow, ShapeRow
@@ -62,7 +62,7 @@ def operator_table(  # noqa: PLR0913  # the last two only limit it
     outermost = ~_is_inside_itself(tree, name)[chosen]
     host_total = np.bincount(group, weights=(tree.end_ns - tree.start_ns)[chosen] * outermost)
     device_total = np.bincount(group, weights=_with_inner(tree, device_ns)[chosen] * outermost)
-    listed = taken(_Calls(tree.rows[chosen], group, host_ns[chosen], device_ns[chosen]), np.isin(group, order))
+    listed = taken(_Calls(tree.rows[chosen], group, host_ns[chosen], device_ns[chosen]), among(group, order))
     shapes = _by_shapes(trace, listed, steps, has_device=has_device)
     places = _by_place(stacks, listed, steps) if stacks is not None else {}
     return tuple(
@@ -235,7 +235,7 @@ def device_figures(trace: Trace, launches: Launches, windows: SpanSet, unknown: 
     busy_ns, unknown_ns = (SpanSet.union_of(starts, ends) & windows).total_ns, (unknown & windows).total_ns
     blocks = trace.details.blocks_per_sm.at(kernels, np.float64("nan"))
     occupancy = trace.details.occupancy_percent.at(kernels, np.float64("nan"))
-    inside_ns = (windows.measure_until(ends) - windows.measure_until(starts)).astype(np.float64)
+    inside_ns = windows.measure_in(starts, ends).astype(np.float64)
     known = np.isfinite(occupancy) & (occupancy >= 0) & (inside_ns > 0)
     return DeviceFigures(
         busy_share=busy_ns / windows.total_ns,

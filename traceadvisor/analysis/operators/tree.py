@@ -135,6 +135,8 @@ def parents_of(starts: Int64, ends: Int64, threads: Int32) -> Int64:
     passed = is_inner.nonzero()[0]
     for _ in range(_MOST_PASSES):
         passed = passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]
+        if not passed.size:
+            break
         above[passed] = above[above[passed]]  # skips what the previous operator skipped, usually doubling the distance
     parents = np.where((above != NONE) & (ends[above] > starts), above, NONE)
     is_sound = not passed.size and _deepest(parents) < DEEPEST

@@ -52,8 +52,7 @@ def break_down(steps: Sequence[Step], partition: Partition, *, has_loader: bool)
     starts = np.array([step.start_ns for step in steps], dtype=np.int64)
     ends = np.array([step.end_ns for step in steps], dtype=np.int64)
     columns: dict[Category, Sequence[int | None]] = {
-        category: (spans.measure_until(ends) - spans.measure_until(starts)).tolist()
-        for category, spans in partition.items()
+        category: spans.measure_in(starts, ends).tolist() for category, spans in partition.items()
     }
     if not has_loader:
         columns[Category.DATA_WAIT] = [None] * len(steps)
@@ -161,7 +160,7 @@ class SharedTime:
         starts, ends = events.start_ns[rows], events.end_ns[rows]
         until = np.minimum(ends[1:], np.maximum.accumulate(ends)[:-1])
         spans = SpanSet.union_of(starts[1:], until)
-        return SharedTime(events, spans, rows[spans.measure_until(ends) > spans.measure_until(starts)])
+        return SharedTime(events, spans, rows[spans.measure_in(starts, ends) > 0])
 
     def beside(self, rows: Int64) -> SpanSet:
         """Return the time in which operations other than the given ones run, as far as any runs beside another."""

@@ -15,7 +15,7 @@ from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE, Partition
 from traceadvisor.analysis.steps.detection import is_step_mark
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64, Mask, joined, one_of, taken
+from traceadvisor.model.arrays import Int64, Mask, among, grouped, joined, numbers_in, one_of, taken
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
@@ -177,13 +177,13 @@ def step_trace(observation: Observation, threads: Sequence[int], window: tuple[i
     """
     trace = observation.trace
     host, device = _on_host(observation, threads, window), _on_device(observation, window)
-    streams, stream = np.unique(device.lane, return_inverse=True)
+    streams, stream = grouped(device.lane)
     both = joined([host, replace(device, lane=stream + len(threads))])
     if not both.rows.size:
         return None
-    names = np.unique(trace.events.name_id[both.rows[both.is_kept]]).astype(np.int64)
+    names, _ = grouped(trace.events.name_id[both.rows[both.is_kept]])
     lanes = []
-    for place in np.unique(both.lane).tolist():
+    for place in numbers_in(both.lane):
         if place < len(threads):
             title = _thread_title(trace, threads[place], observation.thread)
         else:
@@ -196,10 +196,10 @@ def _on_host(observation: Observation, threads: Sequence[int], window: tuple[int
     events = observation.trace.events
     rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)
     rows = rows[(events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0])]
-    rows = rows[np.isin(events.thread[rows], threads)]
+    rows = rows[among(events.thread[rows], np.array(threads, dtype=np.int64))]
     names = observation.trace.names
-    marks = [each for each in np.unique(events.name_id[rows]).tolist() if is_step_mark(names[each])]
-    rows = rows[~np.isin(events.name_id[rows], marks)]
+    marks = [each for each in numbers_in(events.name_id[rows]) if is_step_mark(names[each])]
+    rows = rows[~among(events.name_id[rows], np.array(marks, dtype=np.int64))]
     order = np.argsort(threads)
     lane = order[np.searchsorted(np.asarray(threads)[order], events.thread[rows])]
     launch = np.full(rows.size, NONE, dtype=np.int64)
@@ -218,8 +218,8 @@ def _host_kinds(observation: Observation, rows: Int64) -> Int64:
     ranges = events.kind[rows] == Kind.ANNOTATION
     kind[ranges & observation.loading.contains(events.start_ns[rows])] = _KINDS.index(Activity.LOADING)
     optimizer = [number for number, text in enumerate(trace.names) if text.startswith("Optimizer.step")]
-    kind[ranges & np.isin(events.name_id[rows], optimizer)] = _KINDS.index(Activity.OPTIMIZER)
-    kind[np.isin(rows, _cpu_collective_rows(observation))] = _KINDS.index(Category.COMMUNICATION)
+    kind[ranges & among(events.name_id[rows], np.array(optimizer, dtype=np.int64))] = _KINDS.index(Activity.OPTIMIZER)
+    kind[among(rows, _cpu_collective_rows(observation))] = _KINDS.index(Category.COMMUNICATION)
     return kind
 
 
@@ -231,7 +231,7 @@ def _on_device(observation: Observation, window: tuple[int, int]) -> _Events:
     if inside.size:
         stream = events.stream[rows[inside]]
         busy_ns = np.bincount(stream + 1, weights=events.duration_ns[rows[inside]])
-        inside = inside[np.isin(stream, np.argsort(-busy_ns, kind="stable")[:_MOST_STREAMS] - 1)]
+        inside = inside[among(stream, np.argsort(-busy_ns, kind="stable")[:_MOST_STREAMS] - 1)]
     rows = rows[inside]
     known = {kind.value: _KINDS.index(category) for category, kinds in DEVICE_PRECEDENCE for kind in kinds}
     kind = np.array([known[each] for each in events.kind[rows].tolist()], dtype=np.int64)

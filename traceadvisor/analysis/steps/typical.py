@@ -71,7 +71,7 @@ def _without_bursts(table: StepTable, whole: Lengths, observation: Observation, 
         return whole
     waits = partition[Category.DATA_WAIT]
     bounds = np.array([(table.steps[at].start_ns, table.steps[at].end_ns) for at in whole], dtype=np.int64)
-    waited = (waits.measure_until(bounds[:, 1]) - waits.measure_until(bounds[:, 0])).tolist()
+    waited = waits.measure_in(*bounds.T).tolist()
     return {at: length - wait for (at, length), wait in zip(whole.items(), waited, strict=True)}
 
 

@@ -165,7 +165,7 @@ def _paused(run: Run, steps: Sequence[TimedStep], *kinds: PauseKind) -> Float64:
     if not spans or any(step.clock_ns is None for step in steps):
         return np.zeros(len(steps))
     ends = starts + np.array([step.duration_ns for step in steps], dtype=np.int64)
-    return (spans.measure_until(ends) - spans.measure_until(starts)).astype(np.float64)
+    return spans.measure_in(starts, ends).astype(np.float64)
 
 
 _SAMPLED = (RunCause.COMPILATION, RunCause.SYNCHRONISATION, RunCause.LOGGING, RunCause.EVALUATION)

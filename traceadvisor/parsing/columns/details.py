@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import compress
 from math import prod
 from typing import Any
@@ -182,6 +183,8 @@ class DetailColumns:
             whole: Int64 = self._memory.whole(name, np.int64)[order]
             return whole
 
+        if not time_ns.size:
+            return AllocatorSamples(*(time_ns for _ in fields(AllocatorSamples)))
         pairs, place = np.unique(np.stack([column("process"), column("thread")], axis=1), axis=0, return_inverse=True)
         threads = np.array([signatures.thread_of(*pair) for pair in pairs.tolist()], np.int64)
         return AllocatorSamples(

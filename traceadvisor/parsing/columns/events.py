@@ -198,8 +198,10 @@ class Columns:
     @property
     def unknown_categories(self) -> frozenset[str]:
         """Categories that no profiler is known to write."""
-        one = self.accelerator
-        return frozenset(self._signatures.unknown_categories - ({""} if one and one.tracks else set()))
+        unknown = frozenset(self._signatures.unknown_categories)
+        if "" in unknown and (one := self.accelerator) and one.tracks:
+            return unknown - {""}
+        return unknown
 
     @property
     def categories(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.frozen import frozen, replace
-from traceadvisor.model.arrays import Int64, Mask, among
+from traceadvisor.model.arrays import Int64, Mask, among, numbers_in
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.waits import without_waits
 from traceadvisor.replay.step_graph import Action, DeviceTasks, HostTasks, StepGraph
@@ -102,7 +102,7 @@ def _after_copies_of_last_step(device: DeviceTasks, copies: Mask) -> Int64:
     """Dependencies in which the first task after a step's first copy waits for the last earlier copy."""
     after = device.after.copy()
     uploads, others = copies.nonzero()[0], (~copies).nonzero()[0]
-    for step in np.unique(device.step[uploads]).tolist():
+    for step in numbers_in(device.step[uploads]):
         mine = uploads[device.step[uploads] == step]
         earlier = uploads[device.step[uploads] < step]
         following = others[others > mine[0]]

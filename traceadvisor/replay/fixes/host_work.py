@@ -81,8 +81,7 @@ def _part_inside(graph: StepGraph, spans: SpanSet, inside_ns: Int64) -> Float64:
 def recorded_inside(graph: StepGraph, spans: SpanSet) -> Int64:
     """For each host task, the nanoseconds of its recorded work in some recorded spans, also where it only waits now."""
     until_ns = graph.recorded_ns
-    inside_ns: Int64 = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
-    return inside_ns
+    return spans.measure_in(until_ns - graph.host.recorded_work_ns, until_ns)
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:
@@ -97,7 +96,7 @@ def fetches(host: HostTasks) -> tuple[Int64, Int64]:
     last = ~np.concatenate((loading[1:], [False]))
     ends = (loading & last & one_of(host.action, Action.NOTHING, Action.FETCH)).nonzero()[0]
     spent_ns: Int64 = np.where(loading, host.work_ns + host.call_ns, 0).cumsum()[ends]
-    return ends, np.diff(spent_ns, prepend=0)
+    return ends, np.diff(np.concatenate(([0], spent_ns)))
 
 
 @frozen(eq=False)

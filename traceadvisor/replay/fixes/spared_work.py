@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, Mask, among, one_of
@@ -115,19 +116,15 @@ class ClaimedTimeGone(Edit):
             return graph
         share = self.reach if scenario is Scenario.HIGH else self.reach * self.part
         host, device = graph.host, graph.device
-        calls_ns = self._inside(self.on_host, host.row)
-        work_ns = work_inside(graph, self.on_host, scenario)
-        touched = (work_ns + calls_ns > 0) & (share > WHOLE_SHARE)
-        waits = one_of(host.action, Action.WAIT, Action.WAIT_ALL) & touched
-        fetches = host.action == Action.FETCH
-        if share > WHOLE_SHARE and fetches.any():
-            waits |= fetches & (recorded_inside(graph, self.on_host) > 0)
-        action = np.where(waits, np.int8(Action.NOTHING), host.action)
-        held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0) & touched
-        action = np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8)
-        call_ns = np.maximum(host.call_ns - scaled(calls_ns, share), 0)
+        action, call_ns, removed_ns = host.action, host.call_ns, np.zeros(len(host), dtype=np.int64)
+        if self.on_host:
+            calls_ns = self._inside(self.on_host, host.row)
+            work_ns = work_inside(graph, self.on_host, scenario)
+            if share > WHOLE_SHARE:
+                action = self._without_waits(graph, calls_ns, work_ns)
+            call_ns = np.maximum(call_ns - scaled(calls_ns, share), 0)
+            removed_ns = scaled(work_ns, share)
         duration_ns = np.maximum(device.duration_ns - scaled(self._inside(self.on_device, device.row), share), 0)
-        removed_ns = scaled(work_ns, share)
         whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
         if self.operators and whole.any():
             unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
@@ -141,10 +138,24 @@ class ClaimedTimeGone(Edit):
             device=replace(device, duration_ns=duration_ns),
         )
 
+    def _without_waits(self, graph: StepGraph, calls_ns: Int64, work_ns: Int64) -> NDArray[np.int8]:
+        """The actions of the host tasks without waits of those that have claimed time."""
+        action, touched = graph.host.action.copy(), work_ns + calls_ns > 0
+        waits = one_of(action, Action.WAIT, Action.WAIT_ALL) & touched
+        fetches = action == Action.FETCH
+        if fetches.any():
+            waits |= fetches & (recorded_inside(graph, self.on_host) > 0)
+        held_up = (action == Action.LAUNCH_AND_WAIT) & (calls_ns > 0) & touched
+        action[waits] = Action.NOTHING
+        action[held_up] = Action.LAUNCH
+        return action
+
     def _inside(self, spans: SpanSet, rows: Int64) -> Int64:
         """The part of each event in some spans; 0 for tasks that are no events."""
-        starts, ends = (np.concatenate((times, [0]))[rows] for times in (self.events.start_ns, self.events.end_ns))
-        inside: Int64 = np.where(
-            rows == NONE, 0, spans.measure_until(ends) - spans.measure_until(np.minimum(starts, ends))
-        )
+        if not spans:
+            return np.zeros(rows.size, dtype=np.int64)
+        events = (rows != NONE).nonzero()[0]
+        starts, ends = self.events.start_ns[rows[events]], self.events.end_ns[rows[events]]
+        inside = np.zeros(rows.size, dtype=np.int64)
+        inside[events] = spans.measure_in(np.minimum(starts, ends), ends)
         return inside

@@ -55,6 +55,8 @@ def without_waits(graph: StepGraph, chosen: Mask) -> HostTasks:
     read = _results_read(graph)
     reads = chosen & (read != NONE)
     host = _going_on(graph.host, chosen & ~reads)
+    if not reads.any():
+        return host
     waits = reads & (host.action != Action.LAUNCH_AND_WAIT)
     return replace(
         host,
@@ -115,6 +117,8 @@ def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
 
 
 def _going_on(host: HostTasks, chosen: Mask) -> HostTasks:
+    if not chosen.any():
+        return host
     action = host.action.copy()
     action[chosen & (action == Action.LAUNCH_AND_WAIT)] = Action.LAUNCH
     action[chosen & one_of(action, Action.WAIT, Action.WAIT_ALL)] = Action.NOTHING

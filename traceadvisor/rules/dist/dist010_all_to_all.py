@@ -120,7 +120,7 @@ def _room_ns(facts: Facts, mine: Collectives) -> Int64:
     rows, calls = launches.work_rows[is_compute], launches.call_rows[is_compute]
     in_backward = backward_kernels(facts.trace, launches, facts.tree)[is_compute]
     beside = events.spans(mine.rows)
-    overlapped_ns = beside.measure_until(events.end_ns[rows]) - beside.measure_until(events.start_ns[rows])
+    overlapped_ns = events.time_in(beside, rows)
     step = step_positions(events, rows, steps)
     phase, known = 2 * step + in_backward, step != NONE
     weights = (events.duration_ns[rows] - overlapped_ns)[known]

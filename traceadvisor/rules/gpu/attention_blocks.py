@@ -55,13 +55,15 @@ class AttentionBlocks:
 def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windows: SpanSet) -> AttentionBlocks:
     """Return the blocks whose kernels run in some windows; they contain no other matrix operation."""
     events = trace.events
+    first, middle, last = _blocks(trace, tree).T
+    if not first.size:
+        return AttentionBlocks(first, first)
     is_kernel = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
     is_kernel &= windows.contains(events.start_ns[launches.work_rows])
     rows, calls = launches.work_rows[is_kernel], launches.call_rows[is_kernel]
     order = np.lexsort((events.start_ns[calls], events.thread[calls]))
     rows, calls = rows[order], calls[order]
     thread, called_ns = events.thread[calls].astype(np.int64), events.start_ns[calls]
-    first, middle, last = _blocks(trace, tree).T
     one, beyond = np.zeros_like(first), np.zeros_like(first)
     for owner, mine in positions_by(tree.thread[first]).items():
         begin, end = np.searchsorted(thread, [owner, owner + 1])
@@ -80,6 +82,8 @@ def blocks_by_name(work: DeviceWork) -> AttentionBlocks:
     """
     events = work.trace.events
     chosen = ~work.has_operator
+    if not chosen.any():
+        return AttentionBlocks(work.kernels[:0], work.kernels[:0])
     order = np.lexsort((events.start_ns[work.kernels], events.stream[work.kernels]))
     order = order[chosen[order]]
     kernels = work.by_kernel

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.offloaded import weight_uploads
+from traceadvisor.model.arrays import among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Evidence, Fix, Unit
 from traceadvisor.replay.fixes.copies import OverlappedCopies
@@ -60,9 +61,9 @@ class ExposedCopy(Rule):
         if share < self.min_share:
             return clear_of(facts, "exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
-        reaches_in = windows.measure_until(events.end_ns[rows]) > windows.measure_until(events.start_ns[rows])
+        reaches_in = events.time_in(windows, rows) > 0
         mine = (
-            (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~np.isin(rows, weights)
+            (events.kind[rows] == Kind.COPY_H2D) & reaches_in & ~among(rows, weights)
         )  # a copy may start before the first window
         copies, calls = rows[mine], facts.launches.call_rows[mine]
         largest = calls[[np.argmax(events.duration_ns[copies])]]
