@@ -240,6 +240,10 @@ class Fix:
     """First torch version that has everything in the change; None if the recorded version has it, or every version
     does. Filled in by the engine."""
 
+    is_conditional: bool = field(default=False, metadata=NOT_IN_JSON)
+    """Whether its words name several changes with their conditions, of which the recording shows none to hold. The
+    finding then states the time of its place, and promises no saving."""
+
     edits: Role | None = field(default=None, metadata=NOT_IN_JSON)
     """The object whose construction is the line to edit, for a change without settings that belong to one."""
 

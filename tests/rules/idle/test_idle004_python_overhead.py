@@ -27,7 +27,6 @@ from traceadvisor.rules import operator_sizes
 from traceadvisor.rules.idle.idle004_python_overhead import PROFILED, PythonOverhead
 from traceadvisor.rules.idle.model_python import OF_MODEL, TITLE
 from traceadvisor.rules.idle.python_fixes import (
-    FEWER_ELEMENTS,
     FOR_LOCK,
     FOR_PROCESSES,
     KEPT,
@@ -483,7 +482,8 @@ def test_large_operators_beside_the_model_are_not_called_python_code(
 ) -> None:
     monkeypatch.setattr(operator_sizes, "MOST_USUAL_US", call_us)  # of 10 us
     found = finding(PythonOverhead(), _with_average(flip_us=120), tmp_path)
-    assert (FEWER_ELEMENTS in found.fix.summary) is is_large
+    assert ("on fewer elements if" in found.fix.summary) is is_large
+    assert found.saving.is_of_place is is_large
     assert found.rule.title == (OF_LARGE_OPERATORS if is_large else PythonOverhead.meta.title)
     # One operator on whole tensors is no Python code, but one of them.
     assert found.claims.total_ns == 4 * (300_000 if is_large else 180_000)
@@ -615,9 +615,9 @@ def _in_update(call: str, around: str | None = None) -> TraceBuilder:
     return builder
 
 
-@pytest.mark.parametrize(("operators", "is_looped"), [(19, False), (20, True)])
-def test_whole_tensors_replace_loops_only_where_operators_run_in_one(
-    operators: int, tmp_path: Path, *, is_looped: bool
+@pytest.mark.parametrize(("operators", "apart_us", "is_looped"), [(19, 30, False), (20, 30, True), (20, 2, False)])
+def test_whole_tensors_replace_loops_only_where_these_take_the_time(
+    operators: int, apart_us: int, tmp_path: Path, *, is_looped: bool
 ) -> None:
     builder = _in_update("<built-in function max>").op("aten::mm", 3999, 4000)
     for start in range(0, 4000, 1000):
@@ -625,7 +625,7 @@ def test_whole_tensors_replace_loops_only_where_operators_run_in_one(
         builder.op("MmBackward0", start + 993, start + 994, sequence=start, forward_thread=1)
         builder.op("aten::mm", start + 10, start + 290, sequence=start)
         for at in range(operators):
-            builder.op("aten::select", start + 930 + 2 * at, start + 931 + 2 * at)
+            builder.op("aten::select", start + 330 + apart_us * at, start + 331 + apart_us * at)
     found = finding(PythonOverhead(), builder, tmp_path)
     assert (WHOLE_TENSORS in found.fix.summary) is is_looped
     assert found.rule.title == PythonOverhead.meta.title

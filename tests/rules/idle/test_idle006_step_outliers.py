@@ -475,7 +475,7 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
 @pytest.mark.parametrize(
     ("has_loader", "rows", "layer_us", "words"),
     [
-        (True, None, 34, "Evaluate less often"),
+        (True, None, 34, "If this line evaluates"),
         (False, None, 34, "If this line evaluates"),
         (False, 32, 34, "If this line evaluates"),
         (False, 1, 34, "Run the model for many samples at once"),

@@ -100,7 +100,7 @@ def test_steps_in_which_all_lines_grow_alike_do_more_of_the_same_work(tmp_path: 
 def test_a_line_that_grows_beside_steady_ones_is_named(tmp_path: Path) -> None:
     found = _with(_doubling(rest=0.0), tmp_path).finding(GrowingSteps())
     assert [place.line for place in found.locations] == [14]
-    assert found.fix.summary.startswith("Find what this line goes over")
+    assert found.fix.summary.startswith("Find what grows that this line goes over")
 
 
 def test_code_without_gradients_is_the_training_if_no_backward_pass_runs(tmp_path: Path) -> None:

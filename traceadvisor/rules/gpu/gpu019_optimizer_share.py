@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.offloaded import weight_uploads
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
 from traceadvisor.analysis.sampled.shares import SampledShare, in_optimizer, share_of_steps
@@ -14,6 +17,7 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US
 
 _COMPILED = "optimizer.step = torch.compile(optimizer.step)"
 _UNKNOWN = "how long another form of this update takes is unknown"
@@ -22,6 +26,20 @@ COMPILE = Fix(
     change=_COMPILED,
     not_replayed=_UNKNOWN,
     needs=frozenset({Part.BACKWARD}),
+)
+LESS_OFTEN = Fix(
+    "Decompose the matrices of this optimizer less often, by its setting for how often it updates its preconditioners",
+    not_replayed="how the training converges then is unknown",
+    needs=frozenset({Part.BACKWARD}),
+    caveats=("Preconditioners that are updated less often change numerics: check that training still converges.",),
+)
+OF_PRODUCTS = Fix(
+    "If this optimizer has a setting for how often, or in how many iterations, it multiplies matrices, lower that. If "
+    "not all weights need it, use another optimizer for the others. The matrices are large: as a batch, they take as "
+    "long",
+    not_replayed=_UNKNOWN,
+    needs=frozenset({Part.BACKWARD}),
+    is_conditional=True,
 )
 BY_SHAPE = Fix(
     "Update all matrices of one shape together as a batch, or compile the optimizer's step",
@@ -35,8 +53,13 @@ ON_GPU = Fix(
     needs=frozenset({Part.BACKWARD}),
 )
 
-_ORTHOGONAL = re.compile(r"muon|shampoo|soap", re.IGNORECASE)
-"""Optimizers with matrix products for each weight."""
+_DECOMPOSES = re.compile(
+    r"aten::_?(?:linalg_(?:svd|eigh?|qr|inv|inv_ex|pinv|cholesky(?:_ex)?|solve)|svd|symeig|inverse)$"
+)
+_MULTIPLIES = re.compile(r"aten::(?:\w*mm|matmul|einsum|linalg_matrix_power)$")
+
+MOSTLY = 0.5
+"""Share of the optimizer's time in decompositions or products of matrices, from which they are what to change."""
 
 _IDLE = (Category.IDLE_HOST, Category.IDLE_LAUNCH, Category.IDLE_SYNC, Category.IDLE_ALLOCATOR)
 
@@ -51,11 +74,13 @@ class OptimizerShare(Rule):
     Why it costs time: The update of each parameter takes several operators. A CPU updates parameters with a tenth of
         the memory bandwidth of a GPU.
     How to fix it: Compile the optimizer's step, so that few kernels update all parameters. Use an optimizer with a
-        fused form. Muon and similar ones can update all matrices of one shape as a batch. If the optimizer runs on the
-        CPU to save GPU memory, keep as much of its state on the GPU as fits, by ``ratio`` of DeepSpeed's
-        ``offload_optimizer``.
-    How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else. Without
-        a GPU, at most the share of the stack samples there, if a capture has enough.
+        fused form. Where decompositions take half of its time, as in Shampoo or SOAP, decompose less often. Where
+        products of small matrices do, as in Muon, update all matrices of one shape as a batch; large ones take as long
+        in a batch. If the optimizer runs on the CPU to save GPU memory, keep as much of its state on the GPU as fits,
+        by ``ratio`` of DeepSpeed's ``offload_optimizer``.
+    How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else, or that
+        of its decompositions. Without a GPU, at most the share of the stack samples there, if a capture has enough. For
+        products of large matrices, only the time is stated.
     When it may be wrong: A compiled step compiles anew if a learning rate is a number that changes; make it a tensor.
         Another optimizer may need other hyperparameters.
     """
@@ -83,12 +108,14 @@ class OptimizerShare(Rule):
             return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, ON_GPU)
         rows = rows[[_is_slow(facts, _name(facts, row)) for row in rows.tolist()]]
         own &= facts.trace.events.spans(rows)
+        fix, own = _remedy(facts, own)
         if not facts.observation.has_device:
-            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), _fix(facts, rows))
-        launched = optimizer_work(facts.trace, facts.launches, windows).work_rows
-        mine = launched[facts.trace.events.kind[launched] == Kind.KERNEL] if rows.size == steps.rows.size else rows[:0]
-        claims = facts.exposed(mine, Category.KERNEL) | (own & facts.claim(*_IDLE))
-        return self._found(facts, rows, own, claims, _fix(facts, rows))
+            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), fix)
+        work, events = optimizer_work(facts.trace, facts.launches, windows), facts.trace.events
+        mine = own.contains(events.start_ns[work.call_rows]) & (events.kind[work.work_rows] == Kind.KERNEL)
+        kernels = work.work_rows[mine] if rows.size == steps.rows.size else rows[:0]
+        claims = facts.exposed(kernels, Category.KERNEL) | (own & facts.claim(*_IDLE))
+        return self._found(facts, rows, own, claims, fix)
 
     def _is_offloaded(self, facts: Facts, own: SpanSet) -> bool:
         """Whether the GPU is idle while an optimizer that launches no kernel works."""
@@ -148,7 +175,26 @@ def _is_slow(facts: Facts, name: str) -> bool:
     return not has_fused_on_cpu(name, version)
 
 
-def _fix(facts: Facts, rows: Int64) -> Fix:
-    events = facts.trace.events
-    longest = rows[[np.argmax(events.duration_ns[rows])]].tolist() if rows.size else []
-    return BY_SHAPE if any(_ORTHOGONAL.search(_name(facts, row)) for row in longest) else COMPILE
+def _remedy(facts: Facts, own: SpanSet) -> tuple[Fix, SpanSet]:
+    """The fix by what the optimizer mostly runs in its time, and the part of that time that it is about."""
+    for names in (_DECOMPOSES, _MULTIPLIES):
+        rows = rows_named(facts.trace, Kind.OPERATOR, partial(_is_named, names))
+        rows = rows[own.contains(facts.trace.events.start_ns[rows])]
+        spans = facts.trace.events.spans(rows)
+        if spans.total_ns < MOSTLY * own.total_ns or not rows.size:
+            continue
+        if names is _DECOMPOSES:
+            return LESS_OFTEN, spans & own
+        return BY_SHAPE if _are_small(facts, rows) else OF_PRODUCTS, own
+    return COMPILE, own
+
+
+def _is_named(names: re.Pattern[str], name: str) -> bool:
+    return names.match(name) is not None
+
+
+def _are_small(facts: Facts, rows: Int64) -> bool:
+    """Whether calling some operators takes longer than what they compute; with a GPU, by its kernels."""
+    work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows).work_rows
+    durations_ns = facts.trace.events.duration_ns[work if work.size else rows]
+    return float(np.median(durations_ns)) < MOST_USUAL_US * 1000

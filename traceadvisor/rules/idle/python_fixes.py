@@ -21,7 +21,6 @@ WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
 """Not for inference: what that does in each step, it mostly does for that step."""
 
-FEWER_ELEMENTS = "on fewer elements, such as only those that are used"
 ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
 
 KEPT = "keep its result and change it with each new value, as it goes through all values again"
@@ -30,6 +29,15 @@ _OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:i
 
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
+
+MOSTLY = 0.5
+"""Share of the Python time in loops over operators, from which operators on whole tensors take their place."""
+
+MOST_APART_NS = 100_000
+"""Time from one operator of such a loop to the next that counts, at most: more is other work, or a large operator."""
+
+OF_ELEMENTS = "{} on fewer elements if only a part of them is needed, or less often if not each step needs the result"
+"""For large operators: operators on whole tensors take as long."""
 
 WAIT_LESS = (
     "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
@@ -42,6 +50,7 @@ FOR_PROCESSES = Fix(
     "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
     "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
     not_replayed="how long the other processes would take is unknown",
+    is_conditional=True,
 )
 
 OF_LARGE_OPERATORS = "Operators beside the model slow down the step"
@@ -67,33 +76,41 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
     return most if most and waits[most] >= WAITING_SHARE * lost.total_ns else None
 
 
-def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> str:
-    """The remedy for the code of some time; ``waits``: the kind of its wait, ``sites``: its places, costliest first.
+def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> tuple[str, bool]:
+    """The remedy for the code of some time, and whether it names conditions of which none is shown to hold.
+
+    ``waits``: the kind of its wait, ``sites``: its places, costliest first.
 
     What a function does to this process's modules, no other process can do; torch/nn has such functions.
     """
     if waits:
-        return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites))
+        return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites)), False
+    if has_large_operators(facts, lost):
+        return OF_ELEMENTS.format(called(sites)), True
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
-    is_large = has_large_operators(facts, lost)
     ways = (
-        (FEWER_ELEMENTS, is_large),
-        (WHOLE_TENSORS, not is_large and _is_looped(facts, lost)),
+        (WHOLE_TENSORS, _is_looped(facts, lost)),
         (LESS_OFTEN, is_training or is_bound),
         (ELSEWHERE, not is_bound),
         (BESIDE_GPU, not is_training and facts.observation.has_device),
         (KEPT, is_over_values),
     )
     *most, last = (way for way, is_possible in ways if is_possible)
-    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}"
+    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:
-    """Whether the code of some time runs operators in a loop."""
-    names = facts.trace.events.name_id[operators_in(facts, lost)]
-    return bool(names.size) and int(np.bincount(names).max()) >= LOOPED * facts.step_count
+    """Whether the code of some time is mostly a loop over operators, by these and the Python between them."""
+    events, rows = facts.trace.events, operators_in(facts, lost)
+    if not rows.size:
+        return False
+    names = events.name_id[rows]
+    looped = rows[np.bincount(names)[names] >= LOOPED * facts.step_count]
+    starts_ns = np.sort(events.start_ns[looped])
+    gaps_ns = np.minimum(np.diff(starts_ns), MOST_APART_NS)
+    return bool(gaps_ns.sum() >= MOSTLY * lost.total_ns)
 
 
 def called(sites: Sequence[CallSite]) -> str:

@@ -9,7 +9,8 @@ from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, R
 from traceadvisor.rules.mem.memory_growth import PARTS, RETRIES, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
-    "Find tensors that are kept with their graph, such as a loss or an output",
+    "Find tensors that are kept from step to step. If a backward pass recorded them, such as a loss, keep them without "
+    "their graph",
     needs=frozenset({Part.BACKWARD}),
     change="losses.append(loss.detach())  # instead of losses.append(loss)",
     otherwise=Fix("Find tensors that are kept from step to step, such as outputs in a list"),
