@@ -462,11 +462,11 @@ class _Placing:
         return self._largest_overlap(row), FoldedBecause.ADDS_LITTLE
 
     def _is_indirect(self, row: _Row) -> bool:
-        """Whether nothing predicts a saving at a place, and little of its time is surely not that of fixes above."""
-        if not row.finding.saving.is_of_place or not row.is_limit:
+        """Whether no change is known to apply at a place, and little of its time is surely not that of fixes above."""
+        if not row.finding.saving.is_of_place:
             return False
-        left_ns = min(self._surely_left(row) * row.further.high_ns, self._room_ns(row))
-        return left_ns < LEAST_INDIRECT_SHARE * (row.finding.whole_ns or self._step_ns)
+        left, least_ns = self._surely_left(row), LEAST_INDIRECT_SHARE * (row.finding.whole_ns or self._step_ns)
+        return left < TAKEN_SHARE or (row.is_limit and min(left * row.further.high_ns, self._room_ns(row)) < least_ns)
 
     def _is_left_by_unsure(self, row: _Row) -> bool:
         """Whether a saving is certain, adds little to those above, and none of these is certain to save anything."""

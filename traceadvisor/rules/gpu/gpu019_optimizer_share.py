@@ -28,7 +28,8 @@ COMPILE = Fix(
     needs=frozenset({Part.BACKWARD}),
 )
 LESS_OFTEN = Fix(
-    "Decompose the matrices of this optimizer less often, by its setting for how often it updates its preconditioners",
+    "Decompose the matrices of this optimizer less often, such as every 10 steps, by its setting for how often it "
+    "updates its preconditioners",
     not_replayed="how the training converges then is unknown",
     needs=frozenset({Part.BACKWARD}),
     caveats=("Preconditioners that are updated less often change numerics: check that training still converges.",),
@@ -64,6 +65,10 @@ MOSTLY = 0.5
 _IDLE = (Category.IDLE_HOST, Category.IDLE_LAUNCH, Category.IDLE_SYNC, Category.IDLE_ALLOCATOR)
 
 
+_Remedy = tuple[Fix, Int64]
+"""A fix, and the operators that it is about."""
+
+
 @frozen
 class OptimizerShare(Rule):
     """The optimizer takes much of each step, and no setting makes it faster.
@@ -78,8 +83,8 @@ class OptimizerShare(Rule):
         products of small matrices do, as in Muon, update all matrices of one shape as a batch; large ones take as long
         in a batch. If the optimizer runs on the CPU to save GPU memory, keep as much of its state on the GPU as fits,
         by ``ratio`` of DeepSpeed's ``offload_optimizer``.
-    How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else, or that
-        of its decompositions. Without a GPU, at most the share of the stack samples there, if a capture has enough. For
+    How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else. Without
+        a GPU, at most the share of the stack samples there, if a capture has enough. For
         products of large matrices, only the time is stated.
     When it may be wrong: A compiled step compiles anew if a learning rate is a number that changes; make it a tensor.
         Another optimizer may need other hyperparameters.
@@ -105,17 +110,17 @@ class OptimizerShare(Rule):
         rows, own = steps.rows, steps.own & windows
         if self._is_offloaded(facts, own):
             uploads = facts.exposed(weight_uploads(facts.trace, facts.launches), Category.H2D_COPY)
-            return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, ON_GPU)
+            return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, (ON_GPU, rows[:0]))
         rows = rows[[_is_slow(facts, _name(facts, row)) for row in rows.tolist()]]
         own &= facts.trace.events.spans(rows)
-        fix, own = _remedy(facts, own)
+        remedy = _remedy(facts, own)
         if not facts.observation.has_device:
-            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), fix)
+            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), remedy)
         work, events = optimizer_work(facts.trace, facts.launches, windows), facts.trace.events
         mine = own.contains(events.start_ns[work.call_rows]) & (events.kind[work.work_rows] == Kind.KERNEL)
         kernels = work.work_rows[mine] if rows.size == steps.rows.size else rows[:0]
         claims = facts.exposed(kernels, Category.KERNEL) | (own & facts.claim(*_IDLE))
-        return self._found(facts, rows, own, claims, fix)
+        return self._found(facts, rows, own, claims, remedy)
 
     def _is_offloaded(self, facts: Facts, own: SpanSet) -> bool:
         """Whether the GPU is idle while an optimizer that launches no kernel works."""
@@ -126,7 +131,8 @@ class OptimizerShare(Rule):
         has_kernels = (facts.trace.events.kind[launched] == Kind.KERNEL).any()
         return not has_kernels and idle.total_ns >= self.min_idle_share * max(own.total_ns, 1)
 
-    def _found(self, facts: Facts, rows: Int64, own: SpanSet, claims: SpanSet, fix: Fix) -> Outcome:
+    def _found(self, facts: Facts, rows: Int64, own: SpanSet, claims: SpanSet, remedy: _Remedy) -> Outcome:
+        fix, at = remedy
         share = facts.share(claims)
         if share < self.min_share:
             label = "time in optimizers without a fused form, or on the CPU"
@@ -147,7 +153,7 @@ class OptimizerShare(Rule):
                 facts.time_per_step("CPU time in the optimizer", own),
                 facts.time_per_step("time of the optimizer in which nothing else computes", claims),
             ),
-            locations=facts.locations(rows[:1]),
+            locations=(*facts.locations(at), *facts.locations(rows[:1])),
         )
 
 
@@ -175,18 +181,15 @@ def _is_slow(facts: Facts, name: str) -> bool:
     return not has_fused_on_cpu(name, version)
 
 
-def _remedy(facts: Facts, own: SpanSet) -> tuple[Fix, SpanSet]:
-    """The fix by what the optimizer mostly runs in its time, and the part of that time that it is about."""
+def _remedy(facts: Facts, own: SpanSet) -> _Remedy:
+    """The fix by what the optimizer mostly runs in its time, and the operators that it is about."""
     for names in (_DECOMPOSES, _MULTIPLIES):
         rows = rows_named(facts.trace, Kind.OPERATOR, partial(_is_named, names))
         rows = rows[own.contains(facts.trace.events.start_ns[rows])]
-        spans = facts.trace.events.spans(rows)
-        if spans.total_ns < MOSTLY * own.total_ns or not rows.size:
-            continue
-        if names is _DECOMPOSES:
-            return LESS_OFTEN, spans & own
-        return BY_SHAPE if _are_small(facts, rows) else OF_PRODUCTS, own
-    return COMPILE, own
+        if rows.size and facts.trace.events.spans(rows).total_ns >= MOSTLY * own.total_ns:
+            small = BY_SHAPE if _are_small(facts, rows) else OF_PRODUCTS
+            return LESS_OFTEN if names is _DECOMPOSES else small, rows
+    return COMPILE, np.empty(0, np.int64)
 
 
 def _is_named(names: re.Pattern[str], name: str) -> bool:

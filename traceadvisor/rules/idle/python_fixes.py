@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import Wait, waiting_calls
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.whole_run.sampled_steps import LOGS
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
@@ -35,6 +36,16 @@ MOSTLY = 0.5
 
 MOST_APART_NS = 100_000
 """Time from one operator of such a loop to the next that counts, at most: more is other work, or a large operator."""
+
+_REPORTS = re.compile(r"(?:print|write\w*|flush|fsync|dumps?|save\w*|im(?:save|write)|to_csv|state_dict)$")
+"""Functions that show or store values."""
+
+OF_NEEDED = (
+    "{} less often than every step if the next operators do not need what it makes. If it does not depend on the "
+    "parameters, as where it makes inputs, do it ahead in the loader's workers or another process. Otherwise only "
+    "faster code saves time"
+)
+"""For code of which nothing shows that the training does without it for a step."""
 
 OF_ELEMENTS = "{} on fewer elements if only a part of them is needed, or less often if not each step needs the result"
 """For large operators: operators on whole tensors take as long."""
@@ -76,10 +87,12 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
     return most if most and waits[most] >= WAITING_SHARE * lost.total_ns else None
 
 
-def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> tuple[str, bool]:
+def fix_words(
+    facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite], *, is_usual: bool
+) -> tuple[str, bool]:
     """The remedy for the code of some time, and whether it names conditions of which none is shown to hold.
 
-    ``waits``: the kind of its wait, ``sites``: its places, costliest first.
+    ``waits``: the kind of its wait, ``sites``: its places, costliest first, ``is_usual``: whether most steps run it.
 
     What a function does to this process's modules, no other process can do; torch/nn has such functions.
     """
@@ -90,8 +103,12 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
+    is_looped = _is_looped(facts, lost)
+    is_left_out = not is_usual and (facts.observation.loader or facts.settings.loader)  # it does not make the data
+    if is_training and not (is_looped or is_bound or is_left_out or _reports(frame)):
+        return OF_NEEDED.format(called(sites)), True
     ways = (
-        (WHOLE_TENSORS, _is_looped(facts, lost)),
+        (WHOLE_TENSORS, is_looped),
         (LESS_OFTEN, is_training or is_bound),
         (ELSEWHERE, not is_bound),
         (BESIDE_GPU, not is_training and facts.observation.has_device),
@@ -99,6 +116,11 @@ def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[C
     )
     *most, last = (way for way, is_possible in ways if is_possible)
     return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
+
+
+def _reports(frame: Frame | None) -> bool:
+    """Whether a function of a library shows or stores what the training did: its steps need no result of it."""
+    return frame is not None and (_REPORTS.match(frame.function) is not None or (frame.file or "").startswith(LOGS))
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:
