@@ -29,23 +29,17 @@ OF_PARAMETRIZATIONS = Fix(
     not_replayed=UNKNOWN,
     needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
 )
-OF_DECOMPOSITIONS = Fix(
+OF_DECOMPOSITIONS = Fix.conditional(
     "If the matrix changes little from step to step, compute this decomposition less often. If only values are needed, "
     "use svdvals or eigvalsh; if only the largest, svd_lowrank; for a solution, a Cholesky factor",
-    not_replayed=UNKNOWN,
-    is_conditional=True,
 )
-OF_SPARSE = Fix(
+OF_SPARSE = Fix.conditional(
     "If this sparse tensor stays the same, make it once, before the training, and keep it: no gradient goes through "
     "this function, and no data loader feeds it",
-    not_replayed=UNKNOWN,
-    is_conditional=True,
 )
-OF_INTERMEDIATES = Fix(
+OF_INTERMEDIATES = Fix.conditional(
     "If this computes distances, do it without the large tensor in between, by torch.cdist or a matrix product; if "
     "sums of products, by einsum. If it needs all elements, work in parts that fit into the CPU's caches",
-    not_replayed=UNKNOWN,
-    is_conditional=True,
 )
 
 OF_FUNCTIONS = Fix(

@@ -34,13 +34,11 @@ LESS_OFTEN = Fix(
     needs=frozenset({Part.BACKWARD}),
     caveats=("Preconditioners that are updated less often change numerics: check that training still converges.",),
 )
-OF_PRODUCTS = Fix(
+OF_PRODUCTS = Fix.conditional(
     "If this optimizer has a setting for how often, or in how many iterations, it multiplies matrices, lower that. If "
     "not all weights need it, use another optimizer for the others. The matrices are large: as a batch, they take as "
     "long",
-    not_replayed=_UNKNOWN,
     needs=frozenset({Part.BACKWARD}),
-    is_conditional=True,
 )
 BY_SHAPE = Fix(
     "Update all matrices of one shape together as a batch, or compile the optimizer's step",

@@ -48,38 +48,26 @@ _ITERATIONS = (
 """A caveat where no data loader feeds the loop, so that each optimizer step counts as a step."""
 
 _NOT_SIMULATED = "we simulate only steps near the median"
-OF_ANYTHING = Fix(
+OF_ANYTHING = Fix.conditional(
     "Check what only the slow steps do. If the training does not need it as often, do it less often or in the "
     "background",
-    not_replayed=_NOT_SIMULATED,
-    is_conditional=True,
-)
-OF_LINE = Fix(
-    "Make this line faster: only some steps run it, and what these take beyond usual steps is half of the training "
-    "loop or more. If it does not make the data of the training, run it less often",
-    not_replayed=_NOT_SIMULATED,
-    is_conditional=True,
 )
 _MANY_STEPS = (
     "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
-OF_OWN_CODE = Fix(
-    "If the training does not need all results of this function, call it less often. Otherwise make it faster: slow "
-    "steps spend this time in its own code, not in a model",
-    not_replayed=_NOT_SIMULATED,
-    is_conditional=True,
+OF_OWN_CODE = Fix.conditional(
+    "If the training does not need all results of this code, run it less often. Otherwise make it faster: only slow "
+    "steps run it"
 )
 OF_SINGLE_SAMPLES = Fix(
     "Run the model for many samples at once, such as all environments of a rollout: recorded calls without gradients "
     "run it for one",
     not_replayed=_NOT_SIMULATED,
 )
-OF_PASSES = Fix(
+OF_PASSES = Fix.conditional(
     "If this line evaluates, do so less often, or on less data. If it makes data for the training, only faster code "
     "saves time",
-    not_replayed=_NOT_SIMULATED,
-    is_conditional=True,
 )
 """For code without gradients: it may make the data of the training."""
 
@@ -183,7 +171,7 @@ class StepOutliers(Rule):
         excess_share = excess_ns / whole.loop_ns
         return finding_of(
             facts,
-            fix=OF_LINE,
+            fix=OF_OWN_CODE,
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("share of undisturbed steps at this line, without training passes", found.share, Unit.SHARE),

@@ -8,18 +8,12 @@ from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, find
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
 NOT_TIMED = "The whole run was not timed"
-VALIDATE_LESS = (
-    "If this loop validates, run it less often, or on part of the data. If the training needs its results, keep those "
-    "that stay the same"
-)
+_LESS = "If this loop validates, run it less often, or on part of the data"
+VALIDATE_LESS = f"{_LESS}. If the training needs its results, keep those that stay the same"
 WITHOUT_GRAPHS = (
-    "Run this loop under torch.inference_mode() if nothing takes its gradients: it makes graphs for a backward pass "
-    "that never runs. If it validates, do so less often, or on part of the data"
+    f"{_LESS}. If nothing takes its gradients, run it under torch.inference_mode(): no backward pass uses its graphs"
 )
-MAKE_CHEAPER = (
-    "Make what this line does outside of the model cheaper: that is most of what runs between steps. If it validates, "
-    "do so less often, or on part of the data"
-)
+MAKE_CHEAPER = f"Make what this line does outside of the model cheaper: it is most of what runs between steps. {_LESS}"
 RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
 
 

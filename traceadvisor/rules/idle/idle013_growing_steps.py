@@ -23,21 +23,14 @@ MOST_BEFORE = 2.0
 FEWEST_STEPS = 4
 """Recorded steps of which each must run more of the backward pass than the one before."""
 
-OF_WORK = Fix(
-    "Find what grows that this line goes over. If only its sum, mean or maximum is needed, keep that instead; if not "
-    "each step needs its result, do it less often",
-    not_replayed=NOT_REPLAYED,
-    is_conditional=True,
+OF_WORK = Fix.conditional(
+    "Find what grows with the steps, such as a list, a graph that is kept, or a metric over all predictions. If only "
+    "its sum, mean or maximum is needed, keep that instead; if not each step needs its result, do it less often"
 )
 OF_GRAPH = Fix(
     "Detach what one step hands to the next, such as a hidden state or a sum of losses, and leave out "
     "retain_graph=True: the graph of the backward pass grows from step to step",
     not_replayed=NOT_REPLAYED,
-)
-OF_ANYTHING = Fix(
-    "Find what grows with the steps, such as a list, a graph that is kept, or a metric over all predictions",
-    not_replayed=NOT_REPLAYED,
-    is_conditional=True,
 )
 OF_SUBNORMAL = Fix(
     "Let the CPU treat subnormal numbers as zero",
@@ -151,7 +144,7 @@ def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
         return OF_SUBNORMAL
     if is_graph and (is_backward or growth.line is None):
         return OF_GRAPH
-    return OF_WORK if growth.line and not is_backward else OF_ANYTHING
+    return OF_WORK
 
 
 def _is_backward(facts: Facts, line: Location | None) -> bool:

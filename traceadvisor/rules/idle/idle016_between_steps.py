@@ -52,11 +52,9 @@ class CodeBetweenSteps(Rule):
             return Clear("stretches between steps with this code", found.times, self.fewest_times, Unit.COUNT)
         return finding_of(
             facts,
-            fix=Fix(
+            fix=Fix.conditional(
                 "Make this function cheaper. If it makes the same anew in each round, keep that; if it goes through "
                 "values in a loop, work on whole arrays; if not each round needs its result, call it less often",
-                not_replayed="it lies outside the simulated steps",
-                is_conditional=True,
             ),
             effort=Effort.LINE,
             evidence=(
@@ -69,5 +67,4 @@ class CodeBetweenSteps(Rule):
             most_share=min(share, 1.0),
             whole_ns=run.loop_ns / run.training_steps,
             locations=(found.line,),
-            caveats=("If each round needs this work, only faster code saves time.",),
         )

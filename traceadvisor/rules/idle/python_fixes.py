@@ -57,11 +57,9 @@ WAIT_LESS = (
 
 FOR_LOCK = "Take this lock less often, or hold it for less time in the threads or processes that make this one wait"
 
-FOR_PROCESSES = Fix(
+FOR_PROCESSES = Fix.conditional(
     "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
     "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
-    not_replayed="how long the other processes would take is unknown",
-    is_conditional=True,
 )
 
 OF_LARGE_OPERATORS = "Operators beside the model slow down the step"
