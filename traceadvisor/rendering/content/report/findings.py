@@ -178,7 +178,7 @@ class _Saving:
     def certainty(self) -> str:
         """How certain the saving and its cause are."""
         cause = f"{CONFIDENCE[self.ranked.finding.confidence]} confidence in the cause"
-        is_plain = saves_nothing(self.saving) or self.saving.is_to_measure
+        is_plain = saves_nothing(self.saving) or self.saving.is_to_measure or self.saving.is_of_place
         return cause if is_plain else f"{CERTAINTY[self.saving.certainty]}; {cause}"
 
     def bar(self) -> Iterator[RangeBar]:
