@@ -82,6 +82,23 @@ def test_a_saving_comes_after_the_fixes_of_its_own_recording(above: tuple[int, .
     assert saving_sentence(unknown, 0, after=above) == f"After {words}: measure again ({who} may save this time, too)"
 
 
+def test_the_time_of_a_place_is_no_saving() -> None:
+    place = REPLAYED.of_place()
+    assert (place.low_ns, place.expected_ns, place.high_ns) == (0, 30 * MS, 40 * MS)
+    assert saving_sentence(place, 0.3) == "This takes about 30.0 ms per step (30.0%)"
+    assert saving_sentence(place, 0.3, after=(1,)) == "After fix 1: takes about 30.0 ms per step (30.0%)"
+    assert saving_sentence(place, 0.3, whole=Whole(of_run=True)) == "This takes up to 30.0% of the training time"
+    report = _with_saving(place, step_ms=100, headed_ms=100)
+    (card,) = _cards(report)
+    text = FORMATS["md"].render(report).decode()
+    assert "this takes about 30.0 ms of 100.0 ms per step (30.0%)" in text
+    assert "Time of this place, not a saving: which of the changes is possible is not recorded." in text
+    assert "aves about" not in text
+    assert not _begins(card, "Range: ")
+    assert not _begins(card, "Step with this fix alone: ")
+    assert joint_sentences(report) == (f"{NO_PREDICTION}: which of the changes is possible is not recorded.",)
+
+
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:
     assert saving_words(REPLAYED, of_window=True) == "about 30.0 ms of the recording"
     assert share_words(REPLAYED, 0.3, of_window=True) == "30.0% of the recording"

@@ -200,6 +200,21 @@ def test_after_a_fix_that_is_not_simulated_a_saving_is_what_that_fix_surely_leav
     assert further_ns is None or second.further_saving.high_ns == pytest.approx(further_ns)
 
 
+@pytest.mark.parametrize(
+    ("percent", "beside", "is_folded"),
+    [(14, 1.0, True), (16, 1.0, False), (30, 0.4, True), (30, 0.6, False), (30, None, True)],
+)
+def test_the_time_of_a_place_below_a_fix_has_a_row_only_if_most_of_it_is_surely_elsewhere(
+    percent: float, beside: float | None, *, is_folded: bool
+) -> None:
+    first, place = _of_run("a", 60), _of_run("b", percent)
+    place = replace(place, saving=place.saving.of_place())
+    placement = in_order([first, place], {}, None, STEP_NS, lambda *_: beside)
+    assert len(placement.rows) == 2 - is_folded
+    assert [one.because for one in placement.rows[0].folded] == [FoldedBecause.INDIRECT] * is_folded
+    assert in_order([place], {}, None, STEP_NS).rows[0].further_saving == place.saving, "alone, it is first"
+
+
 @pytest.mark.parametrize(("claims", "is_sure"), [([(0, 9)], True), ([], False)])
 def test_a_rare_loss_leaves_what_is_claimed_in_usual_steps(claims: list[tuple[int, int]], *, is_sure: bool) -> None:
     placement = _order(_of_run("rare", 70), _simulated("a", 30, *claims), joint=Written(a=30))

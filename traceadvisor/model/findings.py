@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import Enum
+from typing import Self
 
 from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
@@ -240,6 +241,10 @@ class Fix:
     """First torch version that has everything in the change; None if the recorded version has it, or every version
     does. Filled in by the engine."""
 
+    is_conditional: bool = field(default=False, metadata=NOT_IN_JSON)
+    """Whether its words name several changes with their conditions, of which the recording shows none to hold. The
+    finding then states the time of its place, and promises no saving."""
+
     edits: Role | None = field(default=None, metadata=NOT_IN_JSON)
     """The object whose construction is the line to edit, for a change without settings that belong to one."""
 
@@ -254,6 +259,11 @@ class Fix:
 
     otherwise: Fix | None = field(default=None, metadata=NOT_IN_JSON)
     """The same fix in other words, for a program without one of these parts; None leaves out the change."""
+
+    @classmethod
+    def conditional(cls, summary: str, needs: frozenset[Part] = frozenset()) -> Self:
+        """A fix with several changes, of which the recording does not show which one is possible."""
+        return cls(summary, not_replayed="", is_conditional=True, needs=needs)
 
     def fitting(self, program: frozenset[Part]) -> Fix:
         """The fix in words for a program with these parts."""

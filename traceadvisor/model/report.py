@@ -442,6 +442,9 @@ class FoldedBecause(Enum):
     WITHIN_LIMIT = "within_limit"
     """The upper limit above leaves no room: nothing tells what this one adds to it."""
 
+    INDIRECT = "indirect"
+    """No change is known to save time at its place, and the other fix may save that time, too."""
+
     ADDS_LITTLE = "adds_little"
     """After the other fix, this one saves less than 1% of the step."""
 

@@ -91,6 +91,9 @@ class Doubt(Enum):
     MEASURE_AGAIN = "measure_again"
     """The fixes above may save this time, too, so that nothing of it is sure after them."""
 
+    CONDITIONS = "conditions"
+    """Which of the changes is possible is not recorded: the place takes this time, and no saving is sure."""
+
 
 @frozen
 class Reason:
@@ -141,6 +144,11 @@ class Estimate:
         return self.reason is not None and self.reason.doubt is Doubt.MEASURE_AGAIN
 
     @property
+    def is_of_place(self) -> bool:
+        """Whether it is the time of a place, of which no change is known to save any."""
+        return self.reason is not None and self.reason.doubt is Doubt.CONDITIONS
+
+    @property
     def certainty(self) -> Certainty:
         """How certain the saving is, from its method and its range."""
         if not self.high_ns:
@@ -160,6 +168,10 @@ class Estimate:
         """This share of the saving, 0..1."""
         low_ns, expected_ns, high_ns = (ns * share for ns in (self.low_ns, self.expected_ns, self.high_ns))
         return Estimate(low_ns, expected_ns, high_ns, self.method, self.reason)
+
+    def of_place(self) -> Estimate:
+        """The same time as that of a place: nothing of it is sure to be saved."""
+        return Estimate(0.0, self.expected_ns, self.high_ns, self.method, Reason(Doubt.CONDITIONS))
 
     def up_to(self, most_ns: float) -> Estimate:
         """The saving with no end above a limit; an upper limit keeps the part of it that is expected."""

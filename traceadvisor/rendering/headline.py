@@ -180,7 +180,7 @@ def recording_verdict(
     if first is not None and (recording.start_up_share or 0.0) >= START_UP_SHARE and mean is not None and is_timed:
         first = None
     if first is not None:
-        sentences.append(f"{first.finding.rule.title}: the fix {effect_words(first, _noun(recording))}.")
+        sentences.append(f"{first.finding.rule.title}: {effect_words(first, _noun(recording))}.")
     elif not is_timed:
         missing = "iteration" if is_inference else "training step"
         sentences.append(f"No complete {missing} was recorded, so there is no step time to report.")

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
+from traceadvisor.model.saving import Doubt
 from traceadvisor.rendering.units import duration, money, number_of, percent
-from traceadvisor.rendering.words import reason_words
+from traceadvisor.rendering.words import DOUBT, reason_words
 from traceadvisor.text.ranges import between
 
 LEAST_NS = 0.5
@@ -53,13 +54,18 @@ def share_of_step(saving: Estimate, row: RecordedFinding) -> float:
 
 
 def saving_words(saving: Estimate, *, adds: bool = False, of_window: bool = False) -> str:
-    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no speed-up``.
+    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``no speed-up``; or a place's time.
 
     ``adds``: whether it comes in addition to those above. ``of_window``: whether it is of a recording without steps.
     """
     if saves_nothing(saving):
         return "nothing more" if adds else "no speed-up"
-    return f"{_amount(saving)}{' more' if adds else ''} {f'of the {RECORDING}' if of_window else 'per step'}"
+    more = " more" if adds and not saving.is_of_place else ""
+    return f"{_takes(saving)}{_amount(saving)}{more} {f'of the {RECORDING}' if of_window else 'per step'}"
+
+
+def _takes(saving: Estimate) -> str:
+    return "takes " if saving.is_of_place else ""
 
 
 def _amount(saving: Estimate) -> str:
@@ -82,7 +88,8 @@ def share_words(saving: Estimate, expected_share: float, *, of_window: bool = Fa
 def run_words(saving: Estimate, expected_share: float, *, adds: bool = False, of_inference: bool = False) -> str:
     """A share of the time of the whole run, no share of the step; ``of_inference``: of one without training."""
     whole = "time of the run" if of_inference else "training time"
-    return f"up to {saved_share(saving, expected_share)}{' more' if adds else ''} of the {whole}"
+    more = " more" if adds and not saving.is_of_place else ""
+    return f"{_takes(saving)}up to {saved_share(saving, expected_share)}{more} of the {whole}"
 
 
 def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> str:
@@ -124,7 +131,7 @@ def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[
         return f"{_after(after)}: nothing more" if after else "Frees memory or prevents errors; no speed-up"
     if saving.is_to_measure:
         return f"{_after(after)}: measure again ({'it' if len(after) == 1 else 'they'} may save this time, too)"
-    lead = f"{_after(after)}:" if after else "Saves"
+    lead = f"{_after(after)}:" if after else "This" if saving.is_of_place else "Saves"
     return f"{lead} {with_share(saving, expected_share, adds=bool(after), whole=whole)}"
 
 
@@ -146,19 +153,21 @@ def _after(numbers: Sequence[int]) -> str:
 
 
 def effect_words(row: RecordedFinding, noun: str) -> str:
-    """The effect of the fix, for a headline: ``saves about 56 ms of 177 ms per step (31.4%, range 29% to 54%)``.
+    """The effect of the fix in a headline: ``the fix saves about 56 ms of 177 ms per step (31.4%, range 29% to 54%)``.
+
+    Where the recording does not show which change is possible, it is the time of the place.
 
     ``noun``: what was repeated, such as ``step``, or :data:`RECORDING`.
     """
     saving = row.finding.saving
     if saves_nothing(saving):
-        return "frees memory or prevents errors; no speed-up"
+        return "the fix frees memory or prevents errors; no speed-up"
+    verb = "this" if saving.is_of_place else "the fix may save" if saving.is_limit else "the fix saves"
     if row.finding.of_run:
-        return f"may save {run_words(saving, row.saving_share, of_inference=row.of_inference)}"
-    verb = "may save" if saving.is_limit else "saves"
+        return f"{verb} {run_words(saving, row.saving_share, of_inference=row.of_inference)}"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
     share = _share_with_range(saving, row.saving_share, wide_only=False)
-    return f"{verb} {_amount(saving)} of {whole} ({share})"
+    return f"{verb} {_takes(saving)}{_amount(saving)} of {whole} ({share})"
 
 
 def saved_share(saving: Estimate, expected_share: float) -> str:
@@ -179,7 +188,7 @@ def _share_of(ns: float, saving: Estimate, expected_share: float) -> float:
 def _share_with_range(saving: Estimate, expected_share: float, *, wide_only: bool) -> str:
     """``31.4%``, with the range behind it if there is one; ``wide_only``: only if it is too wide for a prediction."""
     stated = saved_share(saving, expected_share)
-    if is_bound(saving) or (wide_only and not saving.is_limit):
+    if is_bound(saving) or saving.is_of_place or (wide_only and not saving.is_limit):
         return stated
     low, high = (percent(_share_of(ns, saving, expected_share)) for ns in (saving.low_ns, saving.high_ns))
     return stated if low == high else f"{stated}, range {between(low, high)}"
@@ -207,7 +216,7 @@ def range_over(rows: Iterable[RecordedFinding]) -> str:
 def worth_words(row: RecordedFinding) -> str | None:
     """The saving of the fix alone in money, per million samples or per hour; None without a price or a saving."""
     worth = row.worth
-    if worth is None or saves_nothing(row.finding.saving):
+    if worth is None or saves_nothing(row.finding.saving) or row.finding.saving.is_of_place:
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     hour = "hour" if row.of_inference else "hour of training"
@@ -238,6 +247,8 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
             for recording_id in case.recording_ids:
                 is_simulated = further(case).method is Method.REPLAY
                 counts[recording_id] = counts.get(recording_id, 0) + is_simulated
+    if any(further(case).is_of_place for row in report.findings for case in (row.by_recording or (row,))):
+        return (f"{NO_PREDICTION}: {DOUBT[Doubt.CONDITIONS]}.",)
     if is_too_wide(report.findings):
         return (f"{NO_PREDICTION}: what the fixes save depends too much on what else runs.",)
     sentences = [

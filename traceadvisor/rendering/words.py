@@ -131,6 +131,7 @@ FOLDED = {
     FoldedBecause.LOAD_DECIDES: "same cause; how busy the machine is decides which fix saves more",
     FoldedBecause.ALTERNATIVE: "an alternative to this fix",
     FoldedBecause.WITHIN_LIMIT: "within the upper limit of this fix",
+    FoldedBecause.INDIRECT: "may have the same cause; measure again after this fix",
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
@@ -167,6 +168,7 @@ DOUBT = {
     "is uncertain",
     Doubt.WAITS_FOR_DEVICE: "after this fix the step waits for the GPU, and how long that takes is uncertain",
     Doubt.MEASURE_AGAIN: "the fixes above may save this time, too",
+    Doubt.CONDITIONS: "which of the changes is possible is not recorded",
 }
 
 

@@ -49,6 +49,8 @@ def estimated(finding: Finding, facts: Facts, reach: Reach) -> Finding:
     most_ns = _most_ns(finding, facts, reach)
     if most_ns is not None and saving.high_ns > most_ns * (1 + 1e-9):
         saving = saving.up_to(most_ns)
+    if finding.fix.is_conditional and saving.high_ns:
+        saving = saving.of_place()
     return replace(finding, saving=saving, evidence=evidence, most_ns=None)
 
 

@@ -20,6 +20,11 @@ LITTLE_SHARE = 0.01
 TAKEN_SHARE = 0.5
 """Remaining share of a saving, below which the findings above take it. A small saving of its own keeps its row."""
 
+LEAST_INDIRECT_SHARE = 0.15
+"""Share of its whole that the time of a place keeps beside the findings above, from which it has a row of its own. Of
+seven such findings below others in public complaints (growth, padding, validation), four saved nothing, and one a third
+of what was said."""
+
 SAME_TIME_SHARE = 0.8
 """A finding explains the time of another if it claims more than this share of it; the same time if both do."""
 
@@ -328,7 +333,8 @@ class _Placing:
         """The saving in proportion to the time that no finding above claims."""
         saving, claims = row.finding.saving, row.finding.claims
         if isinstance(row.finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
-            saving = Estimate.bound(saving.high_ns, Reason(Doubt.NOT_TOGETHER), row.finding.fix.what_if.expected_part)
+            reason = saving.reason if saving.is_of_place and saving.reason else Reason(Doubt.NOT_TOGETHER)
+            saving = Estimate.bound(saving.high_ns, reason, row.finding.fix.what_if.expected_part)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
         whole_ns = row.finding.whole_ns or self._step_ns
@@ -428,11 +434,13 @@ class _Placing:
             row.further = _limited(row.further, self._room(self._all) * self._step_ns)
         self._printed += _stated_ns(row.further) / self._step_ns
 
-    def _taker(self, row: _Row) -> tuple[_Row | None, FoldedBecause]:
+    def _taker(self, row: _Row) -> tuple[_Row | None, FoldedBecause]:  # noqa: PLR0911  # one answer per reason
         """The placed finding that this one is part of, if any, and why."""
         edit = row.finding.fix.what_if
         if not self._rows or not row.finding.saving.high_ns:
             return None, FoldedBecause.ADDS_LITTLE
+        if self._is_indirect(row):
+            return self._largest_overlap(row), FoldedBecause.INDIRECT
         if isinstance(edit, Edit):
             for other in self._rows:
                 above = other.finding.fix.what_if
@@ -452,6 +460,13 @@ class _Placing:
         if self._is_left_by_unsure(row):
             return None, FoldedBecause.ADDS_LITTLE
         return self._largest_overlap(row), FoldedBecause.ADDS_LITTLE
+
+    def _is_indirect(self, row: _Row) -> bool:
+        """Whether no change is known to apply at a place, and little of its time is surely not that of fixes above."""
+        if not row.finding.saving.is_of_place:
+            return False
+        left, least_ns = self._surely_left(row), LEAST_INDIRECT_SHARE * (row.finding.whole_ns or self._step_ns)
+        return left < TAKEN_SHARE or (row.is_limit and min(left * row.further.high_ns, self._room_ns(row)) < least_ns)
 
     def _is_left_by_unsure(self, row: _Row) -> bool:
         """Whether a saving is certain, adds little to those above, and none of these is certain to save anything."""

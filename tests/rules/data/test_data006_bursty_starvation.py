@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Skipped
+from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.rules.data.data006_bursty_starvation import BurstyStarvation
 
 
@@ -139,6 +140,20 @@ def test_a_loader_without_workers_waits_for_rare_long_batches_too(tmp_path: Path
     assert found.fix.summary.startswith("Some batches take far longer than others")
     assert found.fix.change is None  # no queue to make longer
     assert evidence(found, "share of the run in long waits") == pytest.approx(1600 / 7344, rel=0.01)
+    assert evidence(found, "longest wait") == pytest.approx(399_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("core_wait_us", "found"), [(480, True), (500, False), (None, True)])
+def test_batches_that_took_long_because_no_core_was_free_do_not_count(
+    core_wait_us: float | None, tmp_path: Path, *, found: bool
+) -> None:
+    captured = _captured(tmp_path, *PAUSES).made(20, slow=dict.fromkeys(range(0, 200, 40), 980), count=200)
+    waited_ns = None if core_wait_us is None else round(core_wait_us * 1000)
+    run = captured.facts().run.captured
+    assert run is not None
+    batches = [replace(one, core_wait_ns=waited_ns if one.fetch_ns > 50_000 else 0) for one in run.batches]
+    outcome = captured.with_run(batches=tuple(batches)).outcome(BurstyStarvation())
+    assert isinstance(outcome, Clear) is not found
 
 
 def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:

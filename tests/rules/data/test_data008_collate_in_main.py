@@ -15,7 +15,7 @@ from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.base import Rule
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
-from traceadvisor.rules.data.data008_collate_in_main import CollateInMain
+from traceadvisor.rules.data.data008_collate_in_main import WITHOUT_WORKERS, CollateInMain
 from traceadvisor.rules.data.loading_limit import STACKED
 
 NEXT = "torch/utils/data/dataloader.py(720): __next__"
@@ -125,7 +125,8 @@ def test_functions_of_cheap_batches_are_not_sent_to_workers(tmp_path: Path) -> N
     captured = Captured(_with_calls(_steps()), tmp_path).with_loader(worker_count=0)
     captured.with_steps([100.0] * 40, step_us=100).made(cpu_us=100, workers=(None,))
     found = captured.finding(CollateInMain())
-    assert found.fix.summary == "Make these functions process whole batches instead of single samples"
+    assert found.fix.summary == WITHOUT_WORKERS
+    assert found.saving.is_of_place
 
 
 @pytest.mark.parametrize("rule", [CollateInMain(), DataLoaderWait()])

@@ -124,10 +124,13 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
     [
         ((ITEM, C_SLEEP), "Fetch many samples at once"),
         ((ITEM, library("open", 3200, "PIL/Image.py")), "Decode the data once"),
-        ((ITEM, library("filter", 1300, "PIL/Image.py")), "Make these transformations cheaper"),
-        ((ITEM, library("forward", 120, "torchvision/transforms/v2/_misc.py")), "Make these transformations cheaper"),
+        ((ITEM, library("filter", 1300, "PIL/Image.py")), "If these transformations make samples smaller"),
+        (
+            (ITEM, library("forward", 120, "torchvision/transforms/v2/_misc.py")),
+            "If these transformations make samples smaller",
+        ),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
-        ((ITEM,), "Do the work of this line once"),
+        ((ITEM,), "If this line gives the same in each epoch"),
     ],
 )
 def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ..
 
 def test_a_line_with_more_of_the_cpu_time_than_making_samples_collates(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=40_000, collate_us=60_000)
-    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Collate with less work")
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("If this line goes through values one by one")
 
 
 def test_work_of_own_functions_on_each_sample_in_a_collate_function_is_done_once_before(tmp_path: Path) -> None:
@@ -146,18 +149,28 @@ def test_work_of_own_functions_on_each_sample_in_a_collate_function_is_done_once
         samples.add(10, MAIN, NEXT, ITEM, user("encode", line), is_fetching=True)
     samples.add(20, MAIN, NEXT, COLLATE, is_fetching=True)
     captured = _captured(tmp_path, 2, samples.build()).made(cpu_us=40_000, collate_us=60_000)
-    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("If this line gives the same in each epoch")
 
 
-@pytest.mark.parametrize(("until_us", "words"), [(50_000, "on fewer elements"), (20_000, "for whole batches")])
-def test_large_operators_of_a_line_take_as_long_for_whole_batches(until_us: int, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("until_us", "is_for_batches"), [(50_000, False), (20_000, True)])
+def test_large_operators_of_a_line_take_as_long_for_whole_batches(
+    until_us: int, tmp_path: Path, *, is_for_batches: bool
+) -> None:
     found = _captured(tmp_path, 0, _loading(80, ITEM), operator_us=until_us).finding(LoaderLineCost())
-    assert words in found.fix.summary
+    assert ("for whole batches" in found.fix.summary) is is_for_batches
+
+
+def test_a_line_of_which_no_change_is_known_to_give_the_same_batches_promises_nothing(tmp_path: Path) -> None:
+    saving = _captured(tmp_path, 2, _loading(50, ITEM, rest=50)).finding(LoaderLineCost()).saving
+    assert saving.is_of_place
+    assert saving.low_ns == 0
+    read = _captured(tmp_path, 2, _loading(50, ITEM, library("open", 3200, "PIL/Image.py"), rest=50))
+    assert not read.finding(LoaderLineCost()).saving.is_of_place
 
 
 def test_a_line_does_not_collate_where_collating_takes_a_quarter_of_the_loading(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=75_000, collate_us=25_000)
-    assert captured.finding(LoaderLineCost()).fix.summary.startswith("Do the work of this line once")
+    assert captured.finding(LoaderLineCost()).fix.summary.startswith("If this line gives the same in each epoch")
 
 
 def test_more_workers_come_first_if_they_save_more(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,21 @@ from tests.rules.judging import clear, evidence, finding, is_found, simulated_fa
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.offloaded import weight_uploads
 from traceadvisor.model.findings import Finding, Fix
-from traceadvisor.rules.gpu.gpu019_optimizer_share import BY_SHAPE, COMPILE, ON_GPU, OptimizerShare
+from traceadvisor.rules.gpu.gpu019_optimizer_share import (
+    BY_SHAPE,
+    COMPILE,
+    LESS_OFTEN,
+    OF_PRODUCTS,
+    ON_GPU,
+    OptimizerShare,
+)
 from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 MIB = 1 << 20
 
 
-def _on_cpu(*optimizers: tuple[str, float]) -> TraceBuilder:
+def _on_cpu(*optimizers: tuple[str, float], operators: Sequence[tuple[str, float]] = ()) -> TraceBuilder:
     """Steps of 1 ms without a GPU, at whose end optimizers work for so many microseconds."""
     builder = TraceBuilder()
     for at in range(0, 4000, 1000):
@@ -24,8 +32,10 @@ def _on_cpu(*optimizers: tuple[str, float]) -> TraceBuilder:
         builder.op(NODE, at + 210, at + 400, sequence=at, forward_thread=1)
         start = at + 1000 - sum(length for _, length in optimizers)
         for name, length in optimizers:
-            builder.optimizer(start, start + length, name=f"{name}.step").op("aten::mul", start, start + length)
-            start += length
+            builder.optimizer(start, start + length, name=f"{name}.step")
+            for operator, own_us in operators or [("aten::mul", length)]:
+                builder.op(operator, start, start + own_us)
+                start += own_us
     return builder
 
 
@@ -48,14 +58,23 @@ def _offloaded(*, weight_bytes: int = 32 * MIB, kernel_first: bool = False) -> T
 
 
 @pytest.mark.parametrize(
-    ("name", "fix"), [("Lion", COMPILE), ("NAdam", COMPILE), ("Muon", BY_SHAPE), ("DistributedShampoo", BY_SHAPE)]
+    ("operators", "fix"),
+    [
+        ([("aten::mul", 450)], COMPILE),
+        ([("aten::mm", 10)] * 30 + [("aten::mul", 150)], BY_SHAPE),
+        ([("aten::mm", 100)] * 3 + [("aten::mul", 150)], OF_PRODUCTS),
+        ([("aten::linalg_eigh", 300), ("aten::mul", 150)], LESS_OFTEN),
+    ],
 )
-def test_an_optimizer_without_a_fused_form_is_found_with_its_share(name: str, fix: Fix, tmp_path: Path) -> None:
-    found = finding(OptimizerShare(), _on_cpu((name, 450)), tmp_path)
-    assert evidence(found, "optimizer") == name
+def test_the_fix_of_an_optimizer_follows_from_what_takes_its_time(
+    operators: list[tuple[str, float]], fix: Fix, tmp_path: Path
+) -> None:
+    found = finding(OptimizerShare(), _on_cpu(("Own", 450), operators=operators), tmp_path)
+    assert evidence(found, "optimizer") == "Own"
     assert evidence(found, "share of the step") == pytest.approx(0.45)
     assert found.fix.summary == fix.summary
     assert found.saving.high_ns == pytest.approx(450_000)
+    assert found.saving.is_of_place is fix.is_conditional
 
 
 def test_of_several_optimizers_those_with_a_fused_form_do_not_count(tmp_path: Path) -> None:

@@ -461,7 +461,7 @@ def test_a_line_that_runs_before_every_third_update_is_found_with_its_own_share(
     assert [at.line for at in found.locations] == [20]
     assert evidence(found, "share of undisturbed steps at this line") == pytest.approx(60 / 120, abs=0.01)
     assert found.saving.high_ns < 0.7 * 40_000_000
-    assert "only some steps run it" in found.fix.summary
+    assert "only slow steps run it" in found.fix.summary
 
 
 def test_updates_that_other_programs_hold_up_alike_are_no_line(tmp_path: Path) -> None:
@@ -489,7 +489,7 @@ def test_the_model_before_every_third_update_is_no_line_to_make_faster(tmp_path:
 @pytest.mark.parametrize(
     ("has_loader", "rows", "layer_us", "words"),
     [
-        (True, None, 34, "Evaluate less often"),
+        (True, None, 34, "If this line evaluates"),
         (False, None, 34, "If this line evaluates"),
         (False, 32, 34, "If this line evaluates"),
         (False, 1, 34, "Run the model for many samples at once"),
@@ -525,7 +525,7 @@ def test_a_metric_beside_the_model_without_gradients_is_named_and_not_the_model(
     captured = Captured(_steps(100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=run.stacks)
     found = captured.finding(StepOutliers())
     assert [(at.line, at.function) for at in found.locations] == [(8, "match"), (14, "main")]
-    assert "not in a model" in found.fix.summary
+    assert "only slow steps run it" in found.fix.summary
 
 
 def test_the_limit_of_a_line_is_no_lower_than_its_extra_time_in_slow_steps(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_steps_in_which_all_lines_grow_alike_do_more_of_the_same_work(tmp_path: 
 def test_a_line_that_grows_beside_steady_ones_is_named(tmp_path: Path) -> None:
     found = _with(_doubling(rest=0.0), tmp_path).finding(GrowingSteps())
     assert [place.line for place in found.locations] == [14]
-    assert found.fix.summary.startswith("Find what this line goes over")
+    assert found.fix.summary.startswith("Find what grows with the steps")
 
 
 def test_code_without_gradients_is_the_training_if_no_backward_pass_runs(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_slow_steps_without_gradients_are_found_with_their_line(tmp_path: Path) 
     captured = _with(runs.run(), tmp_path)
     found = captured.finding(StepOutliers())
     assert [place.line for place in found.locations] == [3, 14]
-    assert "in its own code, not in a model" in found.fix.summary
+    assert "only slow steps run it" in found.fix.summary
 
 
 def test_other_code_of_the_slow_steps_counts_with_what_they_do_without_gradients(tmp_path: Path) -> None:

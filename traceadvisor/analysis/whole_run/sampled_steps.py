@@ -21,7 +21,7 @@ _COMPILES = ("torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", 
 
 _IMPORTS = "<frozen importlib"
 _NETWORK = ("urllib", "http/client.py", "requests/", "httpx/", "httpcore/", "ssl.py", "socket.py", "torch/hub.py")
-_LOGS = ("logging/", "torch/utils/tensorboard/", "tensorboardX/", "wandb/", "mlflow/", "tqdm/", "rich/")
+LOGS = ("logging/", "torch/utils/tensorboard/", "tensorboardX/", "wandb/", "mlflow/", "tqdm/", "rich/")
 _HANDLERS = "logging/"
 _DEVICE = "torch/cuda/__init__.py"
 _DEVICE_STARTS = "_lazy_init"
@@ -137,7 +137,7 @@ def _compiles(frame: SampledFrame) -> bool:
 
 def _logs(files: Sequence[str], called: Sequence[str]) -> bool:
     """Return whether a stack logs; a handler of ``logging`` may be the user's own."""
-    return any(file.startswith(_LOGS) for file in called) or any(file.startswith(_HANDLERS) for file in files)
+    return any(file.startswith(LOGS) for file in called) or any(file.startswith(_HANDLERS) for file in files)
 
 
 def _prints(frames: Sequence[SampledFrame]) -> bool:

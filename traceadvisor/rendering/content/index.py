@@ -264,6 +264,8 @@ def _saves(finding: FirstFinding) -> str:
     if saves_nothing(finding.saving):
         return "no speed-up"
     share = saved_share(finding.saving, finding.saving_share)
+    if finding.saving.is_of_place:
+        return f"takes {share}"
     return f"up to {share}" if is_bound(finding.saving) or finding.of_run else share
 
 

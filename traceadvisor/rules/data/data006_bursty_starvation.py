@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from statistics import median
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH
@@ -36,7 +37,7 @@ class BurstyStarvation(Rule):
         ``prefetch_factor`` is the smallest with which a simulation of them waits for less than 2% of the step.
     When it may be wrong: A longer queue does not remove pauses with another cause, such as another job on the same
         storage. The rule needs a capture. With few steps, or an unknown number of workers, it cannot tell a pause from
-        workers that deliver together.
+        workers that deliver together. Batches that took long because no core was free do not count.
     """
 
     meta = RuleMeta("DATA006", "bursty-starvation", "The training loop sometimes waits long for a batch")
@@ -91,6 +92,9 @@ class BurstyStarvation(Rule):
         if remark := why_not(found, limits, is_fast=usually_fast(facts)):
             label = "share of worker turns with long waits"
             return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
+        if _waited_for_cores(facts, self.long_wait_share * turns.step_ns):
+            remark = "the loading thread waited for a CPU core in most of the time of long batches"
+            return Clear("share of the run in other long waits", 0.0, self.min_share, Unit.SHARE, remark)
         prefetch = loader.prefetch_factor or DEFAULT_PREFETCH
         is_filled = why_not(replace(found, are_rare=False), limits, is_fast=usually_fast(facts)) is None
         needed = _needed(facts, found, loader.worker_count, prefetch) if is_filled and loader.worker_count else None
@@ -119,6 +123,19 @@ class BurstyStarvation(Rule):
             locations=facts.loading_locations,
             caveats=("A longer queue takes more CPU memory.",) if fix.change else (),
         )
+
+
+def _waited_for_cores(facts: Facts, least_ns: float) -> bool:
+    """Whether most of what long batches took beyond usual ones is waiting for a core.
+
+    ``least_ns``: how much longer than usual a long one takes.
+    """
+    run = facts.run.captured
+    batches = [one for one in run.batches if one.core_wait_ns is not None] if run else []
+    usual_ns = median([one.duration_ns for one in batches]) if batches else 0.0
+    long = [one for one in batches if one.duration_ns >= usual_ns + least_ns]
+    waited_ns = sum(min(one.core_wait_ns or 0, one.duration_ns) for one in long)
+    return bool(long) and 2 * waited_ns > sum(one.duration_ns - usual_ns for one in long)
 
 
 def _needed(facts: Facts, found: Bursts, workers: int, prefetch: int) -> int | None:

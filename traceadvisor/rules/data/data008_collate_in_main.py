@@ -11,7 +11,10 @@ MOST_SITES = 5
 
 IN_WORKERS = "Run these functions in worker processes, and make the most expensive one cheaper"
 
-WITHOUT_WORKERS = "Make these functions process whole batches instead of single samples"
+WITHOUT_WORKERS = (
+    "If these functions give the same in each epoch, do their work once before the training. If their calls are short, "
+    "make them process whole batches instead of single samples"
+)
 """The fix where handing a batch over takes as long as making it."""
 
 
@@ -26,7 +29,8 @@ class CollateInMain(Rule):
     How to fix it: Run these functions in worker processes: set ``num_workers``, or wrap a data pipe in a
         ``DataLoader``. Make the most expensive function cheaper: process whole batches instead of samples, and compute
         constants once.
-    How the saving is estimated: The step is simulated without 0.9 of this work (0.5 to all of it).
+    How the saving is estimated: The step is simulated without 0.9 of this work (0.5 to all of it). Where
+        workers save nothing, the report states this time and promises no saving.
     When it may be wrong: Recording call stacks slows down Python, mostly many small calls. Operators inside a function
         count towards its time only if Python calls were recorded.
     """
@@ -47,13 +51,14 @@ class CollateInMain(Rule):
             return Clear("data wait in user functions", share, self.min_share, Unit.SHARE)
         if remark := stacks_only(facts):
             return Clear("data wait in user functions", share, self.min_share, Unit.SHARE, remark)
-        costly = sites[:MOST_SITES]
+        costly, is_cheap = sites[:MOST_SITES], loading_limit(facts).kind is Limit.NOTHING
         return finding_of(
             facts,
             claims=claims,
             fix=Fix(
-                WITHOUT_WORKERS if loading_limit(facts).kind is Limit.NOTHING else IN_WORKERS,
+                WITHOUT_WORKERS if is_cheap else IN_WORKERS,
                 what_if=WithoutHostWork(claims),
+                is_conditional=is_cheap,
             ),
             effort=Effort.REFACTOR,
             evidence=(

@@ -57,30 +57,40 @@ class _Remedy:
 
     effort: Effort = Effort.LINE
 
+    is_conditional: bool = False
+    """Whether nothing recorded shows which of its changes gives the same batches."""
+
 
 _CHEAPER = _Remedy(
-    "Make these transformations cheaper: resize or crop first, or transform whole batches on the GPU. "
-    "Do once, before the training, what is not random",
+    "If these transformations make samples smaller, resize or crop first. If one is not random, do it once before the "
+    "training",
     takes_others=False,
+    is_conditional=True,
 )
+_ON_GPU = replace(_CHEAPER, words=f"{_CHEAPER.words}. Otherwise transform whole batches on the GPU")
+
 _DECODED = _Remedy("Decode the data once before the training, to the size that it needs")
 _READ = _Remedy("Read this file once, when the data set is made, and keep what it holds")
 _COLLATE = _Remedy(
-    "Collate with less work: make each sample an array or a tensor where it is read, and stack these with one call"
+    "If this line goes through values one by one, make each sample an array or a tensor where it is read, and stack "
+    "these with one call",
+    is_conditional=True,
 )
 """For a line that takes so much of the CPU time of loading that it is a part of collating."""
 
 _CONVERTED = _Remedy("Convert the data to one array or tensor before the training")
 _WAIT_LESS = _Remedy(WAIT_LESS, takes_others=False, effort=Effort.REFACTOR)
-_ONCE = _Remedy(
-    "Do the work of this line once before the training if it gives the same in each epoch, otherwise for whole batches "
-    "instead of single samples"
-)
 _ONCE_OR_FEWER = _Remedy(
-    "Do the work of this line once before the training if it gives the same in each epoch, otherwise on fewer "
-    "elements, such as those of a crop"
+    "If this line gives the same in each epoch, do its work once before the training. If it needs a part of the "
+    "elements, such as those of a crop, do it on these",
+    is_conditional=True,
 )
 """For a line whose time is that of large operators: whole batches take as long."""
+
+_ONCE = replace(
+    _ONCE_OR_FEWER,
+    words=f"{_ONCE_OR_FEWER.words}. If its calls are short, do it for whole batches instead of single samples",
+)
 
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
 
@@ -112,7 +122,8 @@ class LoaderLineCost(Rule):
         the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is of the larger of
         the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait: they leave the
         training more of the cores, at most the CPU time of this line in them. The rest of the step then takes at least
-        0.4 of its time in the least disturbed steps.
+        0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or
+        converts data, or waits, the report states this time and promises no saving: another way may not give the same.
     When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
         server that also answers others.
     """
@@ -147,7 +158,7 @@ class LoaderLineCost(Rule):
         return finding_of(
             facts,
             claims=wait,
-            fix=Fix(remedy.words, what_if=edit, effort=remedy.effort),
+            fix=Fix(remedy.words, what_if=edit, effort=remedy.effort, is_conditional=remedy.is_conditional),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line, likely),
             evidence=(
                 Evidence("share of the loading in this line", line.share, Unit.SHARE),
@@ -184,11 +195,11 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
     collating = facts.worker_curve.cost.collate_share if facts.worker_curve else None
     called, file = (line.callee.function, line.callee.file or "") if line.callee else ("", "")
     choices = (
-        (transforms(line.callee), _CHEAPER),
+        (transforms(line.callee), _ON_GPU if facts.observation.has_device else _CHEAPER),
         (file.startswith(DECODING_FILES), _DECODED),
         (file.startswith(READING_FILES) or called in READERS, _READ),
         (called in MAKERS, _CONVERTED),
-        (not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
+        (line.callee is None and not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
     )
     usual = _ONCE_OR_FEWER if has_large_operators(facts, facts.claim(Category.DATA_WAIT)) else _ONCE

@@ -53,6 +53,7 @@ class PaddedBatches(Rule):
         times the share of operators whose shapes hold the positions, or that run once for each, times the share of
         padding that the fix removes. A layer on their mean takes as long without padding. Attention and other operators
         that pair positions lose the share of padded pairs: their time grows with the square of the length.
+        Where samples of similar length have to come together, the report states this time and promises no saving.
     When it may be wrong: Work that does not grow with the length stays. The model may leave out padding in a way that
         no operator shows. Later batches may have other lengths. Where each new length compiles or captures a CUDA
         graph, pad to a few lengths.
@@ -94,6 +95,7 @@ class PaddedBatches(Rule):
                 AS_LONGEST if is_surplus else BY_LENGTH if _lengths_differ(facts) else BOTH,
                 TO_LONGEST if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
+                is_conditional=not is_surplus,
                 not_replayed="the recording does not show how the time of each operator depends on the length",
             ),
             effort=Effort.LINE,

@@ -95,7 +95,7 @@ def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
         long = fewest
     waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
     share = waited_ns / max(turns.training_ns, turns.step_ns + float(turns.wait_ns.mean()), 1.0)
-    longest_ns = float(turns.wait_ns.max()) * workers
+    longest_ns = float(turns.wait_ns.max()) * max(workers, 1)
     return Bursts(turns, share, waited_ns, float(long.mean()), longest_ns, are_rare)
 
 

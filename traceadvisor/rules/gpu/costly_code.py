@@ -29,20 +29,17 @@ OF_PARAMETRIZATIONS = Fix(
     not_replayed=UNKNOWN,
     needs=frozenset({Part.BACKWARD, Part.LOOP, Part.MODEL}),
 )
-OF_DECOMPOSITIONS = Fix(
-    "Replace this decomposition by a cheaper equivalent, or compute it less often: svdvals and eigvalsh for values "
-    "alone, svd_lowrank for the largest ones, a norm of columns or a Cholesky factor where it does as well",
-    not_replayed=UNKNOWN,
+OF_DECOMPOSITIONS = Fix.conditional(
+    "If the matrix changes little from step to step, compute this decomposition less often. If only values are needed, "
+    "use svdvals or eigvalsh; if only the largest, svd_lowrank; for a solution, a Cholesky factor",
 )
-OF_SPARSE = Fix(
-    "Make this sparse tensor once, before the training, and keep it: no gradient goes through this function, and no "
-    "data loader feeds it",
-    not_replayed=UNKNOWN,
+OF_SPARSE = Fix.conditional(
+    "If this sparse tensor stays the same, make it once, before the training, and keep it: no gradient goes through "
+    "this function, and no data loader feeds it",
 )
-OF_INTERMEDIATES = Fix(
-    "Compute this without the large tensor in between: distances by torch.cdist or a matrix product, sums of products "
-    "by einsum, the rest in parts that fit into the CPU's caches",
-    not_replayed=UNKNOWN,
+OF_INTERMEDIATES = Fix.conditional(
+    "If this computes distances, do it without the large tensor in between, by torch.cdist or a matrix product; if "
+    "sums of products, by einsum. If it needs all elements, work in parts that fit into the CPU's caches",
 )
 
 OF_FUNCTIONS = Fix(

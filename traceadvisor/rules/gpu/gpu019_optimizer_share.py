@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.offloaded import weight_uploads
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
 from traceadvisor.analysis.sampled.shares import SampledShare, in_optimizer, share_of_steps
@@ -14,6 +17,7 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US
 
 _COMPILED = "optimizer.step = torch.compile(optimizer.step)"
 _UNKNOWN = "how long another form of this update takes is unknown"
@@ -21,6 +25,19 @@ COMPILE = Fix(
     "Compile the optimizer's step, or use an optimizer with a fused form, such as AdamW",
     change=_COMPILED,
     not_replayed=_UNKNOWN,
+    needs=frozenset({Part.BACKWARD}),
+)
+LESS_OFTEN = Fix(
+    "Decompose the matrices of this optimizer less often, such as every 10 steps, by its setting for how often it "
+    "updates its preconditioners",
+    not_replayed="how the training converges then is unknown",
+    needs=frozenset({Part.BACKWARD}),
+    caveats=("Preconditioners that are updated less often change numerics: check that training still converges.",),
+)
+OF_PRODUCTS = Fix.conditional(
+    "If this optimizer has a setting for how often, or in how many iterations, it multiplies matrices, lower that. If "
+    "not all weights need it, use another optimizer for the others. The matrices are large: as a batch, they take as "
+    "long",
     needs=frozenset({Part.BACKWARD}),
 )
 BY_SHAPE = Fix(
@@ -35,10 +52,19 @@ ON_GPU = Fix(
     needs=frozenset({Part.BACKWARD}),
 )
 
-_ORTHOGONAL = re.compile(r"muon|shampoo|soap", re.IGNORECASE)
-"""Optimizers with matrix products for each weight."""
+_DECOMPOSES = re.compile(
+    r"aten::_?(?:linalg_(?:svd|eigh?|qr|inv|inv_ex|pinv|cholesky(?:_ex)?|solve)|svd|symeig|inverse)$"
+)
+_MULTIPLIES = re.compile(r"aten::(?:\w*mm|matmul|einsum|linalg_matrix_power)$")
+
+MOSTLY = 0.5
+"""Share of the optimizer's time in decompositions or products of matrices, from which they are what to change."""
 
 _IDLE = (Category.IDLE_HOST, Category.IDLE_LAUNCH, Category.IDLE_SYNC, Category.IDLE_ALLOCATOR)
+
+
+_Remedy = tuple[Fix, Int64]
+"""A fix, and the operators that it is about."""
 
 
 @frozen
@@ -51,11 +77,13 @@ class OptimizerShare(Rule):
     Why it costs time: The update of each parameter takes several operators. A CPU updates parameters with a tenth of
         the memory bandwidth of a GPU.
     How to fix it: Compile the optimizer's step, so that few kernels update all parameters. Use an optimizer with a
-        fused form. Muon and similar ones can update all matrices of one shape as a batch. If the optimizer runs on the
-        CPU to save GPU memory, keep as much of its state on the GPU as fits, by ``ratio`` of DeepSpeed's
-        ``offload_optimizer``.
+        fused form. Where decompositions take half of its time, as in Shampoo or SOAP, decompose less often. Where
+        products of small matrices do, as in Muon, update all matrices of one shape as a batch; large ones take as long
+        in a batch. If the optimizer runs on the CPU to save GPU memory, keep as much of its state on the GPU as fits,
+        by ``ratio`` of DeepSpeed's ``offload_optimizer``.
     How the saving is estimated: Upper limit: all time of the optimizer in which the GPU computes nothing else. Without
-        a GPU, at most the share of the stack samples there, if a capture has enough.
+        a GPU, at most the share of the stack samples there, if a capture has enough. For
+        products of large matrices, only the time is stated.
     When it may be wrong: A compiled step compiles anew if a learning rate is a number that changes; make it a tensor.
         Another optimizer may need other hyperparameters.
     """
@@ -80,15 +108,17 @@ class OptimizerShare(Rule):
         rows, own = steps.rows, steps.own & windows
         if self._is_offloaded(facts, own):
             uploads = facts.exposed(weight_uploads(facts.trace, facts.launches), Category.H2D_COPY)
-            return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, ON_GPU)
+            return self._found(facts, rows, own, (own & facts.claim(*_IDLE)) | uploads, (ON_GPU, rows[:0]))
         rows = rows[[_is_slow(facts, _name(facts, row)) for row in rows.tolist()]]
         own &= facts.trace.events.spans(rows)
+        remedy = _remedy(facts, own)
         if not facts.observation.has_device:
-            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), _fix(facts, rows))
-        launched = optimizer_work(facts.trace, facts.launches, windows).work_rows
-        mine = launched[facts.trace.events.kind[launched] == Kind.KERNEL] if rows.size == steps.rows.size else rows[:0]
-        claims = facts.exposed(mine, Category.KERNEL) | (own & facts.claim(*_IDLE))
-        return self._found(facts, rows, own, claims, _fix(facts, rows))
+            return self._found(facts, rows, own, own & facts.claim(Category.OPTIMIZER), remedy)
+        work, events = optimizer_work(facts.trace, facts.launches, windows), facts.trace.events
+        mine = own.contains(events.start_ns[work.call_rows]) & (events.kind[work.work_rows] == Kind.KERNEL)
+        kernels = work.work_rows[mine] if rows.size == steps.rows.size else rows[:0]
+        claims = facts.exposed(kernels, Category.KERNEL) | (own & facts.claim(*_IDLE))
+        return self._found(facts, rows, own, claims, remedy)
 
     def _is_offloaded(self, facts: Facts, own: SpanSet) -> bool:
         """Whether the GPU is idle while an optimizer that launches no kernel works."""
@@ -99,7 +129,8 @@ class OptimizerShare(Rule):
         has_kernels = (facts.trace.events.kind[launched] == Kind.KERNEL).any()
         return not has_kernels and idle.total_ns >= self.min_idle_share * max(own.total_ns, 1)
 
-    def _found(self, facts: Facts, rows: Int64, own: SpanSet, claims: SpanSet, fix: Fix) -> Outcome:
+    def _found(self, facts: Facts, rows: Int64, own: SpanSet, claims: SpanSet, remedy: _Remedy) -> Outcome:
+        fix, at = remedy
         share = facts.share(claims)
         if share < self.min_share:
             label = "time in optimizers without a fused form, or on the CPU"
@@ -120,7 +151,7 @@ class OptimizerShare(Rule):
                 facts.time_per_step("CPU time in the optimizer", own),
                 facts.time_per_step("time of the optimizer in which nothing else computes", claims),
             ),
-            locations=facts.locations(rows[:1]),
+            locations=(*facts.locations(at), *facts.locations(rows[:1])),
         )
 
 
@@ -148,7 +179,23 @@ def _is_slow(facts: Facts, name: str) -> bool:
     return not has_fused_on_cpu(name, version)
 
 
-def _fix(facts: Facts, rows: Int64) -> Fix:
-    events = facts.trace.events
-    longest = rows[[np.argmax(events.duration_ns[rows])]].tolist() if rows.size else []
-    return BY_SHAPE if any(_ORTHOGONAL.search(_name(facts, row)) for row in longest) else COMPILE
+def _remedy(facts: Facts, own: SpanSet) -> _Remedy:
+    """The fix by what the optimizer mostly runs in its time, and the operators that it is about."""
+    for names in (_DECOMPOSES, _MULTIPLIES):
+        rows = rows_named(facts.trace, Kind.OPERATOR, partial(_is_named, names))
+        rows = rows[own.contains(facts.trace.events.start_ns[rows])]
+        if rows.size and facts.trace.events.spans(rows).total_ns >= MOSTLY * own.total_ns:
+            small = BY_SHAPE if _are_small(facts, rows) else OF_PRODUCTS
+            return LESS_OFTEN if names is _DECOMPOSES else small, rows
+    return COMPILE, np.empty(0, np.int64)
+
+
+def _is_named(names: re.Pattern[str], name: str) -> bool:
+    return names.match(name) is not None
+
+
+def _are_small(facts: Facts, rows: Int64) -> bool:
+    """Whether calling some operators takes longer than what they compute; with a GPU, by its kernels."""
+    work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows).work_rows
+    durations_ns = facts.trace.events.duration_ns[work if work.size else rows]
+    return float(np.median(durations_ns)) < MOST_USUAL_US * 1000

@@ -18,9 +18,12 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.gpu.costly_code import UNKNOWN, Cost, backward_of, costs, line_in, outermost_in
 
-OF_ELEMENTS = "Check whether {} is needed on so many elements here, or a cheaper operator gives the same result"
+OF_ELEMENTS = (
+    "If the result of {0} is needed for a part of the elements, call it on these. If a cheaper operator gives the same "
+    "result, call that"
+)
 
-ONCE = ". If its inputs stay the same, call it once, before the training"
+ONCE = ". If the inputs stay the same, call it once, before the training"
 
 _DRAWS = re.compile(r"rand|normal|multinomial|bernoulli|uniform|exponential|poisson")
 """Operators with another result at each call."""
@@ -62,7 +65,9 @@ class CostlyOperators(Rule):
         the normalised graph once. Replace an operator by a cheaper one, or call it on fewer elements. Use
         ``torch.nn.Embedding`` instead of one-hot tensors, ``torch.cdist`` or a matrix product for distances.
     How the saving is estimated: Upper limit: these operators, their Python code, and their part of the backward pass,
-        without the first computation of each weight in a step. Python code counts at most by its share of samples of
+        without the first computation of each weight in a step. Except for parametrizations, one-hot tensors and
+        Python code of an ``autograd.Function``, the report states this time and promises no saving.
+        Python code counts at most by its share of samples of
         undisturbed steps.
     When it may be wrong: A graph that changes from step to step has to be made anew. The model may need the
         decomposition. What replaces a large tensor takes time, too. Spectral norm is estimated again at each call; once
@@ -127,7 +132,7 @@ def _cost(facts: Facts, one: OwnOperators) -> Cost:
     )
     sampled = share_in_function(facts.run.stack_samples, one.location)
     return Cost(
-        Fix(words.format(name), not_replayed=UNKNOWN),
+        Fix(words.format(name), not_replayed=UNKNOWN, is_conditional=True),
         events.spans(one.rows),
         tuple(row for row in evidence if row),
         (line_in(facts, one.location, one.main),),

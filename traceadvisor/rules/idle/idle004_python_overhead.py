@@ -103,7 +103,10 @@ class PythonOverhead(Rule):
         all of the time of code of only some steps without samples, and of waits for other processes; for small
         operators, the Python between them and for each up to the time of a call, or the sampled share of the function
         that runs most of them, with its part of the backward pass; for a function inside of modules, its sampled or
-        recorded share, whichever is larger.
+        recorded share, whichever is larger. For large operators, functions inside of modules and waits for other
+        processes, the report states this time and promises no saving.
+        It does so, too, for training code of which nothing shows that steps do without it, such as logging does, and
+        which is no loop over small operators.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy
@@ -180,6 +183,7 @@ class PythonOverhead(Rule):
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost)
         waits = waits_for(facts, lost)
+        words, is_conditional = fix_words(facts, lost, waits, sites, is_usual=is_usual)
         if is_usual and sampled and sampled.share < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
@@ -190,7 +194,8 @@ class PythonOverhead(Rule):
             fix=FOR_PROCESSES
             if waits is Wait.PROCESSES
             else Fix(
-                fix_words(facts, lost, waits, sites),
+                words,
+                is_conditional=is_conditional,
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),

@@ -49,30 +49,28 @@ _ITERATIONS = (
 """A caveat where no data loader feeds the loop, so that each optimizer step counts as a step."""
 
 _NOT_SIMULATED = "we simulate only steps near the median"
-OF_ANYTHING = Fix(
-    "Check what only the slow steps do, and do it less often or in the background", not_replayed=_NOT_SIMULATED
-)
-OF_LINE = Fix(
-    "Make this line faster, or run it less often: only some steps run it, and what these take beyond usual steps is "
-    "half of the training loop or more",
-    not_replayed=_NOT_SIMULATED,
+OF_ANYTHING = Fix.conditional(
+    "Check what only the slow steps do. If the training does not need it as often, do it less often or in the "
+    "background",
 )
 _MANY_STEPS = (
     "An iteration of the training may hold several optimizer steps, as in reinforcement learning: then this is a line "
     "of each iteration. Mark iterations with traceadvisor.step()."
 )
-OF_OWN_CODE = Fix(
-    "Make this function faster, or call it less often: slow steps spend this time in its own code, not in a model",
-    not_replayed=_NOT_SIMULATED,
+OF_OWN_CODE = Fix.conditional(
+    "If the training does not need all results of this code, run it less often. Otherwise make it faster: only slow "
+    "steps run it"
 )
 OF_SINGLE_SAMPLES = Fix(
     "Run the model for many samples at once, such as all environments of a rollout: recorded calls without gradients "
     "run it for one",
     not_replayed=_NOT_SIMULATED,
 )
-OF_EVALUATION = Fix("Evaluate less often, or on less data", not_replayed=_NOT_SIMULATED)
-OF_PASSES = Fix("If this line evaluates, do so less often, or on less data", not_replayed=_NOT_SIMULATED)
-"""For code without gradients where no data loader feeds the loop: it may make the data of the training."""
+OF_PASSES = Fix.conditional(
+    "If this line evaluates, do so less often, or on less data. If it makes data for the training, only faster code "
+    "saves time",
+)
+"""For code without gradients: it may make the data of the training."""
 
 OF_LOGGING = Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED)
 
@@ -99,8 +97,9 @@ class StepOutliers(Rule):
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
         few fixed input shapes, or keep allocated memory.
     How the saving is estimated: Upper limit: the time of these steps beyond the median, as a share of the training
-        time. For a line before some updates: its share in samples of undisturbed steps, or of the extra time of slow
-        steps in the training loop, whichever is larger, without calls of modules and the backward pass.
+        time. Unless it is logging, checkpoints or a model that runs for one sample, the report states this time and
+        promises no saving. For a line before some updates: its share in samples of undisturbed steps, or of the extra
+        time of slow steps in the training loop, whichever is larger, without calls of modules and the backward pass.
     When it may be wrong: Other programs on the machine slow down random steps. Without a data loader, each optimizer
         step counts as a step: if an iteration holds several, its rollout looks like a slow step. The profiler may slow
         down a recorded step.
@@ -173,7 +172,7 @@ class StepOutliers(Rule):
         excess_share = excess_ns / whole.loop_ns
         return finding_of(
             facts,
-            fix=OF_LINE,
+            fix=OF_OWN_CODE,
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("share of undisturbed steps at this line, without training passes", found.share, Unit.SHARE),
@@ -285,7 +284,7 @@ def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
         return OF_OWN_CODE
     if _runs_single_samples(facts):
         return OF_SINGLE_SAMPLES
-    return OF_PASSES if _is_unfed(facts) else OF_EVALUATION
+    return OF_PASSES
 
 
 def _lines(facts: Facts, cause: RunCause | None) -> tuple[Location, ...]:

@@ -8,18 +8,12 @@ from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, find
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
 NOT_TIMED = "The whole run was not timed"
-VALIDATE_LESS = (
-    "If this loop validates, run it less often, or on part of the data; if the training needs its results, keep those "
-    "that stay the same"
-)
+_LESS = "If this loop validates, run it less often, or on part of the data"
+VALIDATE_LESS = f"{_LESS}. If the training needs its results, keep those that stay the same"
 WITHOUT_GRAPHS = (
-    "Validate under torch.inference_mode(): it makes a graph for a backward pass that never runs. Or validate less "
-    "often, or on part of the data"
+    f"{_LESS}. If nothing takes its gradients, run it under torch.inference_mode(): no backward pass uses its graphs"
 )
-MAKE_CHEAPER = (
-    "Make what this line does outside of the model cheaper: that is most of what runs between steps. Or validate less "
-    "often, or on part of the data"
-)
+MAKE_CHEAPER = f"Make what this line does outside of the model cheaper: it is most of what runs between steps. {_LESS}"
 RAN_AHEAD = "The CPU ran ahead of the GPU, so validation may have waited for the work of training steps."
 
 
@@ -42,7 +36,8 @@ class OutsideSteps(Rule):
         Validate less often, or on part of the data. Save checkpoints less often, save only what a restart needs, or
         write them in the background.
     How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the time of the
-        loop per training step.
+        loop per training step. Except for checkpoints, the report states this time and promises no
+        saving: the training may need what a loop makes.
     When it may be wrong: A short captured run may validate more often than the real one. Validation without a
         ``DataLoader`` is not seen. How often results are needed is unknown: such a loop may also gather features,
         statistics or gradients for the training.
@@ -78,7 +73,7 @@ class OutsideSteps(Rule):
         fix = SAVE_LESS_OFTEN if validation_ns < checkpoints_ns else of_validation
         return finding_of(
             facts,
-            fix=Fix(fix, not_replayed="it lies outside the simulated steps"),
+            fix=Fix(fix, not_replayed="it lies outside the simulated steps", is_conditional=fix is not SAVE_LESS_OFTEN),
             effort=Effort.LINE,
             evidence=(
                 Evidence(label, share, Unit.SHARE),

@@ -23,17 +23,13 @@ MOST_BEFORE = 2.0
 FEWEST_STEPS = 4
 """Recorded steps of which each must run more of the backward pass than the one before."""
 
-OF_WORK = Fix(
-    "Find what this line goes over that grows: keep running sums, or do it less often",
-    not_replayed=NOT_REPLAYED,
+OF_WORK = Fix.conditional(
+    "Find what grows with the steps, such as a list, a graph that is kept, or a metric over all predictions. If only "
+    "its sum, mean or maximum is needed, keep that instead; if not each step needs its result, do it less often"
 )
 OF_GRAPH = Fix(
     "Detach what one step hands to the next, such as a hidden state or a sum of losses, and leave out "
     "retain_graph=True: the graph of the backward pass grows from step to step",
-    not_replayed=NOT_REPLAYED,
-)
-OF_ANYTHING = Fix(
-    "Find what grows with the steps, such as a list, a graph that is kept, or a metric over all predictions",
     not_replayed=NOT_REPLAYED,
 )
 OF_SUBNORMAL = Fix(
@@ -73,6 +69,7 @@ class GrowingSteps(Rule):
         On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU. For
         subnormal numbers, the operators in the first steps count, too: these may have such numbers already. If
         the line that grows does little else, its share of samples may be more. A longer run would save more.
+        Except for subnormal numbers and kept graphs, the report states this time and promises no saving.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
     """
@@ -147,7 +144,7 @@ def _fix(growth: RunGrowth, *, is_graph: bool, is_backward: bool) -> Fix:
         return OF_SUBNORMAL
     if is_graph and (is_backward or growth.line is None):
         return OF_GRAPH
-    return OF_WORK if growth.line and not is_backward else OF_ANYTHING
+    return OF_WORK
 
 
 def _is_backward(facts: Facts, line: Location | None) -> bool:

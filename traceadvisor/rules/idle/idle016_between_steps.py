@@ -19,7 +19,7 @@ class CodeBetweenSteps(Rule):
     How to fix it: Keep what each round makes anew although it stays the same, such as data that is read again. Replace
         Python loops, such as those that match predictions for a metric, by operators on whole arrays.
     How the saving is estimated: Upper limit: the sampled share of the training loop, applied to the time of the loop
-        per training step.
+        per training step. The report states this time and promises no saving.
     When it may be wrong: Each round may need this work, as a simulation does that makes new data.
     """
 
@@ -52,10 +52,9 @@ class CodeBetweenSteps(Rule):
             return Clear("stretches between steps with this code", found.times, self.fewest_times, Unit.COUNT)
         return finding_of(
             facts,
-            fix=Fix(
-                "Make this function cheaper: keep what it makes anew in each round although it stays the same, and "
-                "work on whole arrays instead of in loops",
-                not_replayed="it lies outside the simulated steps",
+            fix=Fix.conditional(
+                "Make this function cheaper. If it makes the same anew in each round, keep that; if it goes through "
+                "values in a loop, work on whole arrays; if not each round needs its result, call it less often",
             ),
             effort=Effort.LINE,
             evidence=(
@@ -68,5 +67,4 @@ class CodeBetweenSteps(Rule):
             most_share=min(share, 1.0),
             whole_ns=run.loop_ns / run.training_steps,
             locations=(found.line,),
-            caveats=("If each round needs this work, only faster code saves time.",),
         )

@@ -14,10 +14,9 @@ from traceadvisor.rules.idle.python_fixes import waits_for
 
 TITLE = "Python or NumPy code inside the model slows down the step"
 UNKNOWN = "how long operators of torch take for this work is unknown"
-OF_MODEL = Fix(
-    "Do this work with torch's operators on whole tensors. If it depends on the batch alone, do it once per sample "
-    "before the training, or in the loader's workers",
-    not_replayed=UNKNOWN,
+OF_MODEL = Fix.conditional(
+    "If this work depends on the batch alone, do it once per sample before the training, or in the loader's workers. "
+    "If it goes through numbers one by one, do it with torch's operators on whole tensors",
 )
 
 MOST_OF_PYTHON = 0.75

@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import Wait, waiting_calls
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.whole_run.sampled_steps import LOGS
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
@@ -21,7 +22,6 @@ WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
 """Not for inference: what that does in each step, it mostly does for that step."""
 
-FEWER_ELEMENTS = "on fewer elements, such as only those that are used"
 ELSEWHERE, BESIDE_GPU = "in another process", "while the GPU computes"
 
 KEPT = "keep its result and change it with each new value, as it goes through all values again"
@@ -31,6 +31,25 @@ _OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:i
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
 
+MOSTLY = 0.5
+"""Share of the Python time in loops over operators, from which operators on whole tensors take their place."""
+
+MOST_APART_NS = 100_000
+"""Time from one operator of such a loop to the next that counts, at most: more is other work, or a large operator."""
+
+_REPORTS = re.compile(r"(?:print|write\w*|flush|fsync|dumps?|save\w*|im(?:save|write)|to_csv|state_dict)$")
+"""Functions that show or store values."""
+
+OF_NEEDED = (
+    "{} less often than every step if the next operators do not need what it makes. If it does not depend on the "
+    "parameters, as where it makes inputs, do it ahead in the loader's workers or another process. Otherwise only "
+    "faster code saves time"
+)
+"""For code of which nothing shows that the training does without it for a step."""
+
+OF_ELEMENTS = "{} on fewer elements if only a part of them is needed, or less often if not each step needs the result"
+"""For large operators: operators on whole tensors take as long."""
+
 WAIT_LESS = (
     "{} less often, or do what it waits for ahead of the step: in other threads, tasks or processes. "
     "A wait that nothing needs can go"
@@ -38,10 +57,9 @@ WAIT_LESS = (
 
 FOR_LOCK = "Take this lock less often, or hold it for less time in the threads or processes that make this one wait"
 
-FOR_PROCESSES = Fix(
+FOR_PROCESSES = Fix.conditional(
     "Make what the other processes do faster, or ask them for it before the training needs it. If they call torch or "
     "NumPy, give each one thread, such as by torch.set_num_threads(1) where it starts: else each takes all cores",
-    not_replayed="how long the other processes would take is unknown",
 )
 
 OF_LARGE_OPERATORS = "Operators beside the model slow down the step"
@@ -67,33 +85,52 @@ def waits_for(facts: Facts, lost: SpanSet) -> Wait | None:
     return most if most and waits[most] >= WAITING_SHARE * lost.total_ns else None
 
 
-def fix_words(facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite]) -> str:
-    """The remedy for the code of some time; ``waits``: the kind of its wait, ``sites``: its places, costliest first.
+def fix_words(
+    facts: Facts, lost: SpanSet, waits: Wait | None, sites: Sequence[CallSite], *, is_usual: bool
+) -> tuple[str, bool]:
+    """The remedy for the code of some time, and whether it names conditions of which none is shown to hold.
+
+    ``waits``: the kind of its wait, ``sites``: its places, costliest first, ``is_usual``: whether most steps run it.
 
     What a function does to this process's modules, no other process can do; torch/nn has such functions.
     """
     if waits:
-        return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites))
+        return (FOR_LOCK if waits is Wait.LOCK else WAIT_LESS).format(called(sites)), False
+    if has_large_operators(facts, lost):
+        return OF_ELEMENTS.format(called(sites)), True
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
-    is_large = has_large_operators(facts, lost)
+    is_looped = _is_looped(facts, lost)
+    is_left_out = not is_usual and (facts.observation.loader or facts.settings.loader)  # it does not make the data
+    if is_training and not (is_looped or is_bound or is_left_out or _reports(frame)):
+        return OF_NEEDED.format(called(sites)), True
     ways = (
-        (FEWER_ELEMENTS, is_large),
-        (WHOLE_TENSORS, not is_large and _is_looped(facts, lost)),
+        (WHOLE_TENSORS, is_looped),
         (LESS_OFTEN, is_training or is_bound),
         (ELSEWHERE, not is_bound),
         (BESIDE_GPU, not is_training and facts.observation.has_device),
         (KEPT, is_over_values),
     )
     *most, last = (way for way, is_possible in ways if is_possible)
-    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}"
+    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
+
+
+def _reports(frame: Frame | None) -> bool:
+    """Whether a function of a library shows or stores what the training did: its steps need no result of it."""
+    return frame is not None and (_REPORTS.match(frame.function) is not None or (frame.file or "").startswith(LOGS))
 
 
 def _is_looped(facts: Facts, lost: SpanSet) -> bool:
-    """Whether the code of some time runs operators in a loop."""
-    names = facts.trace.events.name_id[operators_in(facts, lost)]
-    return bool(names.size) and int(np.bincount(names).max()) >= LOOPED * facts.step_count
+    """Whether the code of some time is mostly a loop over operators, by these and the Python between them."""
+    events, rows = facts.trace.events, operators_in(facts, lost)
+    if not rows.size:
+        return False
+    names = events.name_id[rows]
+    looped = rows[np.bincount(names)[names] >= LOOPED * facts.step_count]
+    starts_ns = np.sort(events.start_ns[looped])
+    gaps_ns = np.minimum(np.diff(starts_ns), MOST_APART_NS)
+    return bool(gaps_ns.sum() >= MOSTLY * lost.total_ns)
 
 
 def called(sites: Sequence[CallSite]) -> str:

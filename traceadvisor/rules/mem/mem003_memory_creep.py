@@ -9,17 +9,11 @@ from traceadvisor.rules.base import Facts, Input, Option, Outcome, Part, Rule, R
 from traceadvisor.rules.mem.memory_growth import PARTS, RETRIES, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
-    "Find tensors that are kept with their graph, such as a loss or an output",
-    needs=frozenset({Part.BACKWARD}),
-    change="losses.append(loss.detach())  # instead of losses.append(loss)",
-    otherwise=Fix("Find tensors that are kept from step to step, such as outputs in a list"),
-)
-OF_PROCESS = Fix(
     "Find what is kept from step to step, if it is not meant to: tensors with their graph, such as a loss, or a list "
     "without a limit",
     needs=frozenset({Part.BACKWARD}),
-    change=FIX.change,
-    otherwise=FIX.otherwise,
+    change="losses.append(loss.detach())  # instead of losses.append(loss)",
+    otherwise=Fix("Find tensors that are kept from step to step, such as outputs in a list"),
 )
 NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."
 CAVEAT = "At its start, a run still allocates memory that it will keep."
@@ -143,7 +137,7 @@ class MemoryCreep(Rule):
         steps = sum(step.state is StepState.PLAIN for step in facts.run.steps) * (PARTS - 1) / PARTS
         return finding_of(
             facts,
-            fix=OF_PROCESS,
+            fix=FIX,
             effort=Effort.LINE,
             evidence=(
                 Evidence("CPU memory of the process, mean of the first quarter of the run", quarters[0], Unit.BYTES),

@@ -178,13 +178,13 @@ class _Saving:
     def certainty(self) -> str:
         """How certain the saving and its cause are."""
         cause = f"{CONFIDENCE[self.ranked.finding.confidence]} confidence in the cause"
-        is_plain = saves_nothing(self.saving) or self.saving.is_to_measure
+        is_plain = saves_nothing(self.saving) or self.saving.is_to_measure or self.saving.is_of_place
         return cause if is_plain else f"{CERTAINTY[self.saving.certainty]}; {cause}"
 
     def bar(self) -> Iterator[RangeBar]:
         """The step after this fix alone, on the length of the step now."""
         saving, step_ns = self.ranked.finding.saving, self.ranked.step_ns
-        if not step_ns or saving.high_ns <= 0 or self.ranked.finding.of_run:
+        if not step_ns or saving.high_ns <= 0 or saving.is_of_place or self.ranked.finding.of_run:
             return
         ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
         low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
@@ -217,7 +217,8 @@ class _Saving:
     def method(self) -> Iterator[Prose]:
         """The range, where it is not in the sentence, and how it was estimated."""
         saving, alone = self.saving, self.ranked.finding.saving
-        if saving.method is not Method.BOUND and duration(saving.low_ns) != duration(saving.high_ns):
+        is_range = saving.method is not Method.BOUND and not saving.is_of_place
+        if is_range and duration(saving.low_ns) != duration(saving.high_ns):
             too_wide = ", too wide for a prediction" if saving.is_limit else ""
             yield Prose(f"Range: {range_words(saving.low_ns, saving.high_ns)}{too_wide}.", detail=SUMMARY)
         if alone.high_ns:
@@ -422,6 +423,8 @@ def _method(saving: Estimate) -> str:
     if saving.reason is None:
         return METHOD[saving.method]
     reason = reason_words(saving.reason)
+    if saving.is_of_place:
+        return f"Time of this place, not a saving: {reason}."
     if saving.method is Method.BOUND:
         return f"{METHOD[saving.method]} Not simulated: {reason}."
     return f"{METHOD[saving.method]} {reason[:1].upper()}{reason[1:]}."
