@@ -56,7 +56,7 @@ def _page(path: Path) -> Path | None:
         return path if path.suffix == ".html" and path.is_file() else None
     page = next((path / name for name in _PAGES if (path / name).is_file()), None)
     if page is None:
-        remedy = f"`traceadvisor report {shlex.quote(str(path))}` writes one."
+        remedy = f"`traceadvisor report {shlex.quote(str(path))} -o page.html` writes one: open that."
         raise InputError(path, "holds no page", expected=" or ".join(_PAGES), remedy=remedy)
     return page
 

@@ -181,7 +181,9 @@ def format_option(known: Collection[str], remark: str = "") -> _Decorator:
     return click.option(
         "--format",
         "formats",
-        default=_DEFAULT_FORMAT,
+        multiple=True,
+        default=(_DEFAULT_FORMAT,),
+        callback=lambda _context, _option, given: ",".join(given),
         show_default=True,
         metavar="NAMES",
         help=f"Comma-separated: {', '.join(known)}.{remark}",

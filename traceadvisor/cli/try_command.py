@@ -9,8 +9,10 @@ import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.script_options import Asked, shared_options
+from traceadvisor.cli.streams import tell
 from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
+from traceadvisor.text.cleaning import clean
 
 SETTINGS_SHARE = 0.5
 """Share of the time in which the fixes are measured, if a patch of them is measured, too."""
@@ -81,6 +83,7 @@ def command(*, report: Path, fixes: tuple[str, ...], patch: Path | None, edit: P
         if patch or edit:
             check_script(asked.words, is_module=asked.runs_module)
         read = _read(report)
+        _warn_of_another_script(read, asked)
         if edit:
             _measure_edit(edit, asked, Surroundings("try", trace_report=str(report)), read)
             return
@@ -110,6 +113,17 @@ def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report
         run(asked, change.plan(Plan()), around, report, change)
     finally:
         change.close()
+
+
+def _warn_of_another_script(report: Report, asked: Asked) -> None:
+    from traceadvisor.model.command import script_name  # noqa: PLC0415  # not for --help
+
+    runs = (one.captured for one in report.recordings)
+    recorded = {name for run in runs if run and (name := script_name(run.command))}
+    given = script_name((*(("-m",) if asked.runs_module else ()), *asked.words))
+    if recorded and given not in recorded:
+        listed = " and ".join(sorted(map(clean, recorded)))
+        tell(f"the report is of {listed}: its fixes may not fit {clean(given or '')}.")
 
 
 def _read(path: Path) -> Report:

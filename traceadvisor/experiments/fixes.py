@@ -158,15 +158,24 @@ class Proposal:
     """The code that the report proposes."""
 
 
+NOT_REACHED = "the budget was spent before it was measured", "the script ended before it was measured"
+"""Why a setting was not measured: without an error, and with one."""
+
+
 def ledger(
-    proposals: Sequence[Proposal], sections: Sequence[Section], unavailable: Mapping[str, str], *, is_whole: bool
+    proposals: Sequence[Proposal],
+    sections: Sequence[Section],
+    unavailable: Mapping[str, str],
+    why_not: str = NOT_REACHED[False],
+    *,
+    is_whole: bool,
 ) -> tuple[LedgerRow, ...]:
     """A row for each proposal, with what was measured for it or why nothing was.
 
     An arm belongs to a proposal by its name, or by its settings if they were measured against the script as it is.
 
-    ``unavailable``: settings that cannot be switched, with reasons. A proposal is measured without them. ``is_whole``:
-    whether proposals without an arm have a row, too.
+    ``unavailable``: settings that cannot be switched, with reasons; a proposal is measured without them. ``why_not``:
+    why other settings have no arm. ``is_whole``: whether proposals without an arm have a row, too.
     """
     by_name = {arm.name: arm for section in sections for arm in section.arms}
     by_settings = {_key(arm.settings): arm for section in sections if not section.base for arm in section.arms}
@@ -177,7 +186,7 @@ def ledger(
         if arm is None and not is_whole:
             continue
         reasons = [unavailable[name] for name in one.settings if name in unavailable]
-        problem = arm.problem if arm else (reasons[0] if reasons else "the budget was spent before it was measured")
+        problem = arm.problem if arm else (reasons[0] if reasons else why_not)
         rows.append(
             LedgerRow(
                 fix=one.fix,

@@ -10,7 +10,7 @@ import msgspec
 
 from traceadvisor import __version__
 from traceadvisor.experiments.curves import compared, compared_cpu
-from traceadvisor.experiments.fixes import Proposal, ledger
+from traceadvisor.experiments.fixes import NOT_REACHED, Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
     Facts,
@@ -78,7 +78,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
     done = list(experiments(plan, rows, facts)) if facts else []
     done = [one for one in done if rounds_of(rows, one.name) or left_out(rows, one.name)]
     price = around.price if facts and facts.device == "cuda" else None
-    builder = _Builder(rows, facts, price) if facts else None
+    builder = _Builder(rows, facts, price, is_failed=bool(outcome.problem)) if facts else None
     sections = tuple(builder.sections(plan, done)) if builder else ()
     chosen, ratio = _recommended_settings(done, rows)
     scratch = plan.scratch
@@ -96,7 +96,13 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         steps=sum(row.steps for row in rows if isinstance(row, Round)),
         processes=outcome.processes,
         sections=sections,
-        ledger=ledger(around.proposals, sections, facts.unavailable if facts else {}, is_whole=around.kind == "try"),
+        ledger=ledger(
+            around.proposals,
+            sections,
+            facts.unavailable if facts else {},
+            NOT_REACHED[bool(outcome.problem)],
+            is_whole=around.kind == "try",
+        ),
         recommended=chosen.document(),
         recommended_ratio=ratio,
         lines=_lines_to_paste(chosen, facts) if facts else (),
@@ -121,8 +127,8 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
 class _Builder:
     """Sections from the rows."""
 
-    def __init__(self, rows: list[AnyRow], facts: Facts, price: Price | None) -> None:
-        self._rows, self._facts, self._price = rows, facts, price
+    def __init__(self, rows: list[AnyRow], facts: Facts, price: Price | None, *, is_failed: bool) -> None:
+        self._rows, self._facts, self._price, self._is_failed = rows, facts, price, is_failed
 
     def sections(self, plan: Plan, done: Sequence[Experiment]) -> Iterator[Section]:
         """One for each axis, whatever its number of experiments, and one for each other experiment."""
@@ -183,7 +189,7 @@ class _Builder:
                 name=arm,
                 settings=settings.document(),
                 measured=msgspec.convert(result.document(), MeasuredRatio) if result else None,
-                problem=out if out or result else "the budget was spent before it was measured",
+                problem=out if out or result else NOT_REACHED[self._is_failed],
                 loss_problem=self._loss_problem(mine, arm),
                 cpu=msgspec.convert(cpu.document(), MeasuredRatio) if (cpu := compared_cpu(rounds, arm)) else None,
                 **self._beside_base(rounds, arm),

@@ -232,7 +232,7 @@ class CaptureSession:
                 ran_out=message is not None and says_out_of_memory(message), as_planned=as_planned and self._joined
             )
         if self._loop:
-            self._loop.close(PATIENCE_S if as_planned else PATIENCE_AFTER_FAILURE_S)
+            self._loop.close(PATIENCE_S if as_planned else PATIENCE_AFTER_FAILURE_S, failed=ending is Ending.EXCEPTION)
         self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()

@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence
-from traceadvisor.model.findings import Method, Skipped
+from traceadvisor.model.findings import Clear, Method, Skipped
 from traceadvisor.rules.idle.idle020_single_sample_training import LARGER_BATCH, TOGETHER, SingleSampleTraining
 
 ONE_ROW, ROWS = [[8], [1, 4], [4, 8]], [[8], [64, 4], [4, 8]]
@@ -70,7 +70,7 @@ def test_a_loader_of_single_samples_needs_no_other_sign_of_several(tmp_path: Pat
     ],
 )
 def test_batches_large_operators_and_a_single_sample_are_clear(builder: TraceBuilder, tmp_path: Path) -> None:
-    assert not _captured(builder, tmp_path).is_found(SingleSampleTraining())
+    assert isinstance(_captured(builder, tmp_path).outcome(SingleSampleTraining()), Clear)
 
 
 def test_long_python_code_is_not_in_the_limit(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class LoopCapture:
         loops = self.listener.loops.result(self._loader, self._clocks.log_of)
         return dataclasses.replace(self.seen.settings(), loops=loops)
 
-    def close(self, patience_s: float = PATIENCE_S) -> None:
+    def close(self, patience_s: float = PATIENCE_S, *, failed: bool = False) -> None:
         """The script ended: save what was recorded. A device that does not finish in time is not waited for."""
         self.recorder.patience_s = patience_s
         own_profiles.changes = None
@@ -192,7 +192,7 @@ class LoopCapture:
             try:
                 self.listener.hear_of_backward()
                 self._events.now(self.tracker.finish)
-                self.window.finish()
+                self.window.finish(failed=failed)
                 self._log.count_last(self.window.counted_late)
             except Exception as error:  # noqa: BLE001  # the step times are still worth writing
                 self._failed(error)

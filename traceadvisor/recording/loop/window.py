@@ -321,8 +321,8 @@ class Window:
         if is_in_use:
             self._recorder.discard()
 
-    def finish(self) -> None:
-        """The script ended: save the recording, and note what is missing."""
+    def finish(self, *, failed: bool = False) -> None:
+        """The script ended, perhaps with an error: save the recording, and note what is missing."""
         settled = self._settled - 1  # a pause lay in the first
         if self.recording and not self._recorded and not self._cycle and settled > 0 and self.plan:
             self._recorded = min(settled, self.plan.active)
@@ -342,7 +342,7 @@ class Window:
         if self._requests and not self._cycle and self.training_steps:
             self._note("not-asked", _NOT_ASKED, degrades=False)
         elif not self._cycle and not self._given_way and not self.notes:
-            self._note("window-not-reached", self._not_reached())
+            self._note("window-not-reached", self._not_reached(failed=failed))
         self._phase = _Phase.DONE
 
     def renew(self) -> None:
@@ -504,8 +504,10 @@ class Window:
             )
         ]
 
-    def _not_reached(self) -> str:
+    def _not_reached(self, *, failed: bool) -> str:
         steps = self.training_steps
+        if not steps and failed:
+            return "The script ended with an error before its first step."
         if not steps:
             return (
                 "No step was found: in the main thread, no optimizer stepped, no backward pass ran, and no model was "

@@ -95,8 +95,8 @@ _ONCE = replace(
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
 
 LOADED_ONCE = (
-    "This run loads each sample at most once. Work that is done before takes as long then: it saves time from the "
-    "second epoch on, or in later runs."
+    "This run loads each sample at most once. What differs for each sample, and is done before, takes as long then: it "
+    "saves time from the second epoch on. What is the same for all samples saves time at once."
 )
 
 MAKERS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor", "array", "asarray"})
