@@ -263,7 +263,7 @@ class Fix:
     @classmethod
     def conditional(cls, summary: str, needs: frozenset[Part] = frozenset()) -> Self:
         """A fix with several changes, of which the recording does not show which one is possible."""
-        return cls(summary, not_replayed="", is_conditional=True, needs=needs)
+        return cls(summary, not_replayed="which change is possible is unknown", is_conditional=True, needs=needs)
 
     def fitting(self, program: frozenset[Part]) -> Fix:
         """The fix in words for a program with these parts."""
