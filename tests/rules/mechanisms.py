@@ -225,6 +225,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "IDLE018": Evidence(names=r"aten::(?:gru|lstm|rnn_tanh|rnn_relu)"),
     "IDLE019": Evidence(run={"stacks": None}),
     "IDLE020": Evidence(names=r"aten::(?:linear|addmm|mm|conv2d)"),
+    "IDLE021": Evidence(names=r": eval$"),
     "MEM001": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM002": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM003": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
