@@ -48,7 +48,9 @@ def test_the_summary_can_end_with_what_laws_took(recording: Path, tmp_path: Path
 
 def test_several_formats_are_written_at_once(recording: Path, tmp_path: Path) -> None:
     _run(recording, "-o", tmp_path / "out", "--format", "md,json")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
+    _run(recording, "-o", tmp_path / "again", "--format", "md", "--format", "json")
+    for folder in ("out", "again"):
+        assert sorted(path.name for path in (tmp_path / folder).iterdir()) == ["report.json", "report.md"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.judging.test_reach import of_origin
 from tests.recordings.advice import Label, Origin, folder_of
 from traceadvisor.api import load
 from traceadvisor.errors import UsageError
-from traceadvisor.experiments.fixes import changes, proposals
+from traceadvisor.experiments.fixes import NOT_REACHED, changes, ledger, proposals
 from traceadvisor.experiments.next_experiment import ALL_FIXES
 from traceadvisor.model.findings import Estimate, Finding, Fix, Method, RuleMeta, Severity
 from traceadvisor.model.report import FoldedBecause, FoldedFinding, RankedFinding, Report
@@ -156,6 +156,12 @@ def test_an_upper_limit_of_a_saving_has_no_expected_step() -> None:
     report = _report(_finding("GPU005", {"fused": True}, _LIMIT, launch_finding()))
     (one,), _ = proposals(report)
     assert (one.low, one.expected, one.high) == (0.5, None, 1.0)
+
+
+def test_a_setting_without_a_measurement_says_whether_the_script_ended_first() -> None:
+    found, _ = proposals(_report(_finding("GPU005", {"fused": True}, _LIMIT, launch_finding())))
+    rows = [ledger(found, (), {}, why, is_whole=True)[0].problem for why in NOT_REACHED]
+    assert rows == ["the budget was spent before it was measured", "the script ended before it was measured"]
 
 
 def test_several_fixes_are_also_measured_together() -> None:

@@ -137,6 +137,18 @@ def test_the_note_on_an_early_end_names_the_flags_to_change() -> None:
     assert "--skip-first 0 --wait 0" in note.message
 
 
+@pytest.mark.parametrize(
+    ("failed", "words"), [(True, "ended with an error before its first"), (False, "No step was found")]
+)
+def test_the_note_on_a_run_without_steps_tells_an_error_from_a_loop_that_was_not_seen(
+    words: str, *, failed: bool
+) -> None:
+    loop = Loop()
+    loop.window.finish(failed=failed)
+    (note,) = loop.window.notes
+    assert words in note.message
+
+
 def test_a_script_that_ends_within_the_window_keeps_its_whole_steps() -> None:
     loop = Loop(skip_first=2).steps(8)
     rows = loop.finish()
