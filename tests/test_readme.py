@@ -22,7 +22,7 @@ PAGES = (
     "ROADMAP.md",
     "SECURITY.md",
     "docs/README.md",
-    "docs/advice-by-recording.md",
+    "benchmarks/advice-by-recording.md",
     "docs/gallery.md",
     "docs/python.md",
     "docs/architecture.md",
@@ -38,7 +38,7 @@ PAGES = (
     "docs/experiments.md",
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
-    "docs/mutants.md",
+    "benchmarks/mutants.md",
     "docs/versions.md",
     *(f"docs/tutorials/{path.name}" for path in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))),
 )
