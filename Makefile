@@ -32,8 +32,8 @@ test-python: ## run the tests on another Python or torch, in an environment of i
 
 ROWS ?=
 
-versions: ## read, capture and compare on each Python and torch, and write it into docs/versions.md (ROWS='python3.12=2.15.0 ...')
-	python -m benchmarks.versions build/versions $(ROWS) --into docs/versions.md
+versions: ## read, capture and compare on each Python and torch, and write it into benchmarks/versions.md (ROWS='python3.12=2.15.0 ...')
+	python -m benchmarks.versions build/versions $(ROWS) --into benchmarks/versions.md
 
 slow: ## run the slow tests of every change: browser, launchers, the demo
 	pytest -m "slow and not nightly"
@@ -66,7 +66,7 @@ verdicts: ## simulate pairs of captures with known differences: false alarms and
 SAMPLE ?= 400
 
 mutants: ## plant faults in rules, analysis and replay, and list those that their own tests miss (SAMPLE=..., MUTANT_SEED=...)
-	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into docs/mutants.md
+	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into benchmarks/mutants.md
 
 advice: ## score the first findings of reports against expert labels (WRITE=1: also write docs/validation.md)
 	python -m tests.recordings.advice $(if $(WRITE),--write)

@@ -1,6 +1,6 @@
 """What a report by a Dask cluster takes when workers, nannies or the scheduler are lost, beside one without Dask.
 
-    python -m benchmarks.cluster_losses [300] [--into docs/elsewhere.md]
+    python -m benchmarks.cluster_losses [300] [--into benchmarks/costs.md]
 
 A folder of small recordings, of which every third is broken, is read by two workers that are there already. The
 result has the bytes of a report without Dask, or one line says why there is none.

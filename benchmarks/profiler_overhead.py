@@ -7,7 +7,7 @@ training thread counts, without starting, stopping and writing. The cost of an e
 the difference from the plain loop, by the number of events. The loops call an empty Python function, a builtin, an
 operator that allocates nothing, and one that allocates. The cost of its call is taken off that of an operator, and the
 cost of the same loop without memory off that of an allocation.
-Prints the figures of the table in ``docs/performance.md`` as TOML.
+Prints the figures of the table in ``benchmarks/costs.md`` as TOML.
 """
 
 from __future__ import annotations

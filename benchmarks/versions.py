@@ -1,6 +1,6 @@
 """Each torch on each Python, in an environment of its own: read, captured, compared, and the lines that are named.
 
-    python -m benchmarks.versions FOLDER [PYTHON=TORCH]... [--into docs/versions.md]
+    python -m benchmarks.versions FOLDER [PYTHON=TORCH]... [--into benchmarks/versions.md]
 
 A row is an interpreter and a version of torch, such as ``python3.13=2.15.0``. Without one, every interpreter that is on
 ``PATH`` and every torch below. Each row installs torch (about 3 GB with CUDA, which its packages ask for), by uv where

@@ -22,7 +22,7 @@ PAGES = (
     "ROADMAP.md",
     "SECURITY.md",
     "docs/README.md",
-    "docs/advice-by-recording.md",
+    "benchmarks/advice-by-recording.md",
     "docs/gallery.md",
     "docs/python.md",
     "docs/architecture.md",
@@ -38,7 +38,7 @@ PAGES = (
     "docs/experiments.md",
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
-    "docs/mutants.md",
+    "benchmarks/mutants.md",
     "docs/versions.md",
     *(f"docs/tutorials/{path.name}" for path in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))),
 )
@@ -46,6 +46,8 @@ PAGES = (
 COMMAND_LINE = CHECKOUT / "docs" / "command-line.md"
 MANUAL = CHECKOUT / "docs" / "traceadvisor.1"
 VERBS = tuple(main.list_commands(click.Context(main)))
+_EVERYWHERE = re.compile(r"^  --debug  .*?^  -h, --help  [^\n]*\n", re.DOTALL | re.MULTILINE)
+"""The options that every verb has; they stand at the top of the page."""
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _SHELL_BLOCK = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
 
@@ -59,13 +61,14 @@ def _help(verb: str) -> str:
 
 
 def _block(verb: str) -> str:
-    return f"## {f'traceadvisor {verb}'.strip()}\n\n```text\n{_help(verb)}```\n"
+    shown = _EVERYWHERE.sub("", _help(verb)) if verb else _help(verb)
+    return f"## {f'traceadvisor {verb}'.strip()}\n\n```text\n{shown}```\n"
 
 
 def test_the_page_of_the_command_line_and_the_manual_show_the_help_of_each_verb(
     golden: Callable[[Path, str], None],
 ) -> None:
-    about = "What `traceadvisor --help` and the help of each verb print. `make golden` writes this page."
+    about = "What `traceadvisor --help` and the help of each verb print. Every verb has `--debug` and `--help`, too."
     golden(COMMAND_LINE, "\n".join(("# Command line\n", f"{about}\n", *map(_block, ("", *VERBS)))))
     golden(MANUAL, man_page())
 

@@ -2,7 +2,7 @@
 
 ``advice.toml`` holds the labels. They are written from the recordings alone, before a rule is changed for them.
 ``python -m tests.recordings.advice`` prints the score of every labelled recording. With ``--write`` it writes the score
-into ``docs/validation.md`` and the reasons into ``docs/advice-by-recording.md``.
+into ``docs/validation.md`` and the reasons into ``benchmarks/advice-by-recording.md``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from traceadvisor import load
 LABELS = Path(__file__).with_name("advice.toml")
 
 PAGE = CHECKOUT / "docs" / "validation.md"
-REASONS = PAGE.with_name("advice-by-recording.md")
+REASONS = CHECKOUT / "benchmarks" / "advice-by-recording.md"
 
 FIRST = 3
 """Findings of a report that are judged: those that a reader acts on."""
@@ -197,7 +197,7 @@ def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
     yield "**Do this now:** look up a recording like yours; rows show only advice that is not fully right."
     yield ""
     yield "The first three findings of each labelled recording, and why they are not all right. [Precision of"
-    yield "advice](validation.md#precision-of-advice) counts them, [the labels](../tests/recordings/advice.toml) also"
+    yield "advice](../docs/validation.md#precision-of-advice) counts them, [the labels](../tests/recordings/advice.toml) also"
     yield "say why findings are right, and `make advice WRITE=1` writes this page."
     for name, group in groups(scores).items():
         right = [one for one in group if not one.is_missed and one.count(Verdict.RIGHT) == len(one.given)]
