@@ -196,9 +196,10 @@ def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
     yield ""
     yield "**Do this now:** look up a recording like yours; rows show only advice that is not fully right."
     yield ""
-    yield "The first three findings of each labelled recording, and why they are not all right. [Precision of"
-    yield "advice](../docs/validation.md#precision-of-advice) counts them, [the labels](../tests/recordings/advice.toml) also"
-    yield "say why findings are right, and `make advice WRITE=1` writes this page."
+    yield "The first three findings of each labelled recording, and why they are not all right."
+    yield "[Precision of advice](../docs/validation.md#precision-of-advice) counts them,"
+    yield "[the labels](../tests/recordings/advice.toml) also say why findings are right, and `make advice WRITE=1`"
+    yield "writes this page."
     for name, group in groups(scores).items():
         right = [one for one in group if not one.is_missed and one.count(Verdict.RIGHT) == len(one.given)]
         others = [one for one in group if one not in right]
