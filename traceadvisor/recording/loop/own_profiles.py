@@ -129,18 +129,31 @@ class OwnProfiles:
                 _setprofile(None)
 
 
-def _hook_for(heard: Callable[[str], None]) -> Callable[[str, object], None]:
-    """An audit hook that passes on what watches Python code.
+class _Awaited:
+    """A key of a dictionary that tells of each search for its event, and is never found."""
 
-    Adam and AdamW raise an event for each parameter in each step. Python looks for an attribute of the hook each time,
-    which takes longer in a method than all the rest.
+    def __init__(self, event: str, heard: Callable[[str], None]) -> None:
+        self._event, self._heard = event, heard
+
+    def __hash__(self) -> int:
+        return hash(self._event)
+
+    @unseen
+    def __eq__(self, other: object) -> bool:
+        if other == self._event:
+            self._heard(self._event)
+        return False
+
+
+def _hook_for(heard: Callable[[str], None]) -> Callable[[str, object], object]:
+    """An audit hook that passes on what watches Python code, and runs no Python code for other events.
+
+    Adam and AdamW raise an event for each parameter in each step. So does each frame whose code is read: within Python
+    code, the sampler of stacks would lose the interpreter, and see the inner frames of one moment and the outer ones of
+    another.
     """
-
-    def hook(event: str, _: object) -> None:
-        if event in _EVENTS:
-            heard(event)
-
-    return hook
+    awaited: dict[object, None] = dict.fromkeys(_Awaited(event, heard) for event in _EVENTS)
+    return awaited.get
 
 
 own_profiles = OwnProfiles()
