@@ -8,8 +8,9 @@ from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import skipped
+from traceadvisor.model.findings import Fix
 from traceadvisor.model.samples import SampledFrame
-from traceadvisor.rules.idle.idle019_model_made_again import ModelMadeAgain
+from traceadvisor.rules.idle.idle019_model_made_again import IF_THE_SAME, ONCE, ModelMadeAgain
 from traceadvisor.statistics import share_interval
 
 MAIN, REQUEST = user("<module>", 80), user("recognise", 20)
@@ -55,11 +56,25 @@ def test_what_an_algorithm_or_a_data_set_does_is_no_model_made_again(
     assert _run(tmp_path, *parts).clear(ModelMadeAgain()).value == pytest.approx(share)
 
 
-@pytest.mark.parametrize("parts", [[(10, MADE)], [(30, TAKEN), (5, READ)], [(30, PRETRAINED)]])
-def test_weights_that_are_read_in_each_step_are_found(
-    parts: list[tuple[int, tuple[SampledFrame, ...]]], tmp_path: Path
+IN_FORWARD = (user("forward", 6), library("__init__", 106, "torch/nn/modules/linear.py"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "fix"),
+    [
+        ([(10, MADE)], IF_THE_SAME),  # perhaps another one in each step
+        ([(20, MADE), (10, TAKEN)], IF_THE_SAME),
+        ([(30, TAKEN), (5, READ)], ONCE),
+        ([(30, PRETRAINED)], ONCE),
+        ([(30, (FORWARD, *IN_FORWARD))], ONCE),
+    ],
+)
+def test_models_of_which_nothing_shows_that_they_are_the_same_have_a_condition(
+    parts: list[tuple[int, tuple[SampledFrame, ...]]], fix: Fix, tmp_path: Path
 ) -> None:
-    assert _run(tmp_path, *parts).is_found(ModelMadeAgain())
+    found = _run(tmp_path, *parts).finding(ModelMadeAgain())
+    assert found.fix == fix
+    assert found.saving.is_of_place is (fix is IF_THE_SAME)
 
 
 def test_without_samples_the_rule_is_skipped(tmp_path: Path) -> None:

@@ -220,8 +220,22 @@ def checks_distribution(frames: Frames) -> bool:
     return any(frame.file == _CONSTRAINTS or (frame.file, frame.function) in _CHECKS for frame in frames)
 
 
-def lines_that_make_models(samples: StackSamples | None) -> tuple[SampledShare | None, tuple[Location, ...]]:
-    """Return the share of undisturbed steps that makes modules or reads weights, and its lines, costliest first.
+@frozen
+class ModelsMade:
+    """Modules that undisturbed steps make, or whose weights they read."""
+
+    share: SampledShare
+    """The part of the time of the steps."""
+
+    lines: tuple[Location, ...]
+    """The user's lines around it, costliest first."""
+
+    are_the_same: bool
+    """Whether weights are read from a file, or layers are made in the call of a module, where no step can keep them."""
+
+
+def models_made(samples: StackSamples | None) -> ModelsMade | None:
+    """Return what undisturbed steps take to make modules and to read weights; None as :func:`share_of_steps`.
 
     Taking weights counts in a function that reads files, makes modules or has them made, and reading files in one that
     makes modules or takes weights: an algorithm may take back its weights, and a data set reads files, too.
@@ -240,12 +254,14 @@ def lines_that_make_models(samples: StackSamples | None) -> tuple[SampledShare |
             and ((_takes(frames) and here in makers) or (_reads(frames) and (here in made or here in taken)))
         )
 
-    times = defaultdict[Location, int](int)
+    times, are_the_same = defaultdict[Location, int](int), False
     for stack, frames in _stacks(samples):
         if matches(frames) and (line := _innermost_line(_around_making(frames))):
             times[place_of(line)] += stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED).time_ns
+            are_the_same |= _reads(frames) or _loads_model(frames) or any(map(_is_pass, frames))
     lines = sorted((line for line, ns in times.items() if ns), key=lambda line: -times[line])
-    return share_of_steps(samples, matches), tuple(lines)
+    share = share_of_steps(samples, matches)
+    return ModelsMade(share, tuple(lines), are_the_same) if share else None
 
 
 def _around_making(frames: Frames) -> Frames:
@@ -256,11 +272,12 @@ def _around_making(frames: Frames) -> Frames:
 
 
 def _makes_model(frames: Frames) -> bool:
-    return any(
-        (frame.function == "__init__" and (frame.file or "").startswith(_MODULE_FOLDER))
-        or (frame.function == "from_pretrained" and not frame.is_user)
-        for frame in frames
-    )
+    is_made = any(frame.function == "__init__" and (frame.file or "").startswith(_MODULE_FOLDER) for frame in frames)
+    return is_made or _loads_model(frames)
+
+
+def _loads_model(frames: Frames) -> bool:
+    return any(frame.function == "from_pretrained" and not frame.is_user for frame in frames)
 
 
 def _takes(frames: Frames) -> bool:

@@ -2,8 +2,8 @@
 
 The sampled thread takes the interpreter back as soon as it can: after the switch interval, between any two instructions
 of the sampler that may be interrupted. Then the sampler would see a later line, or the inner frames of one moment and
-the outer ones of another. No call in this chain runs Python code before the stack is read, so that cannot happen, unless the
-script has an audit hook in Python: reading the code of a frame is an event.
+the outer ones of another. No call in this chain runs Python code before the stack is read, so that cannot happen,
+unless the script has an audit hook in Python: reading the code of a frame is an event.
 
 Python makes an object of each frame that is looked at. Up to 3.11, making one may start the garbage collector. That
 calls Python code, during which the other thread may run on and leave the frame: then Python overwrites its own memory,

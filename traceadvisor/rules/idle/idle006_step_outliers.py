@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
-from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.names import rows_named, usual_durations
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import share_under_line
@@ -15,6 +13,7 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
 from traceadvisor.model.run_time import RunCause
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.layer_inputs import LAYERS, layer_inputs
 from traceadvisor.rules.idle.step_outliers import (
     SAVE_LESS_OFTEN,
     Outliers,
@@ -73,9 +72,6 @@ OF_PASSES = Fix.conditional(
 """For code without gradients: it may make the data of the training."""
 
 OF_LOGGING = Fix("Log less often, or in a thread of its own", not_replayed=_NOT_SIMULATED)
-
-_LAYERS: Mapping[str, int] = {"aten::linear": 0, "aten::convolution": 0, "aten::addmm": 1}
-"""Operators of layers, with the position of their input."""
 
 
 @frozen
@@ -297,16 +293,13 @@ def _lines(facts: Facts, cause: RunCause | None) -> tuple[Location, ...]:
 
 def _runs_single_samples(facts: Facts) -> bool:
     """Whether most recorded layers that record no gradients have the input of one sample, and little to compute."""
-    trace, counts = facts.trace, Counter[bool]()
-    rows = rows_named(trace, Kind.OPERATOR, lambda name: name in _LAYERS)
+    trace = facts.trace
+    rows = rows_named(trace, Kind.OPERATOR, LAYERS.__contains__)
     rows = rows[trace.details.sequence.at(rows, np.int64(NONE)) == NONE]
-    dims = trace.details.dims_id.at(rows, np.int32(NONE))
-    for name, text in zip(trace.events.name_id[rows].tolist(), dims.tolist(), strict=True):
-        if text != NONE and (shape := read_inputs(trace.texts[text], "", "").shape(_LAYERS[trace.names[name]])):
-            counts[shape[0] == 1] += 1
+    single = [count == 1 for _, count in layer_inputs(trace, rows)]
     usual = usual_durations(trace.events, rows)
     are_small = usual.total_ns < MOST_USUAL_US * 1000 * usual.counts.sum()
-    return counts[True] > counts[False] and bool(are_small)
+    return 2 * sum(single) > len(single) and bool(are_small)
 
 
 def _is_unfed(facts: Facts) -> bool:

@@ -63,17 +63,19 @@ class OutsideSteps(Rule):
         validation_ns = max(found.parts_ns.get(RunPart.VALIDATION, 0) - facts.run.validation_workers_ns, 0)
         checkpoints_ns = min(facts.run.checkpoints_between_epochs_ns, found.parts_ns.get(RunPart.CHECKPOINTS, 0))
         share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)
-        label = "share of the training loop in validation and checkpoints"
+        label = "share of the training loop in validation and checkpoints between steps"
         if share < self.min_share:
             return Clear(label, share, self.min_share, Unit.SHARE)
         if facts.timing.launch_ns and not facts.timing.pace_ns:
             return Skipped(RAN_AHEAD)
         nodes, (line, is_own) = _unused_nodes(facts), _line(facts)
         of_validation = MAKE_CHEAPER if is_own else WITHOUT_GRAPHS if nodes else VALIDATE_LESS
-        fix = SAVE_LESS_OFTEN if validation_ns < checkpoints_ns else of_validation
+        is_of_checkpoints = validation_ns < checkpoints_ns
         return finding_of(
             facts,
-            fix=Fix(fix, not_replayed="it lies outside the simulated steps", is_conditional=fix is not SAVE_LESS_OFTEN),
+            fix=Fix(SAVE_LESS_OFTEN, not_replayed="it lies outside the simulated steps")
+            if is_of_checkpoints
+            else Fix.conditional(of_validation),
             effort=Effort.LINE,
             evidence=(
                 Evidence(label, share, Unit.SHARE),

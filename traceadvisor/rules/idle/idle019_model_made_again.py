@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.analysis.sampled.shares import lines_that_make_models
+from traceadvisor.analysis.sampled.shares import models_made
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Option, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, Rule, RuleMeta, finding_of, frozen
@@ -18,6 +18,12 @@ ONCE = Fix(
     "    outputs = model(x)",
     needs=frozenset({Part.MODEL}),
     not_replayed="whether each step needs a model of its own is unknown",
+)
+
+IF_THE_SAME = Fix.conditional(
+    "If each step makes the same model, make it once, before the loop. If only its weights change, give them to one "
+    "model",
+    needs=frozenset({Part.MODEL}),
 )
 
 MOST_LINES = 3
@@ -39,7 +45,8 @@ class ModelMadeAgain(Rule):
     Why it costs time: Making a module fills all weights with random numbers, and loading reads and copies them: often
         longer than using them once.
     How to fix it: Make and load the model once, before the loop; layers of a module in its ``__init__``.
-    How the saving is estimated: Upper limit: the share of this code in samples of undisturbed steps.
+    How the saving is estimated: Upper limit: the share of this code in samples of undisturbed steps. Unless it
+        reads weights, or lies in the call of a module, the report states this time and promises no saving.
     When it may be wrong: Each step may need another model, as in a search of architectures, an ensemble, or
         meta-learning, which takes back its weights for each task.
     """
@@ -58,19 +65,20 @@ class ModelMadeAgain(Rule):
             return Skipped(
                 facts.unknown_without("No samples of undisturbed steps show models being made", Option.CAPTURE)
             )
-        found, lines = lines_that_make_models(samples)
-        share = found.share * facts.timing.rest_share if found else 0.0
-        if found is None or share < self.min_share:
-            return Clear("share of undisturbed steps that makes or loads models", share, self.min_share, Unit.SHARE)
+        found = models_made(samples)
+        share = found.share.times(facts.timing.rest_share) if found else None
+        if found is None or share is None or share.share < self.min_share:
+            known = share.share if share else 0.0
+            return Clear("share of undisturbed steps that makes or loads models", known, self.min_share, Unit.SHARE)
         return finding_of(
             facts,
             claims=facts.claim(Category.FORWARD, Category.OTHER_HOST) & _calls(facts),
-            fix=ONCE,
-            most_share=found.times(facts.timing.rest_share).high,
+            fix=ONCE if found.are_the_same else IF_THE_SAME,
+            most_share=share.high,
             whole_ns=mean_ns,
             effort=Effort.LINE,
-            evidence=(Evidence("share of undisturbed steps that makes or loads models", share, Unit.SHARE),),
-            locations=lines[:MOST_LINES],
+            evidence=(Evidence("share of undisturbed steps that makes or loads models", share.share, Unit.SHARE),),
+            locations=found.lines[:MOST_LINES],
             caveats=("If each step needs another model or other weights, only what is the same can be kept.",),
         )
 

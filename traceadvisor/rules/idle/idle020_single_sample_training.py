@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from math import prod
-
 import numpy as np
 
 from traceadvisor.analysis.idle.causes import plain_python
-from traceadvisor.analysis.operators.inputs import Shape, read_inputs
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.model.arrays import Int64, numbers_in
-from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.idle.layer_inputs import layer_inputs
 from traceadvisor.rules.operator_sizes import MOST_USUAL_US, outermost_operators, usual_ns
 from traceadvisor.savings.interval import most_undisturbed_ns
 
@@ -31,11 +26,10 @@ LARGER_BATCH = Fix(
     needs=frozenset({Part.BACKWARD, Part.MODEL, Part.LOOP, Part.LOADER}),
     not_replayed=DOUBT,
 )
-TOGETHER = Fix(
-    "Give the model several samples at once: a batch of what it now gets one by one, or the states of several "
-    "environments",
+TOGETHER = Fix.conditional(
+    "If samples do not depend on each other, give the model several at once: a batch of what it now gets one by one, "
+    "or the states of several environments",
     needs=frozenset({Part.BACKWARD, Part.MODEL}),
-    not_replayed=DOUBT,
 )
 
 LEAST_PLAIN_NS = 100_000
@@ -46,8 +40,6 @@ SAMPLES = 64
 
 _ONE = frozenset({"aten::lift_fresh", "aten::select", "aten::slice", "aten::unsqueeze", "aten::embedding"})
 """Operators that make a tensor from Python's numbers, or take a sample out of several."""
-
-_LAYER = re.compile(r"aten::(?:linear|addmm|mm|matmul|mv|addmv|conv[123]d|convolution)$")
 
 
 @frozen
@@ -61,7 +53,7 @@ class SingleSampleTraining(Rule):
     How to fix it: Put samples together into a batch: sequences of different lengths with padding, states of a replay
         memory with ``torch.stack``, several environments with a vector of them.
     How the saving is estimated: Upper limit: 63 of 64 parts of the step outside the loader and long stretches of Python
-        code. Half of it is expected.
+        code. Half of it is expected. Without a loader, the report states this time and promises no saving.
     When it may be wrong: Larger batches make fewer updates, so that the learning rate may have to change, and more
         epochs may be needed. Where one sample is all there is, nothing can be put together.
     """
@@ -84,8 +76,9 @@ class SingleSampleTraining(Rule):
     def check(self, facts: Facts) -> Outcome:
         if facts.observation.has_device or facts.workload is not Workload.TRAINING:
             return Skipped("The run is no training on a CPU.")
-        single, layers = _layers(facts)
-        part = single.size / max(layers, 1)
+        inputs = list(layer_inputs(facts.trace, outermost_operators(facts)))
+        single, layers = [row for row, count in inputs if count == 1], len(inputs)
+        part = len(single) / max(layers, 1)
         if layers < self.fewest_layers * max(facts.step_count, 1) or part < self.min_single:
             return Clear("calls of layers with a single sample", part, self.min_single, Unit.SHARE)
         if not _takes_samples(facts):
@@ -108,7 +101,7 @@ class SingleSampleTraining(Rule):
                 facts.count_per_step("layers called", layers),
                 Evidence("usual operator", usual, Unit.NS),
             ),
-            locations=facts.locations(single[:1]),
+            locations=facts.locations(np.array(single[:1])),
             caveats=("Larger batches make fewer updates: the learning rate may have to change.",),
         )
 
@@ -120,27 +113,3 @@ def _takes_samples(facts: Facts) -> bool:
         return True
     takes = name_mask(trace.names, _ONE.__contains__)[trace.events.name_id[rows]]
     return bool(takes.sum() >= max(facts.step_count, 1))
-
-
-def _layers(facts: Facts) -> tuple[Int64, int]:
-    """Calls of layers that compute a single sample, and the number of all with known sizes."""
-    trace, rows = facts.trace, outermost_operators(facts)
-    rows = rows[name_mask(trace.names, lambda name: _LAYER.match(name) is not None)[trace.events.name_id[rows]]]
-    ids = trace.details.dims_id.at(rows, np.int32(NONE))
-    shapes = {one: read_inputs(trace.texts[one], "", "").shapes for one in numbers_in(ids) if one != NONE}
-    single = [one for one, found in shapes.items() if _is_single(found)]
-    chosen: Int64 = rows[np.isin(ids, single)]
-    return chosen, int(np.isin(ids, [one for one, found in shapes.items() if _input(found)]).sum())
-
-
-def _input(shapes: tuple[Shape, ...]) -> Shape:
-    """The input of a layer: the first of two or more sizes, which a bias may be before."""
-    return next((one for one in shapes if len(one) > 1), ())
-
-
-def _is_single(shapes: tuple[Shape, ...]) -> bool:
-    """Whether a matrix product has one row, or a convolution one picture; a weight has the same number of sizes."""
-    found, weights = _input(shapes), [one for one in shapes if len(one) > 1][1:2]
-    if not weights:
-        return False
-    return found[0] == 1 if len(weights[0]) > 2 else prod(found[:-1]) == 1
