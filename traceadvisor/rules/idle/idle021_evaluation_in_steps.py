@@ -8,10 +8,12 @@ from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
 from traceadvisor.analysis.sampled.shares import lines_in_function, share_in_function
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.findings import Clear, Effort, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Skipped, Unit
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
+DOUBT = "how often the training needs this is unknown"
 LESS_OFTEN = Fix.conditional(
     "If this evaluates the model, do so less often, such as every hundred steps, or on less data. If it makes data for "
     "the training, only faster code saves time",
@@ -61,7 +63,7 @@ class EvaluationInSteps(Rule):
             facts,
             claims=found.spans,
             fix=LESS_OFTEN,
-            most_share=sampled.high if sampled else share,
+            saving=Estimate.bound((sampled.high if sampled else share) * (facts.step_ns or 0.0), of_the_fix(DOUBT)),
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("time in this function", found.spans),
