@@ -81,6 +81,20 @@ def test_a_command_with_a_secret_is_not_pasted(tmp_path: Path, monkeypatch: pyte
         assert any("capture -o" in line.text for line in lines) is is_shown
 
 
+def test_a_change_of_code_is_measured_as_a_patch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    report = captured()
+    runs = (one.captured and replace(one.captured, command=("train.py",)) for one in report.recordings)
+    recordings = tuple(replace(one, captured=run) for one, run in zip(report.recordings, runs, strict=True))
+    report = replace(report, recordings=recordings)
+    with_code = [row for row in report.findings if not row.has_settings]
+    for findings, is_shown in ((with_code, True), ([row for row in report.findings if row.has_settings], False)):
+        assert findings
+        lines = next_commands(replace(report, findings=tuple(findings)))
+        assert any("--edit my.patch" in line.text for line in lines) is is_shown
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

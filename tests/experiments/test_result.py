@@ -22,9 +22,11 @@ from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.model.cost import Price
-from traceadvisor.model.experiment import SCHEMA, ExperimentResult
+from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredRatio
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.document import experiment_document
+from traceadvisor.rendering.content.experiment.words import counted_verdict
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results.experiment_json import read_experiment, render
@@ -327,6 +329,21 @@ def test_too_few_rounds_have_no_interval_and_no_verdict() -> None:
     assert words.startswith("fused=True: ")
     assert "not shown: 2 rounds of at least 5" in words
     assert "148" not in words
+
+
+def test_a_change_within_that_of_unchanged_rounds_says_so() -> None:
+    found = MeasuredRatio(
+        ratio=0.7,
+        low=0.4,
+        high=1.2,
+        null_low=0.5,
+        null_high=1.3,
+        smallest_visible=0.6,
+        rounds=8,
+        verdict=Verdict.INCONCLUSIVE.value,
+    )
+    assert counted_verdict(found) == "not shown: unchanged rounds differ as much"
+    assert counted_verdict(replace(found, null_low=0.95, null_high=1.04)) == "not shown"
 
 
 def test_a_price_gives_the_cost_per_million_samples_on_a_gpu() -> None:

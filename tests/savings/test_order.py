@@ -438,7 +438,7 @@ def test_without_a_step_time_findings_keep_their_savings() -> None:
     assert [row.further_saving.high_ns for row in placement.rows] == [300, 100]
 
 
-@pytest.mark.parametrize(("alone_ns", "first"), [(300, "workers"), (150, "line")])
+@pytest.mark.parametrize(("alone_ns", "first"), [(300, "workers"), (250, "line")])
 @pytest.mark.parametrize("now_ns", [50, 200, 400])
 def test_what_other_programs_take_of_a_saving_does_not_change_the_order(now_ns: int, alone_ns: int, first: str) -> None:
     line = _found("line", Estimate(200, 320, 350, Method.MODEL), (0, 100))

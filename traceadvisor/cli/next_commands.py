@@ -52,6 +52,8 @@ def _again(report: Report) -> Iterator[tuple[str, str]]:
     fixed = shlex.quote(str((path if folder == Path() else path.relative_to(folder)).with_suffix("")) + "-fixed")
     if any(row.has_settings for row in report.findings) and not report.experiments:
         yield f"{there}traceadvisor try {run} -- {text}", "measure the fixes"
+    if not report.findings[0].has_settings:
+        yield f"{there}traceadvisor try {run} --edit my.patch -- {text}", "measure your change, a patch of the script"
     yield f"{there}traceadvisor capture -o {fixed} -- {text}", "record again after the fix"
     yield f"{there}traceadvisor compare {run} {fixed}", "what the fix changed"
 

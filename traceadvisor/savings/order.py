@@ -198,13 +198,13 @@ def _load_decides(one: _Row, other: _Row) -> bool:
 def _is_better_alone(one: _Row, other: _Row) -> bool:
     """Whether the fix whose saving the load changes is the better one without load: that order holds for any load.
 
-    It is if it saves no less than the low end of the other one, or than what a limit lets expect, and is no more work.
+    It is if it saves about as much as the other one, or more, and is no more work.
     A limit says that no core was free for it: moving work then saves less than removing it.
     """
     loaded, free = (one.finding, other.finding) if other.finding.alone_ns is None else (other.finding, one.finding)
     efforts = list(Effort)
     is_easier = efforts.index(loaded.effort) <= efforts.index(free.effort)
-    is_better = (loaded.alone_ns or 0.0) >= (free.saving.low_ns or free.saving.expected_ns)
+    is_better = (loaded.alone_ns or 0.0) >= (1 - NEARLY_EQUAL_SHARE) * free.saving.expected_ns
     return is_easier and is_better and loaded.saving.method is not Method.BOUND
 
 

@@ -30,6 +30,7 @@ from traceadvisor.model.comparison import (
     Difference,
     DifferenceKind,
     FindingStatus,
+    OtherProgram,
 )
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
@@ -286,6 +287,16 @@ def test_the_page_draws_the_undisturbed_steps_of_both_sides() -> None:
     chart = step_dots(_samples().runs[0], "steps")
     assert chart is not None
     assert chart.description == "BASE: median 186.1 ms of 26 steps. HEAD: median 103.8 ms of 19 steps."
+
+
+@pytest.mark.parametrize("program", [None, *OtherProgram])
+def test_the_difference_of_two_programs_is_folded(program: OtherProgram | None) -> None:
+    comparison = _samples()
+    run = comparison.runs[0]
+    run = replace(run, work=replace(run.work, program=program), ranks=run.ranks[:1])
+    blocks = comparison_document(replace(comparison, runs=(run,))).sections[0].blocks
+    titles = {one.title for one in blocks if isinstance(one, Group)}
+    assert ("Where the difference comes from" in titles) is (program not in {OtherProgram.FRAMEWORK, OtherProgram.CODE})
 
 
 @pytest.mark.parametrize("head_ms", [pytest.param(112, id="not shown"), pytest.param(186, id="likely")])

@@ -69,10 +69,13 @@ def verdict(arm: MeasuredArm) -> str:
 
 
 def counted_verdict(found: MeasuredRatio) -> str:
-    """The verdict and its certainty; with too few rounds, their number."""
+    """The verdict and its certainty; where nothing is shown, why."""
     if found.rounds < FEWEST_ROUNDS:
         return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
-    return "not shown" if found.verdict == Verdict.INCONCLUSIVE.value else f"{found.verdict}, shown"
+    if found.verdict != Verdict.INCONCLUSIVE.value:
+        return f"{found.verdict}, shown"
+    lowest = _lowest_of_itself(found)
+    return "not shown: unchanged rounds differ as much" if lowest <= found.ratio <= 1 / lowest else "not shown"
 
 
 def measured_words(fix: MeasuredFix) -> str:
@@ -112,7 +115,12 @@ def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) ->
 
 def _is_in_noise(found: MeasuredRatio) -> bool:
     """Whether a gain is too small to name, or smaller than what the script as it is does to itself in a round."""
-    return found.ratio > min(1 - LEAST_NAMED, found.null_low, 1 / found.null_high)
+    return found.ratio > min(1 - LEAST_NAMED, _lowest_of_itself(found))
+
+
+def _lowest_of_itself(found: MeasuredRatio) -> float:
+    """The largest gain of a round without any change, as a ratio of the step."""
+    return min(found.null_low, 1 / found.null_high)
 
 
 def _faster(ratio: float, own_rate: float | None) -> str:
