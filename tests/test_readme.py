@@ -39,6 +39,7 @@ PAGES = (
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
     "benchmarks/mutants.md",
+    "benchmarks/validation/details.md",
     "docs/versions.md",
     *(f"docs/tutorials/{path.name}" for path in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))),
 )
