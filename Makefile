@@ -68,7 +68,7 @@ SAMPLE ?= 400
 mutants: ## plant faults in rules, analysis and replay, and list those that their own tests miss (SAMPLE=..., MUTANT_SEED=...)
 	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into benchmarks/mutants.md
 
-advice: ## score the first findings of reports against expert labels (WRITE=1: also write docs/validation.md)
+advice: ## score the first findings of reports against expert labels (WRITE=1: also write benchmarks/validation/details.md)
 	python -m tests.recordings.advice $(if $(WRITE),--write)
 
 FRAMEWORKS ?=
@@ -111,7 +111,7 @@ benchmark: ## measure how traces are read, on an otherwise idle machine, and wri
 growth: ## measure how costs grow with their input on worst cases, and write it into benchmarks/measured.md (SHORT=1: sizes of the tests, no writing)
 	python -m benchmarks.growth $(if $(SHORT),--short,--into benchmarks/measured.md)
 
-loaders: ## capture loaders, measure what reports propose for them, and write it into docs/validation.md, on an idle machine
+loaders: ## capture loaders, measure what reports propose for them, and write it into benchmarks/validation/details.md, on an idle machine
 	python -m benchmarks.validation.loaders
 
 experiments-truths: ## check sweep on scripts with known truths, an hour on an idle machine (ONLY=: a part of their names)

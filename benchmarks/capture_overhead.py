@@ -1,6 +1,6 @@
 """What a capture costs: outside its recording, in a light recording and in a full one.
 
-    python -m benchmarks.capture_overhead [--minutes N] [--into docs/performance.md]
+    python -m benchmarks.capture_overhead [--minutes N] [--into benchmarks/costs.md]
 
 Each round runs every kind of step in random order. For each, it runs a block of steps of every arm in random order:
 plain, plain again (the A/A spread), captured without reaching the recording, recorded lightly (`--no-stacks

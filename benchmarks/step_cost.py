@@ -1,6 +1,6 @@
 """What a capture costs per short step outside its recording, in CPU time, and which of its parts takes it.
 
-    python -m benchmarks.step_cost [--step-ms 1.7] [--rounds 12] [--seconds 2] [--into docs/performance.md]
+    python -m benchmarks.step_cost [--step-ms 1.7] [--rounds 12] [--seconds 2] [--into benchmarks/costs.md]
 
 Each round runs a block of steps of every arm in random order, all in this process: plain again, captured with the
 hooks alone, with one more part, and in full; and a plain block before and after each. CPU time counts, of the training

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -39,6 +39,7 @@ PAGES = (
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
     "benchmarks/mutants.md",
+    "benchmarks/validation/details.md",
     "docs/versions.md",
     *(f"docs/tutorials/{path.name}" for path in sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))),
 )
@@ -48,6 +49,9 @@ MANUAL = CHECKOUT / "docs" / "traceadvisor.1"
 VERBS = tuple(main.list_commands(click.Context(main)))
 _EVERYWHERE = re.compile(r"^  --debug  .*?^  -h, --help  [^\n]*\n", re.DOTALL | re.MULTILINE)
 """The options that every verb has; they stand at the top of the page."""
+_OPTION = re.compile(r"^  \S.*\n(?:   .*\n|\n)*|^\n.*\n", re.MULTILINE)
+"""An option with its explanation; or a heading, such as that of commands."""
+_NAME = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _SHELL_BLOCK = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
 
@@ -60,16 +64,36 @@ def _help(verb: str) -> str:
     return result.output
 
 
-def _block(verb: str) -> str:
-    shown = _EVERYWHERE.sub("", _help(verb)) if verb else _help(verb)
-    return f"## {f'traceadvisor {verb}'.strip()}\n\n```text\n{shown}```\n"
+def _blocks() -> Iterator[str]:
+    """The help of the tool and of each verb, without options that an earlier verb explains in the same words."""
+    yield f"## traceadvisor\n\n```text\n{_help('')}```\n"
+    told: dict[str, str] = {}
+    for verb in VERBS:
+        before, options, listed = _EVERYWHERE.sub("", _help(verb)).partition("\nOptions:\n")
+        again: dict[str, list[str]] = {}
+        kept = ""
+        for option in _OPTION.findall(listed):
+            words = " ".join(option.split())
+            if told.setdefault(words, verb) == verb:
+                kept += option
+            else:
+                again.setdefault(told[words], []).append(max(_NAME.findall(option.splitlines()[0])[:2], key=len))
+        yield f"## traceadvisor {verb}\n\n```text\n{before}{options}{kept}```\n"
+        if again:
+            also = "; ".join(
+                f"{', '.join(f'`{one}`' for one in names)} as in `{other}`" for other, names in again.items()
+            )
+            yield f"Also {also}.\n"
 
 
 def test_the_page_of_the_command_line_and_the_manual_show_the_help_of_each_verb(
     golden: Callable[[Path, str], None],
 ) -> None:
-    about = "What `traceadvisor --help` and the help of each verb print. Every verb has `--debug` and `--help`, too."
-    golden(COMMAND_LINE, "\n".join(("# Command line\n", f"{about}\n", *map(_block, ("", *VERBS)))))
+    about = (
+        "What `traceadvisor --help` and the help of each verb print; an option of several verbs is explained once. "
+        "Every verb has `--debug` and `--help`, too."
+    )
+    golden(COMMAND_LINE, "\n".join(("# Command line\n", f"{about}\n", *_blocks())))
     golden(MANUAL, man_page())
 
 

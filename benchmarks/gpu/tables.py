@@ -1,4 +1,4 @@
-"""Results of the kit as tables of docs/validation.md. Everything is computed from the committed JSON files."""
+"""Results of the kit as tables of benchmarks/validation/details.md, computed from the committed JSON files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 Document = dict[str, Any]
 
-NOTHING_YET = "No results of a GPU yet. [The kit](../benchmarks/gpu/README.md) makes them.\n"
+NOTHING_YET = "No results of a GPU yet. [The kit](../gpu/README.md) makes them.\n"
 
 REDUCED = "**A reduced run of the kit without a GPU. These are no GPU results; they show that the kit works.**"
 

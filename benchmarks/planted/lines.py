@@ -3,8 +3,8 @@
     python -m benchmarks.planted.lines --python PYTHON FOLDER
 
 Records each training with plain ``torch.profiler`` and stacks, by an interpreter with torch 2.14 or newer, and prints
-the table of ``docs/validation.md``. Without lines means the same recording without ``CallFrom``, as torch before 2.14
-writes it.
+the table of ``benchmarks/validation/details.md``. Without lines means the same recording without ``CallFrom``, as torch
+before 2.14 writes it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Takes about five minutes. Each repeat captures every case, measures it as it is, and measures it with the proposed
 number of workers and prefetched batches. The measured steps are those of the script's own clock, without a capture. A
 run waits until the machine does nothing else, and is made again where something else ran beside it. What is written is
-what tests and docs/validation.md read: the captures before, and the measured steps.
+what tests and benchmarks/validation/details.md read: the captures before, and the measured steps.
 """
 
 from __future__ import annotations

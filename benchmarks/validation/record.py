@@ -1,4 +1,4 @@
-"""Captures every pair of runs anew, interleaved, and writes what tests and docs/validation.md read.
+"""Captures every pair of runs anew, interleaved, and writes what tests and benchmarks/validation/details.md read.
 
     python -m benchmarks.validation.record [--repeats 4] [--anyway]
 

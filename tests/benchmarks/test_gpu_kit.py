@@ -159,7 +159,7 @@ def test_results_go_into_a_checkout_only_when_asked_for_and_its_tests_pass(out: 
     asked = [*command, "--accept-reduced"]
     taken = run(*asked, cwd=checkout, env=alone, limit_s=600)
     assert taken.returncode == 0, taken.stdout + taken.stderr
-    page = (checkout / "docs" / "validation.md").read_text(encoding="utf-8")
+    page = (checkout / "benchmarks" / "validation" / "details.md").read_text(encoding="utf-8")
     assert tables.REDUCED in page
     samples = list((checkout / "sample_traces").glob("gpu-reduced-*"))
     assert samples

@@ -1,4 +1,4 @@
-"""The summary at the top of docs/performance.md, read from the tables below it and from benchmarks/measured.md."""
+"""The summaries of docs/performance.md, read from benchmarks/measured.md and benchmarks/costs.md."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ from pathlib import Path
 from benchmarks.contenders import CONTENDERS, REPORT
 from benchmarks.goals import Goal
 from benchmarks.machine import HIGH_LOAD_PER_CORE
-from benchmarks.tables import goal_table
+from benchmarks.tables import goal_table, table
 from tests.page_tables import Row, rows, section
 from tests.recordings.advice import with_block
 from tests.shared import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "performance.md"
 RAW = CHECKOUT / "benchmarks" / "measured.md"
+COSTS = CHECKOUT / "benchmarks" / "costs.md"
+SHOWN = ("step", "device", "plain step, ms", "A/A", "outside the recording", "light recording", "full recording")
+"""Columns of the costs of a capture that the page shows, of trainings without loader workers."""
 
 
 def test_the_summary_has_the_figures_of_the_tables(golden: Callable[[Path, str], None]) -> None:
     page = RAW.read_text(encoding="utf-8")
-    loads = _loads(page + PAGE.read_text(encoding="utf-8"))
+    loads = _loads(page + COSTS.read_text(encoding="utf-8"))
     golden(PAGE, with_block("short", f"{_beside_others(page)}\n\n{_missed(page)}\n\n{loads}\n", PAGE))
+
+
+def test_the_page_has_the_cost_of_a_capture_without_workers(golden: Callable[[Path, str], None]) -> None:
+    (found,) = re.findall(r"<!-- overhead: begin -->(.*?)<!-- ", COSTS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    costs = [[row[column] for column in SHOWN] for row in rows(found) if row["workers"] == "0"]
+    golden(PAGE, with_block("costs", f"{table(SHOWN, costs)}\n", PAGE))
 
 
 def test_a_limit_that_is_missed_by_little_does_not_read_like_one_that_holds() -> None:

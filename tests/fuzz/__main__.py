@@ -46,7 +46,7 @@ from tests.shared import CHECKOUT
 COUNTS = Path(__file__).with_name("counts.json")
 """Inputs of all runs so far."""
 
-PAGE, BEGIN, END = CHECKOUT / "docs/security.md", "<!-- fuzzed: begin -->\n", "<!-- fuzzed: end -->"
+PAGE, BEGIN, END = CHECKOUT / "benchmarks/attacks.md", "<!-- fuzzed: begin -->\n", "<!-- fuzzed: end -->"
 """The page that shows them, and where."""
 
 KINDS_ON_PAGE = {

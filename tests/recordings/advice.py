@@ -2,7 +2,7 @@
 
 ``advice.toml`` holds the labels. They are written from the recordings alone, before a rule is changed for them.
 ``python -m tests.recordings.advice`` prints the score of every labelled recording. With ``--write`` it writes the score
-into ``docs/validation.md`` and the reasons into ``benchmarks/advice-by-recording.md``.
+into ``benchmarks/validation/details.md`` and the reasons into ``benchmarks/advice-by-recording.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from traceadvisor import load
 
 LABELS = Path(__file__).with_name("advice.toml")
 
-PAGE = CHECKOUT / "docs" / "validation.md"
+PAGE = CHECKOUT / "benchmarks" / "validation" / "details.md"
 REASONS = CHECKOUT / "benchmarks" / "advice-by-recording.md"
 
 FIRST = 3
@@ -197,7 +197,7 @@ def reasons_page(scores: Iterable[Score]) -> Iterator[str]:
     yield "**Do this now:** look up a recording like yours; rows show only advice that is not fully right."
     yield ""
     yield "The first three findings of each labelled recording, and why they are not all right."
-    yield "[Precision of advice](../docs/validation.md#precision-of-advice) counts them,"
+    yield "[Precision of advice](validation/details.md#precision-of-advice) counts them,"
     yield "[the labels](../tests/recordings/advice.toml) also say why findings are right, and `make advice WRITE=1`"
     yield "writes this page."
     for name, group in groups(scores).items():

@@ -26,7 +26,7 @@ LEAST_SPREAD = 0.01
 """Identical runs differ by at least this share of the step."""
 
 RUN_NOISE = 0.05
-"""Another run differs by at least that: two cycles of one program on one H100 did (docs/validation.md)."""
+"""Another run differs by at least that: two cycles of one program on one H100 did (benchmarks/validation)."""
 
 SAME_SHARE = 0.05
 """A part sets the pace if the step is shorter by less than this share without all others."""

@@ -27,7 +27,7 @@ HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: WORKER_FACTOR, Scenario.HIG
 
 Workers and the training thread share caches and memory. In public recordings of one ResNet-50 training with 0 and 4
 workers (pytorch/kineto, TensorBoard plugin samples), host work per step rose by 7 to 19%. In the captured pair of
-docs/validation.md it fell by 5%, because the training thread no longer decodes images and keeps its caches. Only
+benchmarks/validation it fell by 5%, because the training thread no longer decodes images and keeps its caches. Only
 workers that each have a core are assumed to bring such a gain, for the highest saving: ``KEPT_CACHES_SHARE``.
 """
 

@@ -23,7 +23,7 @@ threads take turns, and half of it may remain.
 
 FREED_SHARE = 0.07
 """With the log or the checkpoint of every step gone, the rest of a training on a CPU took 3% and 7% less time
-(``docs/validation.md``)."""
+(``benchmarks/validation``)."""
 
 
 @frozen(eq=False)
