@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 from traceadvisor.rendering.document.blocks import Document, Prose
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.writers.html import page
-from traceadvisor.rendering.writers.pdf import from_html, pieces_of
+from traceadvisor.rendering.writers.pdf import Layout
 
 MOST_PAGES = 2
 
 BRIEF_ROOMS = tuple(room for room in ROOMS if not room.details)
+
+SPARE_PAGES = 0.5
+"""With as much of the last page left, details may fit on it: another layout is tried."""
+
+WITH_DETAILS = next(room for room in ROOMS if room.details and not room.extra)
 
 MORE = Prose("For all details, add --full, or open the HTML page.", detail=Detail.COMMENT)
 
@@ -21,13 +26,16 @@ MORE = Prose("For all details, add --full, or open the HTML page.", detail=Detai
 def write(document: Document) -> bytes:
     """The largest form that fits on two pages; raises the same errors as a PDF of the whole document."""
     shown = replace(document, footer=(*document.footer, MORE))
-    return _fitting(shown, BRIEF_ROOMS)
+    rooms = iter(BRIEF_ROOMS)
+    layout = _layout(shown, next(rooms))
+    whole_pages = ceil(layout.pages)
+    if layout.pages <= whole_pages - SPARE_PAGES and whole_pages <= MOST_PAGES:
+        fuller = _layout(shown, WITH_DETAILS)
+        layout = fuller if fuller.pages <= whole_pages else layout
+    while layout.pages > MOST_PAGES and (room := next(rooms, None)):
+        layout = _layout(shown, room)
+    return layout.written(document.marker)
 
 
-def _fitting(document: Document, rooms: Sequence[Room]) -> bytes:
-    first, *others = rooms
-    html = page(trimmed(document, Detail.COMMENT, first), for_paper=True)
-    if not others:
-        return from_html(html, document.marker)
-    fits = pieces_of(html, document.marker, most_pages=MOST_PAGES)
-    return b"".join(fits) or _fitting(document, others)
+def _layout(document: Document, room: Room) -> Layout:
+    return Layout(page(trimmed(document, Detail.COMMENT, room), for_paper=True))

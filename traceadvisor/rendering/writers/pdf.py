@@ -55,35 +55,48 @@ VARIANT = "pdf/ua-1"
 
 def from_html(html: str, marker: str) -> bytes:
     """Convert a report page to tagged PDF that ends with a marker; raises the same errors as :func:`write`."""
-    return b"".join(pieces_of(html, marker, most_pages=None))
+    return Layout(html).written(marker)
 
 
-def pieces_of(html: str, marker: str, *, most_pages: int | None) -> tuple[bytes, ...]:
-    """The same in pieces; none if it has more pages than that, which is known before most of the work is done."""
-    weasyprint = _weasyprint()
-    refused: list[str] = []
+class Layout:
+    """A report page on paper; most of the work of a PDF.
 
-    class RefusingFetcher(weasyprint.urls.URLFetcher):  # type: ignore[misc, name-defined]  # untyped, and imported late
-        """Refuses every URL and remembers it: WeasyPrint itself ignores failed fetches."""
+    Raises:
+        PdfUnavailableError: WeasyPrint or a library it needs is missing.
+    """
 
-        def fetch(self, url: str, headers: object = None) -> None:  # noqa: ARG002  # WeasyPrint's signature
-            refused.append(url)
-            raise RefusedFetchError(_refusal(url))
+    def __init__(self, html: str) -> None:
+        weasyprint = _weasyprint()
+        refused: list[str] = []
 
-    read = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher())
-    _drop_unprinted(read.etree_element)
-    laid_out = read.render(pdf_variant=VARIANT)
-    if (font_px := _tighter_font(laid_out)) is not None:
-        tighter = weasyprint.CSS(string=f":root, body {{ font-size: {font_px:.2f}px !important }}")
-        again = read.render(stylesheets=[tighter], pdf_variant=VARIANT)
-        laid_out = again if len(again.pages) < len(laid_out.pages) else laid_out
-    if most_pages is not None and len(laid_out.pages) > most_pages:
-        return ()
-    document: bytes = laid_out.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
-    if refused:
-        raise RefusedFetchError(_refusal(refused[0]))
-    # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
-    return document, f"%{marker}\n".encode()
+        class RefusingFetcher(weasyprint.urls.URLFetcher):  # type: ignore[misc, name-defined]  # untyped, imported late
+            """Refuses every URL and remembers it: WeasyPrint itself ignores failed fetches."""
+
+            def fetch(self, url: str, headers: object = None) -> None:  # noqa: ARG002  # WeasyPrint's signature
+                refused.append(url)
+                raise RefusedFetchError(_refusal(url))
+
+        self._refused = refused
+        read = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher())
+        _drop_unprinted(read.etree_element)
+        self._document = read.render(pdf_variant=VARIANT)
+        if (font_px := _tighter_font(self._document)) is not None:
+            tighter = weasyprint.CSS(string=f":root, body {{ font-size: {font_px:.2f}px !important }}")
+            again = read.render(stylesheets=[tighter], pdf_variant=VARIANT)
+            self._document = again if len(again.pages) < len(self._document.pages) else self._document
+
+    @property
+    def pages(self) -> float:
+        """The length in pages; of the last one, the share down to its last line."""
+        return len(self._document.pages) - 1 + _filled_share(self._document.pages[-1])
+
+    def written(self, marker: str) -> bytes:
+        """The PDF; raises RefusedFetchError if the page tried to load a resource."""
+        document: bytes = self._document.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
+        if self._refused:
+            raise RefusedFetchError(_refusal(self._refused[0]))
+        # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
+        return b"".join((document, f"%{marker}\n".encode()))
 
 
 FONT_PX = 12.0
@@ -102,12 +115,16 @@ MOST_PAGES = 12
 def _tighter_font(document: Any) -> float | None:
     """The font size that should save the last page, if that is nearly empty; None if it is well filled."""
     pages = document.pages
-    end = pages[-1].anchors["end"][1] if "end" in pages[-1].anchors else pages[-1].height
-    filled = float(end / pages[-1].height)
+    filled = _filled_share(pages[-1])
     if filled >= NEARLY_EMPTY_SHARE or not 2 < len(pages) <= MOST_PAGES:
         return None
     needed = 2 * filled / (len(pages) - 1)  # the space that elements leave before the end of a page does not shrink
     return FONT_PX * (1 - min(needed, MOST_TIGHTER))
+
+
+def _filled_share(page: Any) -> float:
+    """The share of a page down to the end of the document, or to that of the page."""
+    return float(page.anchors["end"][1] / page.height) if "end" in page.anchors else 1.0
 
 
 def _mark_list_items(_document: object, pdf: Any) -> None:
