@@ -35,6 +35,8 @@ def _captured(
     wait_us: int = 60_000,
     on_gpu: bool = False,
     operator_us: int = 0,
+    small_operators: int = 0,
+    small_us: int = 10,
 ) -> Captured:
     """Steps of 100 ms that wait for their batch and then compute."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
@@ -45,6 +47,11 @@ def _captured(
         builder.op("aten::mm", at + wait_us, at + 100_000)
         if operator_us:
             builder.op("aten::grid_sampler_3d", at + 10, at + operator_us)
+        if small_operators:
+            builder.python("train.py(30): __getitem__", at + 1_000, at + 55_000)
+        for place in range(small_operators):
+            begins_us = at + 1_001 + 100 * place
+            builder.op("aten::select", begins_us, begins_us + small_us)
         if on_gpu:
             builder.launch(at + wait_us, at + wait_us + 5, kernel=(at + wait_us + 10, at + 99_990))
     captured = Captured(builder, folder).loader(workers=workers).with_steps([wait_us] * 30, step_us=100_000 - wait_us)
@@ -158,6 +165,24 @@ def test_large_operators_of_a_line_take_as_long_for_whole_batches(
 ) -> None:
     found = _captured(tmp_path, 0, _loading(80, ITEM), operator_us=until_us).finding(LoaderLineCost())
     assert ("for whole batches" in found.fix.summary) is is_for_batches
+
+
+@pytest.mark.parametrize(
+    ("count", "small_us", "frames", "is_loop"),
+    [
+        (150, 10, (), True),
+        (90, 10, (), False),
+        (150, 80, (), False),
+        (150, 10, (library("forward", 120, "kornia/filters.py"),), False),
+    ],
+)
+def test_a_line_whose_function_starts_many_small_operators_loops_over_them(
+    count: int, small_us: int, frames: tuple[SampledFrame, ...], tmp_path: Path, *, is_loop: bool
+) -> None:
+    samples = _loading(80, ITEM, *frames)
+    found = _captured(tmp_path, 0, samples, small_operators=count, small_us=small_us).finding(LoaderLineCost())
+    assert found.fix.summary.startswith("Replace the loop around this line") is is_loop
+    assert found.saving.is_of_place is not is_loop
 
 
 def test_a_line_of_which_no_change_is_known_to_give_the_same_batches_promises_nothing(tmp_path: Path) -> None:

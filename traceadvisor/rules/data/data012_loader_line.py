@@ -3,10 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
+from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.loader_frames import transforms
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.location import Location
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
@@ -19,7 +21,7 @@ from traceadvisor.rules.data.loading_limit import (
     not_workers,
     received_only,
 )
-from traceadvisor.rules.operator_sizes import has_large_operators
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US, has_large_operators, operators_in, usual_ns
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -87,6 +89,14 @@ _ONCE_OR_FEWER = _Remedy(
 )
 """For a line whose time is that of large operators: whole batches take as long."""
 
+_WHOLE_TENSORS = _Remedy(
+    "Replace the loop around this line by operators on whole tensors: each call starts many small ones"
+)
+"""For a function that starts so many small operators in each call that it must loop over them."""
+
+FEWEST_IN_A_CALL = 100
+"""Operators that a call of a function starts, from which a loop starts them: nobody writes as many lines."""
+
 _ONCE = replace(
     _ONCE_OR_FEWER,
     words=f"{_ONCE_OR_FEWER.words}. If its calls are short, do it for whole batches instead of single samples",
@@ -122,8 +132,9 @@ class LoaderLineCost(Rule):
         the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is of the larger of
         the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait: they leave the
         training more of the cores, at most the CPU time of this line in them. The rest of the step then takes at least
-        0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or
-        converts data, or waits, the report states this time and promises no saving: another way may not give the same.
+        0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or converts data, waits, or
+        runs small operators in a loop, the report states this time and promises no saving: another way may not give the
+        same.
     When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
         server that also answers others.
     """
@@ -201,6 +212,7 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
         (called in MAKERS, _CONVERTED),
         (line.callee is None and not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
+        (_loops_over_operators(line, facts), _WHOLE_TENSORS),
     )
     usual = _ONCE_OR_FEWER if has_large_operators(facts, facts.claim(Category.DATA_WAIT)) else _ONCE
     return next((remedy for is_so, remedy in choices if is_so), usual)
@@ -209,6 +221,19 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
 def _is_collating(line_share: float, collate_share: float) -> bool:
     """Whether the line must lie within collating: beside it, both would take more than all CPU time of loading."""
     return line_share + collate_share > 1 and 2 * collate_share >= line_share
+
+
+def _loops_over_operators(line: LoaderLine, facts: Facts) -> bool:
+    """Whether each call of the line's function starts many small operators; False if workers run it, or a library."""
+    if line.callee:
+        return False
+    place = line.location
+    windows = facts.claim(Category.DATA_WAIT) & facts.steps.typical_windows
+    functions = user_functions(facts.observation, facts.tree, windows)
+    own = [one.spans for one in functions if (one.location.file, one.location.function) == (place.file, place.function)]
+    calls = SpanSet.union_all(own)
+    many = operators_in(facts, calls).size >= FEWEST_IN_A_CALL * max(len(calls), 1)
+    return many and usual_ns(facts, calls) < MOST_USUAL_US * 1e3
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
