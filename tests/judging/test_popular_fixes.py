@@ -51,17 +51,17 @@ def _clear(share: float, *, saving_share: float | None = None, doubt: Reason | N
 
 
 def _found(rule: Rule) -> Judged:
-    return Judged(rule.meta, (RECORDING.id,), Found(replace(loader_finding(), rule=rule.meta)))
+    return Judged(rule.meta.id, (RECORDING.id,), Found(replace(loader_finding(), rule=rule.meta)))
 
 
 def _told(clear: Clear, *others: Judged) -> tuple[NotWorthDoing, ...]:
-    rows = (Judged(Popular.meta, (RECORDING.id,), clear), *others)
+    rows = (Judged(Popular.meta.id, (RECORDING.id,), clear), *others)
     return not_worth_doing([Popular(), Other(), Refining()], rows, [RECORDING])
 
 
 def test_several_recordings_are_one_row_with_the_largest_share() -> None:
     recordings = [replace(RECORDING, id=name) for name in ("a", "b")]
-    rows = [Judged(Popular.meta, (name,), _clear(share)) for name, share in (("a", 0.01), ("b", 0.015))]
+    rows = [Judged(Popular.meta.id, (name,), _clear(share)) for name, share in (("a", 0.01), ("b", 0.015))]
     (row,) = not_worth_doing([Popular()], rows, recordings)
     assert (row.what, row.saving_share, row.recording_ids) == ("A popular fix", 0.015, ("a", "b"))
 
@@ -108,7 +108,7 @@ def test_a_fix_with_a_more_specific_finding_is_not_listed() -> None:
 
 
 def test_recordings_of_one_or_two_steps_are_ignored() -> None:
-    row = Judged(Popular.meta, (RECORDING.id,), _clear(SHARE))
+    row = Judged(Popular.meta.id, (RECORDING.id,), _clear(SHARE))
     short = replace(RECORDING, steps=tuple(step for step in RECORDING.steps if step.step.kept)[:2])
     assert not_worth_doing([Popular()], [row], [short]) == ()
 

@@ -15,7 +15,7 @@ from tests.rules.needed_parts import named
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.ranking import ranked
-from traceadvisor.judging.run_rule import Judged, run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Effort, Finding, Fix, Found, Outcome, RuleMeta
 from traceadvisor.model.report import RecordedFinding
 from traceadvisor.model.workload import Part
@@ -136,6 +136,5 @@ def test_a_finding_knows_that_its_program_does_not_train(tmp_path: Path) -> None
 
 def _ranked(builder: TraceBuilder, folder: Path) -> RecordedFinding:
     facts, rule = facts_of(builder, folder), Scaling(IN_OTHER_WORDS)
-    judged = Judged(rule.meta, (facts.recording_id,), Found(_found(IN_OTHER_WORDS, builder, folder)))
-    (row,) = ranked(facts, [rule], [judged]).rows
+    (row,) = ranked(facts, [rule], [Found(_found(IN_OTHER_WORDS, builder, folder))]).rows
     return row

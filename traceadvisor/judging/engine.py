@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from traceadvisor import __version__
 from traceadvisor.facts import Facts
@@ -35,6 +36,11 @@ from traceadvisor.model.report import (
 from traceadvisor.rules.base import Rule
 from traceadvisor.system.executor import Aside
 
+T = TypeVar("T")
+
+Told = FoundFigures | Clear | Skipped | Failed
+"""What a report tells of a rule, besides its finding."""
+
 _NOTHING_SET = UsedSettings()
 
 
@@ -44,8 +50,8 @@ class Judgement:
 
     recording: Recording
     notes: tuple[HealthNote, ...]
-    outcomes: tuple[Judged, ...]
-    """One per rule, in the order of the catalogue."""
+    outcomes: Mapping[str, Told]
+    """By rule, in the order of the catalogue."""
 
     findings: tuple[RecordedFinding, ...]
     """Folded, each ranked by what it saves after those above it."""
@@ -55,6 +61,22 @@ class Judgement:
 
     rank: RankRecording | None = None
     """For the comparison with other ranks; None if the rank is unknown."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent from another process, it shares what is equal: most rules say the same of most recordings."""
+        return _received, (self.outcomes, self.recording, self.notes, self.findings, self.silenced, self.rank)
+
+
+@lru_cache(1 << 12)
+def _one(part: T) -> T:
+    """Return one shared object for equal ones."""
+    return part
+
+
+def _received(
+    outcomes: Mapping[str, Told], recording: Recording, notes: tuple[HealthNote, ...], *more: Any
+) -> Judgement:
+    return Judgement(recording, notes, {_one(rule_id): _one(told) for rule_id, told in outcomes.items()}, *more)
 
 
 def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None) -> Judgement:
@@ -67,14 +89,10 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     catalogue = all_rules() if catalogue is None else tuple(catalogue)
     rules = trace_rules(catalogue)
     lawful = [lawful_outcome(rule, facts) for rule in rules]
-    ids = (facts.recording_id,)
-    outcomes = tuple(
-        Judged(rule.meta, ids, if_it_shortens(rule, facts, outcome))
-        for rule, (outcome, _) in zip(rules, lawful, strict=True)
-    )
+    outcomes = [if_it_shortens(rule, facts, outcome) for rule, (outcome, _) in zip(rules, lawful, strict=True)]
     ranking = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
-    found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
+    found = (outcome.finding for rule, outcome in judged if rule.umbrella and isinstance(outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
     recording, findings = description.with_findings(ranking.rows)
     memory = recording.device_memory
@@ -84,7 +102,8 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     recording = replace(recording, replay=ranking.simulated, umbrellas=umbrellas, device_memory=memory)
     silenced = tuple(one for _, some in lawful for one in some)
     rank = rank_recording(facts, is_alone=aside is not None)
-    return Judgement(recording, (*facts.notes, *ranking.notes), outcomes, findings, silenced, rank)
+    told = {rule.meta.id: _told(outcome) for rule, outcome in zip(rules, outcomes, strict=True)}
+    return Judgement(recording, (*facts.notes, *ranking.notes), told, findings, silenced, rank)
 
 
 def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
@@ -108,16 +127,16 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
     rules = trace_rules(catalogue)
     known = [*(one.rank for one in judgements if one.rank), *ranks]
     compared = compare(known, rules, {one.recording.id for one in judgements})
-    outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
+    outcomes = side_by_side(zip(*map(_judged, judgements), strict=True), compared)
     recordings = {one.recording.id: one.recording for one in judgements}
-    in_comparison = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
+    in_comparison = {(row.rule_id, recording_id) for row in compared for recording_id in row.recording_ids}
     alone = [
         [row for row in one.findings if (row.finding.rule.id, one.recording.id) not in in_comparison]
         for one in judgements
     ]
     late, alone = explained_by_late_rank(_compared(compared, recordings), alone)
     of_ranks = [[row] for row in late]
-    found = {row.rule.id for row in outcomes if isinstance(row.outcome, Found)}
+    found = {row.rule_id for row in outcomes if row.is_found}
     return Report(
         tool_version=__version__,
         source=source,
@@ -145,21 +164,31 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
     )
 
 
-def _merged(judged: Iterable[Judged], recording_count: int) -> tuple[OutcomeRow, ...]:
+def _judged(judgement: Judgement) -> Iterator[Judged]:
+    ids = (judgement.recording.id,)
+    return (Judged(rule_id, ids, told) for rule_id, told in judgement.outcomes.items())
+
+
+def _merged(judged: Sequence[Judged], recording_count: int) -> tuple[OutcomeRow, ...]:
     """One row for all recordings with the same outcome of a rule: most checks have the same one everywhere."""
-    judged = tuple(judged)
-    if recording_count == 1 and len({row.rule.id for row in judged}) == len(judged):  # nothing to compare
-        return tuple(OutcomeRow(row.rule.id, (), _without_finding(row.outcome)) for row in judged)
-    alike: dict[tuple[str, FoundFigures | Clear | Skipped | Failed], dict[str, None]] = {}
+    if recording_count == 1 and len({row.rule_id for row in judged}) == len(judged):  # nothing to compare
+        return tuple(OutcomeRow(row.rule_id, (), _told(row.outcome)) for row in judged)
+    alike: dict[tuple[str, Told], dict[str, None]] = {}
+    same: dict[tuple[str, int], dict[str, None]] = {}
     for row in judged:
-        alike.setdefault((row.rule.id, _without_finding(row.outcome)), {}).update(dict.fromkeys(row.recording_ids))
+        place = row.rule_id, id(row.outcome)
+        ids = same.get(place)
+        if ids is None:  # to compare outcomes takes longer, and many recordings share them
+            ids = same[place] = alike.setdefault((row.rule_id, _told(row.outcome)), {})
+        ids.update(dict.fromkeys(row.recording_ids))
     return tuple(
         OutcomeRow(rule_id, () if len(ids) == recording_count else tuple(ids), outcome)
         for (rule_id, outcome), ids in alike.items()
     )
 
 
-def _without_finding(outcome: RuleOutcome) -> FoundFigures | Clear | Skipped | Failed:
+def _told(outcome: RuleOutcome | FoundFigures) -> Told:
+    """The outcome without its finding, which is among those of the report."""
     return FoundFigures(outcome.finding.evidence) if isinstance(outcome, Found) else outcome
 
 

@@ -23,9 +23,9 @@ from traceadvisor.judging.engine import Judgement, judge
 from traceadvisor.judging.ranks import MOST_IN_FULL, RankRecording, in_full, rank_recording, waits
 from traceadvisor.judging.recording import get_ready
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Found
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.model.report import FoundFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import MOST_DEVICES, Origin, Trace
@@ -314,10 +314,10 @@ def outcomes_by(
 def _is_told_more(judged: JudgedFile, rank_waits: Mapping[str, SpanSet], communicating: Container[str]) -> bool:
     """Whether one of some rules on communication found something where waits for other ranks are known."""
     return any(
-        isinstance(row.outcome, Found) and row.rule.id in communicating
+        isinstance(told, FoundFigures) and rule_id in communicating
         for one in judged.judgements
         if one.recording.id in rank_waits
-        for row in one.outcomes
+        for rule_id, told in one.outcomes.items()
     )
 
 

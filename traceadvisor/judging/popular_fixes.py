@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from traceadvisor.judging.run_rule import Judged
 from traceadvisor.judging.worth import NOTICED_SHARE, WORTH_DOING_SHARE
-from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, ClearedBecause, Found, Unit
+from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, ClearedBecause, Unit
 from traceadvisor.model.report import NotWorthDoing, Recording, SmallBecause, SmallSaving
 from traceadvisor.rules.base import Rule
 
@@ -24,19 +24,19 @@ def not_worth_doing(
     rules = {rule.meta.id: rule for rule in catalogue}
     popular = {rule_id: rule.popular_fix for rule_id, rule in rules.items() if rule.popular_fix}
     rows = tuple(outcomes)
-    found = {(row.recording_ids[0], row.rule.id) for row in rows if isinstance(row.outcome, Found)}
+    found = {(row.recording_ids[0], row.rule_id) for row in rows if row.is_found}
     contradicted = {(recording, refined) for recording, rule_id in found for refined in rules[rule_id].refines}
     long_enough = {one.id for one in recordings if sum(row.step.kept for row in one.steps) >= FEWEST_STEPS}
     with_findings = {recording for recording, rule_id in found if not rules[rule_id].umbrella}
     small: dict[str, list[tuple[float, SmallSaving, str]]] = {}
     for row in rows:
         recording = row.recording_ids[0]
-        if not isinstance(row.outcome, Clear) or row.rule.id not in popular or recording not in long_enough:
+        if not isinstance(row.outcome, Clear) or row.rule_id not in popular or recording not in long_enough:
             continue
         share = _most_share(row.outcome)
-        if share is not None and share < WORTH_DOING_SHARE and (recording, row.rule.id) not in contradicted:
+        if share is not None and share < WORTH_DOING_SHARE and (recording, row.rule_id) not in contradicted:
             reason = _why_small(row.outcome, has_findings=recording in with_findings)
-            small.setdefault(row.rule.id, []).append((share, reason, recording))
+            small.setdefault(row.rule_id, []).append((share, reason, recording))
     return tuple(_as_one(popular[rule_id], cases) for rule_id, cases in small.items())
 
 

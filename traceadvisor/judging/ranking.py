@@ -7,11 +7,11 @@ from functools import partial
 
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen, replace
-from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import (
     Finding,
     Found,
     Method,
+    RuleOutcome,
     Severity,
 )
 from traceadvisor.model.health import HealthNote
@@ -51,14 +51,14 @@ class Ranking:
     """Notes on a simulation that failed."""
 
 
-def ranked(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[Judged]) -> Ranking:
+def ranked(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[RuleOutcome]) -> Ranking:
     """The findings of one recording in order, and the checks of the simulation.
 
     Without a simulation, or if it fails, savings after other fixes follow from the claimed time alone.
     """
     by_id = {rule.meta.id: rule for rule in rules}
     refines = {rule_id: rule.refines for rule_id, rule in by_id.items()}
-    found = [row.outcome.finding for row in outcomes if isinstance(row.outcome, Found)]
+    found = [outcome.finding for outcome in outcomes if isinstance(outcome, Found)]
     findings = [finding for finding in found if not by_id[finding.rule.id].umbrella]
     step_ns = facts.step_ns
     notes: tuple[HealthNote, ...] = ()

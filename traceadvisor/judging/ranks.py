@@ -120,7 +120,7 @@ def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule], judged: 
     """
     rank_rules = [rule for rule in rules if isinstance(rule, RankRule)]
     return [
-        Judged(rule.meta, ids, _compared(rule, _alike(ranks), ranks[0].file.world_size))
+        Judged(rule.meta.id, ids, _compared(rule, _alike(ranks), ranks[0].file.world_size))
         for ranks in _together(recordings)
         if (ids := tuple(one.recording_id for one in ranks if one.recording_id in judged))
         for rule in rank_rules
@@ -188,12 +188,12 @@ def side_by_side(judged: Iterable[tuple[Judged, ...]], compared: Sequence[Judged
     """The outcomes, grouped by rule. An outcome for several ranks replaces those for each rank."""
     if not compared:
         return tuple(row for rows in judged for row in rows)
-    taken = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
+    taken = {(row.rule_id, recording_id) for row in compared for recording_id in row.recording_ids}
     return tuple(
         row
         for rows in judged
         for row in (
-            *(row for row in compared if row.rule == rows[0].rule),
-            *(row for row in rows if (row.rule.id, row.recording_ids[0]) not in taken),
+            *(row for row in compared if row.rule_id == rows[0].rule_id),
+            *(row for row in rows if (row.rule_id, row.recording_ids[0]) not in taken),
         )
     )

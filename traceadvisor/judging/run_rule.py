@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
-from functools import cache, lru_cache
+from functools import cache
 from numbers import Integral, Real
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.errors import named
@@ -29,43 +29,33 @@ from traceadvisor.model.findings import (
     MissingInput,
     NotCounted,
     Outcome,
-    RuleMeta,
     RuleOutcome,
     Silenced,
     Skipped,
     Unit,
 )
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.report import FoundFigures
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
 from traceadvisor.savings.estimates import Reach, estimated
 
-T = TypeVar("T")
-
 
 @frozen(eq=False)
 class Judged:
     """Outcome of one rule on one recording, or on several ranks together."""
 
-    rule: RuleMeta
+    rule_id: str
     recording_ids: tuple[str, ...]
-    outcome: RuleOutcome
+    outcome: RuleOutcome | FoundFigures
+    """With figures only, the finding is among those of the recording."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Sent from another process, it shares what is equal: most rules say the same of most recordings."""
-        return _received, (self.rule, self.recording_ids, self.outcome)
-
-
-@lru_cache(1 << 12)
-def _one(part: T) -> T:
-    """Return one shared object for equal ones."""
-    return part
-
-
-def _received(rule: RuleMeta, recording_ids: tuple[str, ...], outcome: RuleOutcome) -> Judged:
-    return Judged(_one(rule), recording_ids, outcome if isinstance(outcome, Found) else _one(outcome))
+    @property
+    def is_found(self) -> bool:
+        """Whether there is a finding."""
+        return isinstance(self.outcome, Found | FoundFigures)
 
 
 OF_ANOTHER_FRAMEWORK = "This check is about {}, and the recording is of {}."
@@ -146,7 +136,8 @@ def _judged(rule: Rule, outcome: Outcome, facts: Facts) -> Outcome:
         case Clear(judged_share=float() as share) if share < LEAST_JUDGED_SHARE:
             return Skipped(f"Only {int(share * 100)}% of kernel time could be judged: {facts.why_not_judged}.")
         case Clear(unit=Unit.SHARE, because=None):
-            return replace(outcome, not_counted=_not_counted(rule, outcome.value, facts))
+            not_counted = _not_counted(rule, outcome.value, facts)
+            return replace(outcome, not_counted=not_counted) if not_counted else outcome
     return outcome
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.frozen import frozen, replace
-from traceadvisor.model.arrays import Int64, one_of, within
+from traceadvisor.model.arrays import Int64, Mask, one_of
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.saving import Reason
@@ -120,6 +121,12 @@ class Removed:
         return self.in_loader_ns + self.elsewhere_ns
 
 
+def _no_longer_waits(action: NDArray[np.int8], left: NDArray[np.int8], row: Int64) -> Mask:
+    """Whether each call waits by its action before, and not by the one after."""
+    waits: Mask = one_of(action, *_WAITING) & ~one_of(left, *_WAITING) & (row != NONE)
+    return waits
+
+
 @frozen(eq=False)
 class Replay:
     """A recording's steps, ready to replay with edits.
@@ -186,14 +193,13 @@ class Replay:
         spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
         spared_ns = np.maximum(spared_ns, 0)
         if after.host.action is not before.host.action:
-            waits = one_of(before.host.action, *_WAITING) & ~one_of(after.host.action, *_WAITING)
-            waits &= before.host.row != NONE
+            waits = before.once(_no_longer_waits, before.host.action, after.host.action, before.host.row)
             spared_ns[waits] += recorded_ns[before.host.row[waits]]
-        on_device_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0)
-        inner, count = before.inner_steps, max(len(before.inner_steps), 1)
-        spared_ns = np.where(within(before.host.step, inner), spared_ns, 0)
-        in_loader_ns = float(spared_ns[is_loading(before.host)].sum())
-        all_ns = float(spared_ns.sum() + on_device_ns[within(before.device.step, inner)].sum())
+        (tasks, launched), count = before.inner_tasks, max(len(before.inner_steps), 1)
+        on_device_ns = np.maximum(before.device.duration_ns[launched] - after.device.duration_ns[launched], 0)
+        spared_ns = spared_ns[tasks]
+        in_loader_ns = float(spared_ns[is_loading(before.host)[tasks]].sum())
+        all_ns = float(spared_ns.sum() + on_device_ns.sum())
         return Removed(in_loader_ns / count, (all_ns - in_loader_ns) / count)
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
@@ -340,12 +346,11 @@ def _step_ns(graph: StepGraph) -> float:
 
 
 def _busiest_ns(graph: StepGraph) -> float:
-    host, device, inner = graph.host, graph.device, graph.inner_steps
-    host_ns = np.where(within(host.step, inner), host.work_ns + host.call_ns, 0)
-    device_ns = np.where(within(device.step, inner), device.duration_ns, 0)
-    on_host = np.bincount(host.thread, weights=host_ns, minlength=1)
-    on_device = np.bincount(device.stream, weights=device_ns, minlength=1)
-    return float(max(on_host.max(), on_device.max())) / max(len(inner), 1)
+    host, device, (tasks, launched) = graph.host, graph.device, graph.inner_tasks
+    host_ns = host.work_ns[tasks] + host.call_ns[tasks]
+    on_host = np.bincount(host.thread[tasks], weights=host_ns, minlength=1)
+    on_device = np.bincount(device.stream[launched], weights=device.duration_ns[launched], minlength=1)
+    return float(max(*on_host.tolist(), *on_device.tolist())) / max(len(graph.inner_steps), 1)
 
 
 def _in_balance(graph: StepGraph) -> StepGraph:

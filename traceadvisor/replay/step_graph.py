@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Code, Int64
+from traceadvisor.model.once import Known
 from traceadvisor.model.steps import Step, StepTable
+
+Result = TypeVar("Result")
 
 
 class Action(Code):
@@ -178,6 +183,23 @@ class StepGraph:
     """By stream, the work left when the host began the first step, as a share of its work in these steps: a host that
     runs ahead can stop for as long without delaying the device. A missing one is 0."""
 
+    shared: Known = field(default_factory=Known, repr=False)
+    """What was found out about columns, of this graph and of those that edits made of it."""
+
+    def once(self, compute: Callable[..., Result], *columns: Any) -> Result:
+        """The result of a function of columns, and of what edits name, computed once for all graphs with the same ones.
+
+        Most edits change few columns, and those of two scenarios or of two variants of the steps the same ones. They
+        are the same objects then: nobody writes into the columns of a graph.
+        """
+        key, shared = (compute, *map(id, columns)), self.shared
+        found = shared.pop(key, None) or (columns, compute(*columns))  # with the columns, whose ids stay theirs
+        shared[key] = found
+        if len(shared) > _MOST_SHARED:
+            del shared[next(iter(shared))]
+        result: Result = found[1]
+        return result
+
     def begun(self, starts_ns: Int64) -> Int64:
         """Count recorded starts, ascending, in each host task's work and call; 0 for tasks without time."""
         bounds_ns = (self.recorded_ns - self.host.recorded_work_ns, self.recorded_ns)
@@ -195,6 +217,16 @@ class StepGraph:
         """Positions of the steps that are judged: without the first and the last, if there are others."""
         return range(1, self.step_count - 1) if self.step_count >= FEWEST_STEPS else range(self.step_count)
 
+    @property
+    def inner_tasks(self) -> tuple[slice, slice]:
+        """Places of the host tasks and of the device tasks of these steps: both are in the order of steps."""
+        inner = self.inner_steps
+        host, device = (step.searchsorted((inner.start, inner.stop)) for step in (self.host.step, self.device.step))
+        return slice(*host.tolist()), slice(*device.tolist())
+
+
+_MOST_SHARED = 32
+"""Results of functions of columns that are kept: the last ones. The estimates of a small recording need as many."""
 
 MOST_STEPS = 8
 """More steps add no information and cost time."""

@@ -161,8 +161,8 @@ def test_the_verdict_begins_with_inference_and_training_rules_are_skipped(tmp_pa
     assert skipped(ZeroGradMemset(), _served(*[VLLM] * 4), tmp_path) == ONLY_FOR_TRAINING
     for_training = {rule.meta.id for rule in all_rules() if rule.training_only}
     assert {"DIST004", "DIST007", "GPU005", "GPU012", "GPU014", "MEM002", "MEM006"} <= for_training
-    advice = [row for row in judge(facts).outcomes if row.rule.id.startswith("DATA")]
-    assert all("profiled loop" not in getattr(row.outcome, "reason", "") for row in advice)
+    advice = [told for rule_id, told in judge(facts).outcomes.items() if rule_id.startswith("DATA")]
+    assert all("profiled loop" not in getattr(told, "reason", "") for told in advice)
 
 
 def test_attention_that_torch_computes_only_without_gradients_shows_inference(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, MOST_WAITING_W
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
-from traceadvisor.model.findings import Finding, Found, Method
+from traceadvisor.model.findings import Finding, Method
 from traceadvisor.model.run import StepState, TimedBatch, TimedStep
 from traceadvisor.replay.fixes.data_wait import KEPT_CACHES_SHARE
 
@@ -394,8 +394,10 @@ def test_no_rule_proposes_more_computing_workers_than_the_training_leaves_cores(
     options = {"ranks": ranks, "threads": threads, "training": training}
     facts = Loader(cpu_ms, wait_ms, count, cores, rest_ms, pauses_ms, **options).facts(folder)  # type: ignore[arg-type]
     curve = facts.worker_curve
-    for finding in (outcome.outcome.finding for outcome in judge(facts).outcomes if isinstance(outcome.outcome, Found)):
-        proposed = int(finding.fix.settings.get("num_workers") or 0)
+    judged = judge(facts)
+    fixes = [fix for row in judged.findings for fix in (row.finding.fix, *(folded.fix for folded in row.folded))]
+    for fix in (*fixes, *(umbrella.fix for umbrella in judged.recording.umbrellas)):
+        proposed = int(fix.settings.get("num_workers") or 0)
         if proposed in {0, count} or (curve and curve.cost.is_waiting and proposed <= MOST_WAITING_WORKERS):
             continue  # the current number is known to work, and waiting needs no core
         busy = _busy_cores(curve, cores / ranks) if curve else 1.0

@@ -149,10 +149,10 @@ class PythonFrames:
         if not self._name.size:
             none = np.array([NONE], dtype=np.int64)
             return FrameTable(*(none for _ in fields(FrameTable))), np.zeros(1, dtype=np.int32)
-        at = self._thread, self._start_ns
-        inner, outer, module = (part.at(*at) for part in (self._users, self._outer_users, self._modules))
+        inner, module = self._nearest(self._users), self._nearest(self._modules)
+        outer = self._outer_users.at(self._thread, self._start_ns)
         innermost = np.arange(self._name.size)
-        file = self._file_around(innermost)
+        file = self._nearest(self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file)))
         of_capture = self._named(lambda _, frame: frame.file is not None and is_of_capture(frame.file))
         innermost[of_capture] = file[of_capture]
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
@@ -208,36 +208,37 @@ class PythonFrames:
             result[name] = first.setdefault(frame, name)
         return result
 
-    def _file_around(self, calls: Int64) -> Int64:
-        """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
-        is_file = np.zeros(self._name.size, dtype=np.bool_)
-        is_file[self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file))] = True
-        return nearest_around(self._around, is_file)[calls]
+    def _nearest(self, chosen: Int64) -> Int64:
+        """Return the innermost of some calls at each call: itself or one around it; NONE without one."""
+        is_chosen = np.zeros(self._name.size, dtype=np.bool_)
+        is_chosen[chosen] = True
+        return nearest_around(self._around, is_chosen)
 
     @cached_property
-    def _users(self) -> _Chosen:
+    def _users(self) -> Int64:
         own = self._trace.own_code
-        return self._some(self._named(lambda _, frame: frame.file is not None and not is_library(frame.file, own)))
+        return self._named(lambda _, frame: frame.file is not None and not is_library(frame.file, own))
 
     @cached_property
     def _outer_users(self) -> _Chosen:
         """The user's functions that run inside one step."""
-        rows = self._users.rows
+        rows = self._users
         starts, ends = self._start_ns[rows], self._end_ns[rows]
         following = self._marks[:, 0].searchsorted(starts, side="left")
         holds_step = np.append(self._marks[:, 1], np.iinfo(np.int64).max)[following] <= ends
         is_loop = is_crossed(starts, ends, np.sort(self._marks, axis=None)) | holds_step
-        return self._some(rows[~is_loop], outermost=True)
+        rows = rows[~is_loop]
+        return _Chosen(rows, ThreadCalls(self._start_ns[rows], self._end_ns[rows], self._thread[rows], outermost=True))
 
     @cached_property
-    def _modules(self) -> _Chosen:
+    def _modules(self) -> Int64:
         rows = self._named(lambda name, _: name.startswith(MODULE_PREFIX))
-        return self._some(rows[np.lexsort((-self._end_ns[rows], self._start_ns[rows], self._thread[rows]))])
+        return rows[np.lexsort((-self._end_ns[rows], self._start_ns[rows], self._thread[rows]))]
 
     @cached_property
     def _module_around(self) -> Int64:
         """The call of the module around each call of a module; NONE for other calls, and at the end."""
-        rows = self._modules.rows
+        rows = self._modules
         around = np.full(self._name.size + 1, NONE, dtype=np.int64)
         if rows.size:
             above = parents_of(self._start_ns[rows], self._end_ns[rows], self._thread[rows])
@@ -250,10 +251,6 @@ class PythonFrames:
         wanted = np.zeros(len(names) + 1, dtype=np.bool_)
         wanted[[name for name, frame in self._frames.items() if chosen(names[name], frame)]] = True
         return wanted[self._name].nonzero()[0]
-
-    def _some(self, rows: Int64, *, outermost: bool = False) -> _Chosen:
-        calls = ThreadCalls(self._start_ns[rows], self._end_ns[rows], self._thread[rows], outermost)
-        return _Chosen(rows, calls)
 
 
 def _owns_time(file: str) -> bool:

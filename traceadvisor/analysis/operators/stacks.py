@@ -6,7 +6,7 @@ backward pass runs has the stack of its forward operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
@@ -32,6 +32,9 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
+
+_FEW_CALLS = 1 << 12
+"""To look at all of fewer Python calls takes less time than to choose among them, several times."""
 
 
 @frozen(eq=False)
@@ -135,7 +138,7 @@ class Stacks:
         """Whether any stack was recorded."""
         return self._trace.with_stacks
 
-    @property
+    @cached_property
     def has_modules(self) -> bool:
         """Whether calls of modules were recorded."""
         return self.has_calls and bool((self._class_of != NONE).any())
@@ -202,20 +205,32 @@ class Stacks:
     # -- Python calls --------------------------------------------------------------------------------------------
 
     def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64, *, of_waiting: bool) -> StackKeys:
-        tree, linked = self._tree, self.forward_of[operators]
-        forward = linked[linked != NONE]
-        asked = np.concatenate((threads, np.full(threads.size, self._training_thread), tree.thread[forward]))
-        asked_ns = np.concatenate((instants_ns, instants_ns, tree.start_ns[forward]))
-        frames = self.frames(calls_at(self._trace.python_calls, asked, asked_ns))
+        frames = self.frames(lambda: self._running(threads, instants_ns, self.forward_of[operators]))
         calls = frames.calls.at(threads, instants_ns)
         own, ran_inside = self.own_frames(frames, calls, threads, instants_ns, operators)
         if not of_waiting:
             own = np.where(self._backward_threads[threads], frames.numbers(calls), own)
         return self.keys(frames.table, own, self.forward_frames(frames, operators)[operators], ran_inside)
 
-    def frames(self, wanted: Mask) -> PythonFrames:
-        """Return the frames of some Python calls."""
-        return PythonFrames(self._trace, self._marks, wanted)
+    def _running(self, threads: Int64, instants_ns: Int64, forward: Int64) -> Mask:
+        """Return whether each Python call runs at some instants, there or in the training thread, or in the forward."""
+        tree, forward = self._tree, forward[forward != NONE]
+        asked = np.concatenate((threads, np.full(threads.size, self._training_thread), tree.thread[forward]))
+        asked_ns = np.concatenate((instants_ns, instants_ns, tree.start_ns[forward]))
+        return calls_at(self._trace.python_calls, asked, asked_ns)
+
+    def frames(self, wanted: Callable[[], Mask]) -> PythonFrames:
+        """Return the frames of some Python calls; of a recording with few calls those of all, which are found once.
+
+        ``wanted``: tells the calls that are to be looked at.
+        """
+        if self._trace.python_calls.start_ns.size < _FEW_CALLS:
+            return self._all_frames
+        return PythonFrames(self._trace, self._marks, wanted())
+
+    @cached_property
+    def _all_frames(self) -> PythonFrames:
+        return PythonFrames(self._trace, self._marks)
 
     def own_frames(
         self, frames: PythonFrames, calls: Int64, threads: Int64, instants_ns: Int64, operators: Int64

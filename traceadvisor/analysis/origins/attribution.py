@@ -103,7 +103,7 @@ class Attribution:
 
 def attribute(observation: Observation, partition: Partition, tree: OperatorTree, stacks: Stacks) -> Attribution:
     """Return what each instant of a recording belongs to."""
-    frames = stacks.frames(_wanted_calls(observation, partition, tree, stacks))
+    frames = stacks.frames(lambda: _wanted_calls(observation, partition, tree, stacks))
     finder = PieceFinder(observation, frames.calls)
     labels, places = OperatorLabels(observation.trace, tree), Places(observation.trace, tree, stacks, frames)
     causes_of, operators_of = _causes(observation), _operators(observation, tree)

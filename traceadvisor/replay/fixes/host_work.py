@@ -60,12 +60,18 @@ def work_inside(graph: StepGraph, spans: SpanSet, scenario: Scenario) -> Int64:
     is expected where the events are that it belongs to, else in proportion to time.
     """
     host, inside_ns = graph.host, recorded_inside(graph, spans)
-    added_ns = np.maximum(host.recorded_work_ns - host.unprofiled_work_ns, 0)
+    added_ns = graph.once(_added, host.recorded_work_ns, host.unprofiled_work_ns)
     if scenario is not Scenario.HIGH and added_ns.any():
         share = 1.0 if scenario is Scenario.LOW else _part_inside(graph, spans, inside_ns)
         inside_ns = np.maximum(inside_ns - scaled(added_ns, share), 0)
     limited_ns: Int64 = np.minimum(inside_ns, host.work_ns)
     return limited_ns
+
+
+def _added(recorded_work_ns: Int64, unprofiled_work_ns: Int64) -> Int64:
+    """The profiler's time in each host task."""
+    added_ns: Int64 = np.maximum(recorded_work_ns - unprofiled_work_ns, 0)
+    return added_ns
 
 
 def _part_inside(graph: StepGraph, spans: SpanSet, inside_ns: Int64) -> Float64:
@@ -80,8 +86,11 @@ def _part_inside(graph: StepGraph, spans: SpanSet, inside_ns: Int64) -> Float64:
 
 def recorded_inside(graph: StepGraph, spans: SpanSet) -> Int64:
     """For each host task, the nanoseconds of its recorded work in some recorded spans, also where it only waits now."""
-    until_ns = graph.recorded_ns
-    return spans.measure_in(until_ns - graph.host.recorded_work_ns, until_ns)
+    return graph.once(_recorded_inside, graph.recorded_ns, graph.host.recorded_work_ns, spans)
+
+
+def _recorded_inside(until_ns: Int64, work_ns: Int64, spans: SpanSet) -> Int64:
+    return spans.measure_in(until_ns - work_ns, until_ns)
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:

@@ -38,7 +38,7 @@ class SparedWork(Edit):
         An operation that waits for another stream stays, without time: what follows on its stream waits too.
         """
         spared = among(graph.device.row, self.rows)
-        unmade = _launches_only(graph, spared & ~_is_waited_for(graph) & (graph.device.after == NONE))
+        unmade = _launches_only(graph, spared & _is_awaited_by_none(graph))
         host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
         host = replace(
             host,
@@ -53,11 +53,17 @@ WHOLE_SHARE = 0.9
 """Share of a GPU operation that is claimed, from which on it counts as claimed as a whole."""
 
 
-def _is_waited_for(graph: StepGraph) -> Mask:
-    """Whether a call or another stream waits for each device task."""
-    targets = np.concatenate((graph.host.first[graph.host.count == 0], graph.device.after))
-    waited: Mask = among(np.arange(len(graph.device)), targets)
-    return waited
+def _is_awaited_by_none(graph: StepGraph) -> Mask:
+    """Whether no call and no other stream waits for each device task, nor it for another stream."""
+    return graph.once(_are_apart, graph.host.first, graph.host.count, graph.device.after)
+
+
+def _are_apart(first: Int64, count: Int64, after: Int64) -> Mask:
+    """The same, from what each host task launches or waits for, and what each device task waits for."""
+    apart: Mask = after == NONE
+    waited = np.concatenate((first[count == 0], after))
+    apart[waited[waited != NONE]] = False
+    return apart
 
 
 def _launches_only(graph: StepGraph, chosen: Mask) -> Mask:
@@ -118,16 +124,17 @@ class ClaimedTimeGone(Edit):
         host, device = graph.host, graph.device
         action, call_ns, removed_ns = host.action, host.call_ns, np.zeros(len(host), dtype=np.int64)
         if self.on_host:
-            calls_ns = self._inside(self.on_host, host.row)
+            calls_ns = graph.once(_inside, self.events, self.on_host, host.row)
             work_ns = work_inside(graph, self.on_host, scenario)
             if share > WHOLE_SHARE:
                 action = self._without_waits(graph, calls_ns, work_ns)
             call_ns = np.maximum(call_ns - scaled(calls_ns, share), 0)
             removed_ns = scaled(work_ns, share)
-        duration_ns = np.maximum(device.duration_ns - scaled(self._inside(self.on_device, device.row), share), 0)
+        claimed_ns = graph.once(_inside, self.events, self.on_device, device.row)
+        duration_ns = np.maximum(device.duration_ns - scaled(claimed_ns, share), 0)
         whole = duration_ns < (1 - WHOLE_SHARE) * device.duration_ns
         if self.operators and whole.any():
-            unmade = _launches_only(graph, whole & ~_is_waited_for(graph) & (device.after == NONE))
+            unmade = _launches_only(graph, whole & _is_awaited_by_none(graph))
             unmade &= self.operators.contains(graph.recorded_ns)
             with_launch_ns = np.maximum(removed_ns, work_inside(graph, self.operators, scenario))
             removed_ns = np.where(unmade, with_launch_ns, removed_ns)
@@ -150,12 +157,12 @@ class ClaimedTimeGone(Edit):
         action[held_up] = Action.LAUNCH
         return action
 
-    def _inside(self, spans: SpanSet, rows: Int64) -> Int64:
-        """The part of each event in some spans; 0 for tasks that are no events."""
-        if not spans:
-            return np.zeros(rows.size, dtype=np.int64)
-        events = (rows != NONE).nonzero()[0]
-        starts, ends = self.events.start_ns[rows[events]], self.events.end_ns[rows[events]]
-        inside = np.zeros(rows.size, dtype=np.int64)
-        inside[events] = spans.measure_in(np.minimum(starts, ends), ends)
-        return inside
+
+def _inside(events: EventTable, spans: SpanSet, rows: Int64) -> Int64:
+    """The part of each event in some spans; 0 for tasks that are no events."""
+    inside = np.zeros(rows.size, dtype=np.int64)
+    if spans:
+        known = (rows != NONE).nonzero()[0]
+        starts, ends = events.start_ns[rows[known]], events.end_ns[rows[known]]
+        inside[known] = spans.measure_in(np.minimum(starts, ends), ends)
+    return inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.arrays import Int64, Mask, among, one_of
@@ -27,7 +28,7 @@ class WithoutWaits(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
         """The host continues at once, or as soon as the copy that it reads is done."""
-        return replace(graph, host=without_waits(graph, _is_among(graph.host, self.rows)))
+        return replace(graph, host=without_waits(graph, graph.once(is_one_of, graph.host.row, self.rows)))
 
 
 @frozen
@@ -47,46 +48,51 @@ class DeferredReads(Edit):
         """The host continues at once; in the low scenario, as with :class:`WithoutWaits`."""
         if scenario is Scenario.LOW:
             return WithoutWaits(self.rows).applied(graph, scenario)
-        return replace(graph, host=_going_on(graph.host, _is_among(graph.host, self.rows)))
+        chosen = graph.once(is_one_of, graph.host.row, self.rows)
+        action = graph.once(_going_on, graph.host.action, chosen)
+        return replace(graph, host=replace(graph.host, action=action))
 
 
 def without_waits(graph: StepGraph, chosen: Mask) -> HostTasks:
     """The host tasks. Chosen tasks do not wait, or wait only for the copy to the host that they read."""
-    read = _results_read(graph)
+    host, device = graph.host, graph.device
+    read = graph.once(_results_read, host.action, host.first, host.count, device.kind, device.stream)
+    action, first = graph.once(_reading_only, chosen, host.action, host.first, read)
+    return host if action is host.action else replace(host, action=action, first=first)
+
+
+def _reading_only(chosen: Mask, action: NDArray[np.int8], first: Int64, read: Int64) -> tuple[NDArray[np.int8], Int64]:
+    """The actions without the waits of chosen tasks that read nothing, and what the others wait for."""
     reads = chosen & (read != NONE)
-    host = _going_on(graph.host, chosen & ~reads)
-    if not reads.any():
-        return host
-    waits = reads & (host.action != Action.LAUNCH_AND_WAIT)
-    return replace(
-        host,
-        action=np.where(waits, np.int8(Action.WAIT), host.action),
-        first=np.where(waits, read, host.first),
-    )
+    action = _going_on(action, chosen & ~reads)
+    waits = reads & (action != Action.LAUNCH_AND_WAIT)
+    if not waits.any():
+        return action, first
+    return np.where(waits, np.int8(Action.WAIT), action), np.where(waits, read, first)
 
 
-def _results_read(graph: StepGraph) -> Int64:
+def _results_read(action: NDArray[np.int8], first: Int64, count: Int64, kind: NDArray[np.int8], stream: Int64) -> Int64:
     """For each host task, the last copy to the host that it is the first to wait for; else NONE.
 
-    A blocking copy to the device reads nothing, even if its stream copied to the host before.
+    A blocking copy to the device reads nothing, even if its stream copied to the host before. The first three columns
+    are those of the host tasks, the others those of the device tasks.
     """
-    host, device = graph.host, graph.device
-    result = np.full(len(host), NONE, dtype=np.int64)
-    to_host = device.kind == Kind.COPY_D2H
+    result = np.full(action.size, NONE, dtype=np.int64)
+    to_host = kind == Kind.COPY_D2H
     copies = to_host.nonzero()[0]
     if not copies.size:
         return result
-    own = np.concatenate((to_host, [False]))[host.first] & (host.action == Action.LAUNCH_AND_WAIT)
-    for_all = host.action == Action.WAIT_ALL
-    given = np.maximum.accumulate(np.where(host.count > 0, host.first + host.count, 0))
-    until = np.where(for_all, given, host.first + np.maximum(host.count, 1))
+    own = np.concatenate((to_host, [False]))[first] & (action == Action.LAUNCH_AND_WAIT)
+    for_all = action == Action.WAIT_ALL
+    given = np.maximum.accumulate(np.where(count > 0, first + count, 0))
+    until = np.where(for_all, given, first + np.maximum(count, 1))
     every = for_all.nonzero()[0]
-    one = ((host.first != NONE) & (own | (host.action == Action.WAIT))).nonzero()[0]
+    one = ((first != NONE) & (own | (action == Action.WAIT))).nonzero()[0]
     first = np.minimum(
         _first_behind(every, until[every], np.zeros_like(every), copies, np.zeros_like(copies)),
-        _first_behind(one, until[one], device.stream[host.first[one]], copies, device.stream[copies]),
+        _first_behind(one, until[one], stream[first[one]], copies, stream[copies]),
     )
-    waited = first < len(host)
+    waited = first < action.size
     np.maximum.at(result, first[waited], copies[waited])
     return result
 
@@ -112,14 +118,16 @@ def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy
     return np.where(found, np.concatenate((waits[order], [_BEYOND]))[place], _BEYOND)
 
 
-def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
-    return among(host.row, np.fromiter(rows, dtype=np.int64, count=len(rows)))
+def is_one_of(row: Int64, rows: frozenset[int]) -> Mask:
+    """Whether each task is one of some rows of the event table."""
+    return among(row, np.fromiter(rows, dtype=np.int64, count=len(rows)))
 
 
-def _going_on(host: HostTasks, chosen: Mask) -> HostTasks:
+def _going_on(action: NDArray[np.int8], chosen: Mask) -> NDArray[np.int8]:
+    """The actions; chosen tasks do not wait."""
     if not chosen.any():
-        return host
-    action = host.action.copy()
+        return action
+    action = action.copy()
     action[chosen & (action == Action.LAUNCH_AND_WAIT)] = Action.LAUNCH
     action[chosen & one_of(action, Action.WAIT, Action.WAIT_ALL)] = Action.NOTHING
-    return replace(host, action=action)
+    return action
