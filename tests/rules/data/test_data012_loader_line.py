@@ -137,7 +137,7 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
             "If these transformations make samples smaller",
         ),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
-        ((ITEM,), "If this line gives the same in each epoch"),
+        ((ITEM,), "If this line goes through values or samples one by one"),
     ],
 )
 def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_work_of_own_functions_on_each_sample_in_a_collate_function_is_done_once
         samples.add(10, MAIN, NEXT, ITEM, user("encode", line), is_fetching=True)
     samples.add(20, MAIN, NEXT, COLLATE, is_fetching=True)
     captured = _captured(tmp_path, 2, samples.build()).made(cpu_us=40_000, collate_us=60_000)
-    assert captured.finding(LoaderLineCost()).fix.summary.startswith("If this line gives the same in each epoch")
+    assert "do its work once before the training" in captured.finding(LoaderLineCost()).fix.summary
 
 
 @pytest.mark.parametrize(("until_us", "is_for_batches"), [(50_000, False), (20_000, True)])
@@ -164,7 +164,7 @@ def test_large_operators_of_a_line_take_as_long_for_whole_batches(
     until_us: int, tmp_path: Path, *, is_for_batches: bool
 ) -> None:
     found = _captured(tmp_path, 0, _loading(80, ITEM), operator_us=until_us).finding(LoaderLineCost())
-    assert ("for whole batches" in found.fix.summary) is is_for_batches
+    assert ("whole arrays or batches" in found.fix.summary) is is_for_batches
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_line_of_which_no_change_is_known_to_give_the_same_batches_promises_no
 
 def test_a_line_does_not_collate_where_collating_takes_a_quarter_of_the_loading(tmp_path: Path) -> None:
     captured = _captured(tmp_path, 2, _loading(80, ITEM, rest=20)).made(cpu_us=75_000, collate_us=25_000)
-    assert captured.finding(LoaderLineCost()).fix.summary.startswith("If this line gives the same in each epoch")
+    assert "do its work once before the training" in captured.finding(LoaderLineCost()).fix.summary
 
 
 def test_more_workers_come_first_if_they_save_more(tmp_path: Path) -> None:

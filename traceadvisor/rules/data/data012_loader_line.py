@@ -99,7 +99,8 @@ FEWEST_IN_A_CALL = 100
 
 _ONCE = replace(
     _ONCE_OR_FEWER,
-    words=f"{_ONCE_OR_FEWER.words}. If its calls are short, do it for whole batches instead of single samples",
+    words=f"If this line goes through values or samples one by one, compute with whole arrays or batches. "
+    f"{_ONCE_OR_FEWER.words}",
 )
 
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."

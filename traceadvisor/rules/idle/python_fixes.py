@@ -45,7 +45,14 @@ OF_NEEDED = (
     "parameters, as where it makes inputs, do it ahead in the loader's workers or another process. Otherwise only "
     "faster code saves time"
 )
-"""For code of which nothing shows that the training does without it for a step."""
+"""For a function of which nothing shows that the training does without it for a step."""
+
+OF_NEEDED_CODE = (
+    "If this code goes through values one by one, compute with whole arrays or tensors instead. Run it less often than "
+    "every step if the next operators do not need what it makes. If it does not depend on the parameters, as where it "
+    "makes inputs, do it ahead in the loader's workers or another process"
+)
+"""The same for lines of the script."""
 
 OF_ELEMENTS = "{} on fewer elements if only a part of them is needed, or less often if not each step needs the result"
 """For large operators: operators on whole tensors take as long."""
@@ -104,7 +111,7 @@ def fix_words(
     is_looped = _is_looped(facts, lost)
     is_left_out = not is_usual and (facts.observation.loader or facts.settings.loader)  # it does not make the data
     if is_training and not (is_looped or is_bound or is_left_out or _reports(frame)):
-        return OF_NEEDED.format(called(sites)), True
+        return OF_NEEDED.format(called(sites)) if frame else OF_NEEDED_CODE, True
     ways = (
         (WHOLE_TENSORS, is_looped),
         (LESS_OFTEN, is_training or is_bound),
