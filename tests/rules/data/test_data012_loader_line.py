@@ -223,6 +223,31 @@ def test_one_slow_worker_comes_before_the_line_that_it_runs(tmp_path: Path) -> N
     assert first.finding.locations[0].line == 31
 
 
+@pytest.mark.parametrize(
+    ("counts", "title"),
+    [
+        ((33, 27, 20), "One function takes most of the time of a batch"),
+        ((45, 20, 15), "One line takes much of the time of a batch"),
+        ((33, 20, 0), None),
+        ((20, 20, 20, 20), None),
+    ],
+)
+def test_a_function_is_named_where_its_lines_share_the_time(
+    counts: tuple[int, ...], title: str | None, tmp_path: Path
+) -> None:
+    samples = Samples()
+    for line, count in enumerate(counts, 31):
+        samples.add(count, MAIN, NEXT, user("__getitem__", line), is_fetching=True)
+    samples.add(100 - sum(counts), MAIN, NEXT, COLLATE, is_fetching=True)
+    captured = _captured(tmp_path, 2, samples.build())
+    if title is None:
+        assert captured.clear(LoaderLineCost()).value == counts[0] / 100
+        return
+    found = captured.finding(LoaderLineCost())
+    assert found.locations[0].line == 31
+    assert found.rule.title == title
+
+
 def test_a_line_with_a_small_part_of_the_loading_is_clear(tmp_path: Path) -> None:
     assert _captured(tmp_path, 2, _loading(30, ITEM, rest=70)).clear(LoaderLineCost()).value == 0.3
 

@@ -103,6 +103,8 @@ _ONCE = replace(
     f"{_ONCE_OR_FEWER.words}",
 )
 
+OF_FUNCTION = "One function takes most of the time of a batch"
+
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
 
 LOADED_ONCE = (
@@ -118,10 +120,10 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, a transform or ``collate_fn``. Loader workers sample themselves; if the training
-        process loads, the samples of its thread count. The finding has the line's share in the time of a batch, in its
-        CPU time and in its waiting time. Waits for ready batches, and for workers that are late by less than the rest
-        of the step varies, do not count.
+        batches: in ``__getitem__``, a transform or ``collate_fn``; or the function with several such lines. Loader
+        workers sample themselves; if the training process loads, the samples of its thread count. The finding has the
+        line's share in the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for
+        workers that are late by less than the rest of the step varies, do not count.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
@@ -152,6 +154,12 @@ class LoaderLineCost(Rule):
     min_line_share: float = 0.4
     """Share of the loading in the line. A smaller line is one of several, and its fix alone saves little."""
 
+    min_function_share: float = 0.6
+    """Share of the loading in the function of a smaller line, from which the function is named with this line."""
+
+    min_first_share: float = 0.25
+    """Share of the loading in that line: with less, its function does many things."""
+
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
         if passed := no_wait(facts, self.min_share, received_only, not_workers):
@@ -160,7 +168,8 @@ class LoaderLineCost(Rule):
             return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:
             return Skipped("Too few samples show the code that makes batches: train longer.")
-        if line.share < self.min_line_share:
+        is_function = line.share < self.min_line_share
+        if is_function and (line.with_others < self.min_function_share or line.share < self.min_first_share):
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
         if line.only_stacks:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE, STACKED)
@@ -170,10 +179,14 @@ class LoaderLineCost(Rule):
         return finding_of(
             facts,
             claims=wait,
+            title=OF_FUNCTION if is_function else None,
             fix=Fix(remedy.words, what_if=edit, effort=remedy.effort, is_conditional=remedy.is_conditional),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line, likely),
             evidence=(
                 Evidence("share of the loading in this line", line.share, Unit.SHARE),
+                facts.known(
+                    "share of the loading in its function", line.with_others if is_function else None, Unit.SHARE
+                ),
                 Evidence("share of the CPU time of loading in this line", line.cpu_share, Unit.SHARE),
                 facts.known("share of the waiting time of loading in this line", line.wait_share or None, Unit.SHARE),
                 Evidence("samples of this line", line.count, Unit.COUNT),
