@@ -39,7 +39,7 @@ from traceadvisor.system.executor import Aside
 T = TypeVar("T")
 
 Told = FoundFigures | Clear | Skipped | Failed
-"""What a report tells of a rule, besides its finding."""
+"""The outcome of a rule as a report tells it, without the finding."""
 
 _NOTHING_SET = UsedSettings()
 

@@ -184,7 +184,7 @@ class StepGraph:
     runs ahead can stop for as long without delaying the device. A missing one is 0."""
 
     shared: Known = field(default_factory=Known, repr=False)
-    """What was found out about columns, of this graph and of those that edits made of it."""
+    """Results of functions of columns, of this graph and of those that edits made of it."""
 
     def once(self, compute: Callable[..., Result], *columns: Any) -> Result:
         """The result of a function of columns, and of what edits name, computed once for all graphs with the same ones.

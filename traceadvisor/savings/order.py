@@ -198,7 +198,7 @@ def _load_decides(one: _Row, other: _Row) -> bool:
 def _is_better_alone(one: _Row, other: _Row) -> bool:
     """Whether the fix whose saving the load changes is the better one without load: that order holds for any load.
 
-    It is if it saves about as much as the other one, or more, and is no more work.
+    It is if it saves about what the other one saves, or more, and is no more work.
     A limit says that no core was free for it: moving work then saves less than removing it.
     """
     loaded, free = (one.finding, other.finding) if other.finding.alone_ns is None else (other.finding, one.finding)

@@ -13,7 +13,7 @@ from traceadvisor.judging.ranks import compare, rank_recording
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.health import Health
-from traceadvisor.model.report import Source, SourceKind
+from traceadvisor.model.report import FoundFigures, Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist007_uneven_last_batch import UnevenLastBatch
 
@@ -29,6 +29,7 @@ def _outcome(folder: Path, *loaders: LoaderSettings | None) -> RuleOutcome:
     known = [one for one in recordings if one]
     (row,) = compare(known, [UnevenLastBatch()], {one.recording_id for one in known})
     assert row.recording_ids == tuple(f"run/rank{rank}" for rank in range(len(loaders)))
+    assert not isinstance(row.outcome, FoundFigures)
     return row.outcome
 
 

@@ -14,7 +14,7 @@ from traceadvisor.judging.ranks import compare, rank_recording
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.health import Health
-from traceadvisor.model.report import Source, SourceKind
+from traceadvisor.model.report import FoundFigures, Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist019_data_on_every_rank import DataOnEveryRank
 
@@ -35,6 +35,7 @@ def _outcome(folder: Path, *digests: str | None, hooked: bool = True) -> RuleOut
     ranks = [_facts(folder, digest, rank, len(digests), hooked=hooked) for rank, digest in enumerate(digests)]
     known = [one for one in map(rank_recording, ranks) if one]
     (row,) = compare(known, [DataOnEveryRank()], {one.recording_id for one in known})
+    assert not isinstance(row.outcome, FoundFigures)
     return row.outcome
 
 
