@@ -11,7 +11,7 @@ import pytest
 
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
-from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.saving import Doubt, of_the_fix
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -290,6 +290,14 @@ def test_time_that_is_claimed_above_is_not_promised_again() -> None:
     # a claims 60 of the 100 ns that b claims
     placement = _order(_limit("a", 50, (0, 200)), _limit("b", 20, (140, 240)))
     assert [row.further_saving.high_ns for row in placement.rows] == [500, 80]
+
+
+@pytest.mark.parametrize(("until", "is_left"), [(50, False), (20, True)])
+def test_a_cost_is_measured_again_after_a_fix_of_the_work_that_sets_it_off(until: int, *, is_left: bool) -> None:
+    first = _limit("a", 50, (0, until))
+    second = replace(_limit("b", 20, (140, 240)), set_off_by=SpanSet.of((0, 100)))
+    reason = _order(first, second).rows[1].further_saving.reason
+    assert (reason is None or reason.doubt is not Doubt.MEASURE_AGAIN) is is_left
 
 
 def test_a_limit_whose_time_is_claimed_above_becomes_part_of_that_finding() -> None:

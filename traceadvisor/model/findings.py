@@ -323,6 +323,9 @@ class Finding:
     also_shortens: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
     """Other time that the fix makes shorter. An upper limit includes all of it."""
 
+    set_off_by: SpanSet = field(default_factory=SpanSet.empty, metadata=NOT_IN_JSON)
+    """Time of the work that causes this cost, wherever it falls: a fix of this work may save the cost, too."""
+
     alone_ns: float | None = field(default=None, metadata=NOT_IN_JSON)
     """Saving without other programs on the machine, in the time of the recorded step; None if they do not change it."""
 

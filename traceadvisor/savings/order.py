@@ -28,6 +28,9 @@ of what was said."""
 SAME_TIME_SHARE = 0.8
 """A finding explains the time of another if it claims more than this share of it; the same time if both do."""
 
+SET_OFF_SHARE = 0.25
+"""Share of the work that causes a cost, from which a fix of that work may save the cost, too."""
+
 NEARLY_EQUAL_SHARE = 0.1
 """Two expected savings are nearly equal if they differ by at most this share of the larger.
 
@@ -385,6 +388,9 @@ class _Placing:
         above = [one for one in self._not_simulated_with(row) if one.saving.high_ns]
         if not above or not row.further.high_ns:
             return 1.0
+        causes, fixed = finding.set_off_by, SpanSet.union_all(one.claims for one in above)
+        if (causes & fixed).total_ns > SET_OFF_SHARE * causes.total_ns:
+            return 0.0
         beside = self._beside(above, finding, _stated_ns(row.further) / max(finding.whole_ns or self._step_ns, 1.0))
         is_known = bool(claims) and all(one.claims or one.of_run for one in above)
         return float(is_known) if beside is None else beside

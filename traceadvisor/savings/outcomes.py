@@ -41,6 +41,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
     most_share: float | None = None,
     whole_ns: float | None = None,
     alone_ns: float | None = None,
+    set_off_by: SpanSet | None = None,
     saving: Estimate | None = None,
     confidence: Confidence | None = None,
     locations: tuple[Location, ...] = (),
@@ -60,6 +61,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
         whole_ns: the training time per step that this is a share of; by default the step.
         alone_ns: the saving without other programs, where they change it.
+        set_off_by: time of the work that causes the cost, wherever that falls.
         saving: the saving, if the rule computes it.
         confidence: the confidence in the cause, if the rule determines it; by default from the recording.
         locations: places in the user's code.
@@ -84,6 +86,7 @@ def finding_of(  # noqa: PLR0913  # a finding has this many parts
         of_run=most_share is not None,
         whole_ns=whole_ns,
         alone_ns=alone_ns,
+        set_off_by=set_off_by or SpanSet.empty(),
         also_shortens=also_shortens,
         most_ns=None if saving else most_ns,
     )

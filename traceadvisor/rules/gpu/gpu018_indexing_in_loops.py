@@ -1,16 +1,24 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+
+import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.operators.source_files import is_library
+from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 _TAKES_A_PART = re.compile(rf"{BACKWARD_PREFIX}: (?:Index|IndexSelect|Select|Slice|Gather)Backward0$")
+
+FEWEST_PARTS = 6
+"""Parts that each call of a function takes, from which it loops over them. The halves of a gated layer are no loop: to
+take both at once saved nothing."""
 
 AT_ONCE = """\
 parts = x.unbind(0)  # instead of x[0], x[1], ...; split() for slices, one index with all positions for rows"""
@@ -21,8 +29,8 @@ class IndexingInLoops(Rule):
     """Backward fills a gradient as large as a whole tensor for each of many parts of it.
 
     What it finds: Many backward nodes of indexing: ``x[i]``, ``x[:, t]``, ``x[positions]``, ``narrow`` or ``gather``. A
-        loop over rows, nodes of a graph or steps of a sequence makes them; inside a library, such as in torch's
-        own attention, none counts.
+        loop over rows, nodes of a graph or steps of a sequence makes them. None counts inside a library, such as in
+        torch's own attention, or in a function that takes a few parts in each call.
     Why it costs time: The gradient of a part has the size of the whole tensor. A loop over n parts fills and adds n
         such tensors, so its time grows with the square of n.
     How to fix it: Take all parts at once. ``unbind`` and ``split`` put their gradients side by side. Gather rows with
@@ -78,7 +86,13 @@ class IndexingInLoops(Rule):
 
 
 def _of_the_script(facts: Facts, rows: Int64) -> Int64:
-    """Those that no library's code makes: the script cannot change that."""
-    owners = (place.owner if place else None for place in facts.stacks.locations(rows))
-    own = facts.trace.own_code
-    return rows[[not (owner and owner.file and is_library(owner.file, own)) for owner in owners]]
+    """Those that loops of the script make: what a library's code makes, the script cannot change."""
+    places, own = facts.stacks.locations(rows), facts.trace.own_code
+    functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    calls = {(one.location.file, one.location.line, one.location.function): len(one.spans) for one in functions}
+    keys = [(one.file, one.line, one.function) if one else None for one in places]
+    counts = Counter(keys)
+    is_loop = [key is None or counts[key] >= FEWEST_PARTS * calls.get(key, 0) for key in keys]
+    owners = (place.owner if place else None for place in places)
+    of_library = [bool(owner and owner.file and is_library(owner.file, own)) for owner in owners]
+    return rows[np.array(is_loop, dtype=np.bool_) & ~np.array(of_library, dtype=np.bool_)]

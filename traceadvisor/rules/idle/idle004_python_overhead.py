@@ -32,6 +32,7 @@ from traceadvisor.analysis.sampled.shares import (
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, Method, Skipped, Unit
 from traceadvisor.model.location import Frame
+from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
@@ -54,6 +55,9 @@ from traceadvisor.rules.idle.small_operators import (
     some_of,
 )
 from traceadvisor.rules.operator_sizes import has_large_operators
+
+FEWEST_SAMPLES = 10
+"""Samples of this code: with fewer, their share is little more than a guess, and only its upper end is said."""
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 PROFILED = (
@@ -312,4 +316,6 @@ def _by_samples(facts: Facts, found: SampledShare | None) -> Estimate | None:
         return None
     shares = ((Scenario.LOW, found.low), (Scenario.EXPECTED, found.share), (Scenario.HIGH, found.high))
     low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * facts.step_ns for scenario, share in shares)
+    if found.share * found.count < FEWEST_SAMPLES:
+        return Estimate.bound(high_ns, of_the_fix("too few samples show this code"))
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)

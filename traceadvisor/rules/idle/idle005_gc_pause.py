@@ -78,6 +78,7 @@ class GcPause(Rule):
             facts,
             claims=claims | facts.claim(Category.DATA_WAIT) if loads else claims,
             fix=IN_THE_LOOP if sites else BY_ITSELF,
+            set_off_by=facts.claim(Category.DATA_WAIT) if loads else None,
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("time in gc.collect without a running kernel", claims),
