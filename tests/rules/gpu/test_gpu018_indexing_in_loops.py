@@ -60,6 +60,17 @@ def test_indexing_inside_a_library_is_no_loop_of_the_script(inside: str | None, 
     assert is_found(IndexingInLoops(), builder, tmp_path) is found
 
 
+@pytest.mark.parametrize(("calls", "found"), [(1, True), (6, True), (8, False), (20, False)])
+def test_a_function_that_takes_few_parts_in_each_call_is_no_loop(calls: int, tmp_path: Path, *, found: bool) -> None:
+    builder, each = _step(), 8 / calls
+    for number in range(calls):
+        builder.python("train.py(3): forward", 11 + number * each, 11 + (number + 0.9) * each)
+    for number in range(40):
+        start = 11 + (number * calls // 40 + 0.1 + 0.7 * (number % (40 / calls)) * calls / 40) * each
+        builder.op("aten::select", start, start + 0.001, sequence=number)
+    assert is_found(IndexingInLoops(), builder, tmp_path) is found
+
+
 def test_for_inference_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::_native_multi_head_attention", 10, 40)
     assert skipped(IndexingInLoops(), builder.launch(11, 12, kernel=(13, 90)), tmp_path) == ONLY_FOR_TRAINING
