@@ -57,7 +57,7 @@ from traceadvisor.rules.idle.small_operators import (
 from traceadvisor.rules.operator_sizes import has_large_operators
 
 FEWEST_SAMPLES = 10
-"""Samples of this code: with fewer, their share is little more than a guess, and the report states only its upper end."""
+"""Samples of this code: with fewer, their share is little more than a guess, and the report states a limit."""
 
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 PROFILED = (
