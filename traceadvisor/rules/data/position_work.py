@@ -88,7 +88,6 @@ def takes_whole_samples(facts: Facts, length: int) -> bool:
     wholes = {shape[-2:] for _, shapes, _ in kinds for shape in shapes if len(shape) > 2}
     widths = {shapes[0][-1] for name, shapes, _ in kinds if name == "aten::embedding" and shapes and shapes[0]}
     wholes |= {(length, width) for width in widths}
-    widths |= {shapes[1][0] for name, shapes, _ in kinds if name == "aten::linear" and len(shapes) > 1 and shapes[1]}
     for given in {shapes[0] for name, shapes, _ in kinds if name == "aten::linear" and shapes}:
         if len(given) == 2 and given[1] > length and not given[1] % length:
             if (length, given[1] // length) in wholes:
