@@ -137,7 +137,6 @@ def script_names() -> dict[str, Any]:
         "load_model": lambda: model,
         "block": model,
         "samples": [torch.ones(3), torch.ones(5)],
-        "tokens": torch.tensor([[5, 4, 0, 0], [6, 0, 0, 0]]),
         "pad": 0,
         "blocks": [nn.Identity(), nn.Identity()],
         "device": device,

@@ -224,12 +224,11 @@ MASK = "attention_mask"
 """Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
 
 REPEATED = "a value that only ends or only begins rows"
-LOOKED_UP = "a value that only ends or only begins rows of token ids that the model looks up"
 
 
 @frozen
 class Padding:
-    """Padding of sequences in the first batches of the run, as the loader returned them, or as the model got them."""
+    """Padding of sequences in the first batches of the run, as the loader returned them."""
 
     padded_share: float
     """Share of all positions."""
@@ -243,12 +242,6 @@ class Padding:
     batch_count: int
     source: str
     """The sign of the padding."""
-
-    samples: int = 0
-    """Most samples of a batch; 0 if not recorded."""
-
-    is_looked_up: bool = False
-    """Whether it is in what embeddings looked up, because no batch of a loader showed any."""
 
 
 class PauseKind(Enum):
@@ -398,8 +391,7 @@ class RunSettings:
     """Collections of 10 ms or longer since the first step, and compilations: the longest ones, in no order."""
 
     positions_per_sample: float | None = None
-    """Length of the rows of integers, such as token ids, in the first batches; None where neither the loader returned
-    any nor embeddings looked up padded ones."""
+    """Length of the rows of integers, such as token ids, in the first batches; None where the loader returned none."""
 
     subnormal_share: float | None = None
     """Largest share of subnormal numbers among the parameters, buffers and gradients on the CPU that were looked at;

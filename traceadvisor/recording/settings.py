@@ -18,7 +18,6 @@ from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.loop.compilations import Compilations
-from traceadvisor.recording.loop.looked_up import LookedUp
 from traceadvisor.recording.loop.makers import remembered
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
@@ -64,7 +63,6 @@ class SettingsSeen:
         self.gc = GcTimer(step=lambda: self.optimizer_steps)
         self.loader: RecordedLoader | None = None
         self.padding = PaddingSeen()
-        self.looked_up = LookedUp()
         self.repeated = RepeatedRows()
         self.gradients = GradientsSeen(self.constructors)
         self.graphs = UnusedGraphs()
@@ -91,7 +89,7 @@ class SettingsSeen:
     def is_settled(self) -> bool:
         """Whether the following batches and optimizer steps show nothing new."""
         has_new_devices = torch.cuda.is_initialized() and not self._asked_for_devices  # type: ignore[no-untyped-call]
-        is_over = self.padding.is_over and self.repeated.is_over and self.gradients.is_over and self.looked_up.is_over
+        is_over = self.padding.is_over and self.repeated.is_over and self.gradients.is_over
         return is_over and not has_new_devices and not self._has_own_profiler() and not self._watched.is_on
 
     @property
@@ -109,8 +107,6 @@ class SettingsSeen:
             self.constructed(*self.constructors.of_optimizer(optimizer))
         self.gradients.stepped(optimizer)
         self.graphs.stepped(optimizer)
-        if not self.looked_up.is_over:
-            self.looked_up.stepped(is_known=self.padding.result() is not None)
         self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
@@ -131,9 +127,6 @@ class SettingsSeen:
 
     def settings(self) -> RecordedSettings:
         """All settings known now."""
-        padding, positions = self.padding.result(), self.padding.positions_per_sample
-        if padding is None and (found := self.looked_up.result()):
-            padding, positions = found
         return replace(
             self._with_optimizer or RecordedSettings(),
             torch_version=str(torch.__version__),
@@ -170,8 +163,8 @@ class SettingsSeen:
             python_profiler_recorded=self._watched.recorded_count,
             own_code=frozenset(own_code()),
             own_lines=_guarded(own_lines) or {},
-            padding=padding,
-            positions_per_sample=positions,
+            padding=self.padding.result(),
+            positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),

@@ -8,8 +8,8 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import skipped
 from traceadvisor.model.findings import Confidence, Skipped
-from traceadvisor.model.run import LOOKED_UP, LoaderSettings, Padding
-from traceadvisor.rules.data.data013_padded_batches import CUT, PaddedBatches
+from traceadvisor.model.run import LoaderSettings, Padding
+from traceadvisor.rules.data.data013_padded_batches import PaddedBatches
 
 
 def _step() -> TraceBuilder:
@@ -230,72 +230,3 @@ def test_shapes_alone_show_no_padding(tmp_path: Path) -> None:
 def test_a_capture_without_padding_says_so(tmp_path: Path) -> None:
     outcome = Captured(_step(), tmp_path).outcome(PaddedBatches())
     assert outcome == Skipped("The capture saw no padding in the first batches.")
-
-
-def _looked_up(folder: Path, builder: TraceBuilder, surplus: float = 0.4) -> Captured:
-    padding = Padding(0.5, surplus, 128, 8, LOOKED_UP, samples=8, is_looked_up=True)
-    return Captured(builder, folder).with_settings(padding=padding, positions_per_sample=128.0)
-
-
-def _with(name: str, dims: list[list[int]], times: int = 1) -> TraceBuilder:
-    builder = _step()
-    for at in range(0, 400, 100):
-        for number in range(times):
-            builder.op(name, at + 20 + 10 * number / times, at + 20 + 10 * (number + 1) / times, dims=dims)
-    return builder
-
-
-SEQUENCES = [
-    ("aten::_softmax", SCORES, 1),
-    ("aten::lstm", [[8, 128, 64]], 1),
-    ("aten::gru", [[128, 8, 64]], 1),
-    ("aten::lstm_cell", [[8, 64], [8, 64]], 128),
-]
-
-
-@pytest.mark.parametrize(("name", "dims", "times"), SEQUENCES)
-def test_padding_of_looked_up_ids_counts_below_attention_or_a_recurrence(
-    name: str, dims: list[list[int]], times: int, tmp_path: Path
-) -> None:
-    found = _looked_up(tmp_path, _with(name, dims, times)).finding(PaddedBatches())
-    assert found.fix.change == CUT
-    assert found.saving.high_ns == pytest.approx(40_000 + 2_400 * (name == "aten::_softmax"))
-
-
-@pytest.mark.parametrize(
-    ("name", "dims", "times"),
-    [
-        ("aten::sum", [[8, 128, 64]], 1),
-        ("aten::lstm", [[8, 30, 64]], 1),
-        ("aten::lstm", [[1, 128, 64]], 1),
-        ("aten::lstm_cell", [[8, 64], [8, 64]], 30),
-    ],
-    ids=["mean of the positions", "another input", "another batch", "cells of another input"],
-)
-def test_padding_of_looked_up_ids_alone_is_no_sequence(
-    name: str, dims: list[list[int]], times: int, tmp_path: Path
-) -> None:
-    outcome = _looked_up(tmp_path, _with(name, dims, times)).outcome(PaddedBatches())
-    assert isinstance(outcome, Skipped)
-    assert "No attention" in outcome.reason
-
-
-@pytest.mark.parametrize(
-    ("given", "fixed"), [([8, 128 * 16], True), ([8, 16, 128], True), ([8, 128, 128], False), ([8, 256], False)]
-)
-def test_a_layer_over_all_positions_needs_their_number(given: list[int], tmp_path: Path, *, fixed: bool) -> None:
-    builder = _with("aten::_softmax", SCORES)
-    for at in range(0, 400, 100):
-        builder.op("aten::embedding", at + 31, at + 32, dims=[[500, 16], [8, 128]])
-        builder.op("aten::linear", at + 32, at + 40, dims=[given, [10, given[-1]]])
-    outcome = _looked_up(tmp_path, builder).outcome(PaddedBatches())
-    assert isinstance(outcome, Skipped) is fixed
-    assert not isinstance(outcome, Skipped) or "their number" in outcome.reason
-
-
-def test_a_width_as_large_as_the_length_is_no_sum_over_positions(tmp_path: Path) -> None:
-    builder = _with("aten::_softmax", SCORES)
-    for at in range(0, 400, 100):
-        builder.op("aten::embedding", at + 1, at + 2, dims=[[500, 128], [8, 128]])
-        builder.op("aten::linear", at + 32, at + 40, dims=[[8, 1, 128], [10, 128]])
-    assert _looked_up(tmp_path, builder).is_found(PaddedBatches())

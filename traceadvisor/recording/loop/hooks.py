@@ -78,7 +78,7 @@ class Hooks:
                 uses it for itself.
             exported: called with the path of each exported trace.
         """
-        self._listener, self._loaders, self._seen = listener, loaders, seen
+        self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
         self._queues = QueueFeeds(listener, loaders)
         self._modules = ModuleCalls(listener)
@@ -118,8 +118,6 @@ class Hooks:
         self._makers.remove()
         self._queues.remove()
         self._modules.remove()
-        if not self._seen.looked_up.is_over:
-            self._seen.looked_up.end()
         for owner, name, original in reversed(self._originals):
             if original is _INHERITED:
                 delattr(owner, name)

@@ -3,19 +3,24 @@
 A call counts if it is within no other one. First, all modules are followed, as they may be before a training that is
 about to start. Once many calls were seen, only the classes whose modules were called from outside are: calls inside a
 model then cost nothing. A program may make its model anew for each request: modules of a class that were first
-called later count as one.
+called later count as one. ``__call__`` stays as it is: profilers of torch that record stacks look for its code, and
+read its variables. Torch's own hooks on all modules would make ``torch.compile`` warn.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import torch
 
 from traceadvisor.recording.loop.listener import LoopListener
-from traceadvisor.recording.loop.replaced_calls import ReplacedCalls
+from traceadvisor.recording.script.own_code import unseen
+
+_METHOD = "_call_impl"
 
 _FEWEST = 32
 """Calls from which they count. Checks before a training take a few."""
@@ -34,17 +39,33 @@ class ModuleCalls:
         """Classes of the modules that were called, until they count."""
         self._known: dict[int, tuple[weakref.ref[torch.nn.Module], int]] = {}
         """Modules that were called and still exist, by id, with what stands for them."""
-        self._replaced = [ReplacedCalls(torch.nn.Module, self._followed)]
+        self._hooked: list[tuple[type[torch.nn.Module], object, object]] = []
+        """Classes, the method that each defines itself, or None, and what replaces it."""
+        self._hook((torch.nn.Module,))
 
     def remove(self) -> None:
         """Restore the methods that nobody else has replaced since."""
-        for one in self._replaced:
-            one.remove()
-        self._replaced.clear()
+        for kind, own, replacement in self._hooked:
+            if kind.__dict__.get(_METHOD) is replacement:
+                with suppress(Exception):  # it may be called in the midst of the script's own call
+                    if own is None:
+                        delattr(kind, _METHOD)
+                    else:
+                        setattr(kind, _METHOD, own)
+        self._hooked.clear()
+
+    def _hook(self, kinds: Iterable[type[torch.nn.Module]]) -> None:
+        for kind in kinds:
+            own, replacement = kind.__dict__.get(_METHOD), self._followed(getattr(kind, _METHOD))
+            with suppress(Exception):  # a class that refuses works as it did
+                setattr(kind, _METHOD, replacement)
+                self._hooked.append((kind, own, replacement))
 
     def _followed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         listener = self._listener
 
+        @functools.wraps(original)
+        @unseen
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             # By this name: otherwise dynamo compiles what follows. Calls in forked processes count no more.
             if torch.compiler.is_compiling() or not listener.is_here:
@@ -80,4 +101,4 @@ class ModuleCalls:
             self._classes.add(type(module))
             if self._count == _FEWEST:
                 self.remove()
-                self._replaced = [ReplacedCalls(one, self._followed) for one in [*self._classes][:_MOST_CLASSES]]
+                self._hook([*self._classes][:_MOST_CLASSES])

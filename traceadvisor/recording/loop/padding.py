@@ -108,14 +108,9 @@ def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tenso
 def _lengths(values: Tensor) -> Tensor | None:
     """Return the length of each row without padding; None if no value only ends, or only begins, rows."""
     for rows in (values, values.flip(1)):
-        pad = rows[:, -1].mode().values
-        is_pad, run = rows == pad, ending_run(rows, pad)
+        is_pad = rows == rows[:, -1].mode().values
+        run = is_pad.flip(1).long().cumprod(1).sum(1)
         is_only_there = bool(is_pad.sum() == run.sum())
         if is_only_there and bool((run > 1).any()) and not bool(is_pad.all(1).any()):
             return rows.shape[1] - (run - 1).clamp(min=0)  # the first may end the text
     return None
-
-
-def ending_run(rows: Tensor, value: Tensor | int) -> Tensor:
-    """Return how many values at the end of each row are this one."""
-    return (rows == value).flip(1).long().cumprod(1).sum(1)

@@ -15,17 +15,13 @@ from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix
 from traceadvisor.model.run import Padding
 from traceadvisor.model.trace import Trace
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.position_work import recurs, samples_of, share_by_position, takes_whole_samples
+from traceadvisor.rules.data.position_work import share_by_position
 
 TO_LONGEST = """\
 # where single samples are padded, as by padding="max_length" of a tokenizer: leave that out; then, in collate_fn:
 from torch.nn.utils.rnn import pad_sequence
 
 batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
-
-CUT = """\
-# before the model; cut masks and labels of these positions alike
-tokens = tokens[:, (tokens != pad).any(0)]  # without the columns that hold nothing but padding"""
 
 AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
 BY_LENGTH = "Put samples of similar length into one batch"
@@ -48,9 +44,7 @@ class PaddedBatches(Rule):
 
     What it finds: Padding in the first batches that the training loop received, as ``traceadvisor capture`` measured it
         on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows. Where all batches
-        have one length, such as that of a window, positions up to their longest sample count only as token ids. Where
-        these batches show no padding, as without a loader, it looks at what embeddings get in eight early steps: there,
-        padding counts below attention or a recurrence.
+        have one length, such as that of a window, positions up to their longest sample count only as token ids.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
@@ -99,8 +93,8 @@ class PaddedBatches(Rule):
             claims=claims,
             fix=Fix(
                 AS_LONGEST if is_surplus else BY_LENGTH if _lengths_differ(facts) else BOTH,
-                (CUT if padding.is_looked_up else TO_LONGEST) if is_surplus else None,
-                needs=frozenset() if padding.is_looked_up else frozenset({Part.LOADER}),
+                TO_LONGEST if is_surplus else None,
+                needs=frozenset({Part.LOADER}),
                 is_conditional=not is_surplus,
                 not_replayed="the recording does not show how the time of each operator depends on the length",
             ),
@@ -125,10 +119,6 @@ def _unknown(facts: Facts, padding: Padding, *, is_surplus: bool) -> str | None:
     """Return why shorter batches are not known to save work; None if they are."""
     if any(map(_UNPADDED.search, facts.trace.names)):
         return "The model leaves out padding: it packs its sequences."
-    if takes_whole_samples(facts, padding.longest):
-        return "A layer takes all positions of a sample at once: their number cannot change."
-    if padding.is_looked_up and not _reads_sequences(facts, padding, is_surplus=is_surplus):
-        return "No attention and no recurrence over the padded positions was recorded."
     if is_surplus or _lengths_differ(facts) or _has_tokens(facts, padding.longest):
         return None
     return "All batches have the same length: no length of a sample is known to change it."
@@ -142,7 +132,7 @@ def _lengths_differ(facts: Facts) -> bool:
 
 def _has_tokens(facts: Facts, length: int) -> bool:
     """Return whether a table is trained by so many positions of each sample, such as token ids."""
-    trace, batch = facts.trace, length * samples_of(facts)
+    trace, batch = facts.trace, length * (facts.run.batch_size or 1)
     rows = np.flatnonzero(
         np.array([name == "aten::embedding_dense_backward" for name in trace.names])[trace.events.name_id]
     )
@@ -156,7 +146,8 @@ def _has_tokens(facts: Facts, length: int) -> bool:
 def _most_ns(facts: Facts, padding: Padding, goes_along: float, *, is_surplus: bool) -> float:
     """Return the time per step that goes with the padding: its share, and of pairs of positions, theirs."""
     share = padding.surplus_share if is_surplus else padding.padded_share
-    lengths = _lengths(padding, is_surplus=is_surplus)
+    shortest = padding.longest if is_surplus else round(padding.longest * (1 - padding.padded_share))
+    lengths = range(max(shortest - 1, 2), padding.longest + 2)  # a model may cut off the first position, or add one
     rows, undisturbed = pair_rows(facts.trace, facts.tree, lengths), 1.0
     if facts.observation.has_device:
         whole = facts.claim(Category.KERNEL)
@@ -169,21 +160,9 @@ def _most_ns(facts: Facts, padding: Padding, goes_along: float, *, is_surplus: b
     return undisturbed * (share * goes_along * facts.per_step_ns(whole) + (1 - (1 - share) ** 2 - share) * pairs_ns)
 
 
-def _lengths(padding: Padding, *, is_surplus: bool) -> range:
-    """Numbers of positions that operators may have; a model may cut off the first position, or add one."""
-    shortest = padding.longest if is_surplus else round(padding.longest * (1 - padding.padded_share))
-    return range(max(shortest - 1, 2), padding.longest + 2)
-
-
-def _reads_sequences(facts: Facts, padding: Padding, *, is_surplus: bool) -> bool:
-    """Return whether the model pairs the positions, or goes from one to the next."""
-    lengths = _lengths(padding, is_surplus=is_surplus)
-    return recurs(facts, lengths) or pair_rows(facts.trace, facts.tree, lengths).size > 0
-
-
 def _has_size(facts: Facts, length: int) -> bool:
     """Return whether a recorded operator has an input with this many positions, or with those of a whole batch."""
-    sizes = {str(length), str(length * samples_of(facts))}
+    sizes = {str(length), str(length * (facts.run.batch_size or 1))}
     recorded = numbers_in(facts.trace.details.dims_id.values)
     return any(sizes & set(_SIZE.findall(facts.trace.texts[row])) for row in recorded)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 
 import numpy as np
 
 from traceadvisor.analysis.operators.forward import forward_operators
-from traceadvisor.analysis.operators.inputs import Shape, read_inputs
+from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.arrays import Int64, Mask
@@ -18,9 +18,6 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Facts
 
 _SIZE = re.compile(r"\d+")
-
-_RECURRENCE = re.compile(r"aten::(?:quantized_)?(?:lstm|gru|rnn_tanh|rnn_relu)$")
-_CELL = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)_cell$")
 
 MOST_STEPS = 16
 """Steps whose sizes are compared: by then, batches of other lengths have come."""
@@ -76,48 +73,6 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
     return int(own_ns[known & chosen].sum()) / max(int(own_ns[known].sum()), 1)
 
 
-def samples_of(facts: Facts) -> int:
-    """Return the samples of a batch: of padded ids that the model looks up, or of the loader; 1 if unknown."""
-    padding = facts.settings.padding
-    return (padding.samples if padding else 0) or facts.run.batch_size or 1
-
-
-def takes_whole_samples(facts: Facts, length: int) -> bool:
-    """Return whether a linear layer sums over all positions, so that its weights need this number of them."""
-    kinds = list(_kinds(facts))
-    wholes = {shape[-2:] for _, shapes, _ in kinds for shape in shapes if len(shape) > 2}
-    widths = {shapes[0][-1] for name, shapes, _ in kinds if name == "aten::embedding" and shapes and shapes[0]}
-    wholes |= {(length, width) for width in widths}
-    for given in {shapes[0] for name, shapes, _ in kinds if name == "aten::linear" and shapes}:
-        if len(given) == 2 and given[1] > length and not given[1] % length:
-            if (length, given[1] // length) in wholes:
-                return True
-        elif len(given) > 2 and given[-1] == length != given[-2] and length not in widths:
-            return True
-    return False
-
-
-def recurs(facts: Facts, lengths: range) -> bool:
-    """Return whether a recurrence goes over so many positions of the batch, in one operator or by a cell for each."""
-    steps, samples = max(facts.step_count, 1), samples_of(facts)
-    for name, shapes, count in _kinds(facts):
-        given = shapes[0][:2] if shapes else ()
-        if _RECURRENCE.match(name) and (not given or (samples in given and any(size in lengths for size in given))):
-            return True
-        if _CELL.match(name) and REPEATED * lengths[0] <= count / steps <= MOST_AT_POSITION * lengths[-1]:
-            return True
-    return False
-
-
-def _kinds(facts: Facts) -> Iterator[tuple[str, tuple[Shape, ...], int]]:
-    """Yield each operator's name with each of its shapes, and how often it was called so."""
-    trace, rows = facts.trace, facts.tree.rows
-    dims = trace.details.dims_id.at(rows, np.int32(NONE))
-    distinct, counts = np.unique(np.stack([trace.events.name_id[rows], dims]), axis=1, return_counts=True)
-    for (name, one), count in zip(distinct.T.tolist(), counts.tolist(), strict=True):
-        yield trace.names[name], read_inputs(trace.texts[one] if one != NONE else "", "", "").shapes, count
-
-
 def _places(dims: str) -> frozenset[int]:
     """Sizes of the inputs of a convolution behind samples and channels."""
     return frozenset(size for shape in read_inputs(dims, "", "").shapes for size in shape[2:])
@@ -135,7 +90,7 @@ def _by_step(
 def _follows(facts: Facts, padding: Padding, steps: Iterable[frozenset[int]]) -> Set[int]:
     """Sizes that follow the positions: these, those of whole batches, and those that not every step has."""
     lengths = range(max(padding.longest - 1, 2), padding.longest + 2)  # a model may cut off the first, or add one
-    batch, by_step = samples_of(facts), [one for one in steps if one]
+    batch, by_step = facts.run.batch_size or 1, [one for one in steps if one]
     every = frozenset.intersection(*by_step) if by_step else frozenset()
     most = lengths[-1]  # larger sizes are those of other inputs, such as the sounds of a text
     varying = (one for one in frozenset().union(*by_step) - every if one <= most or not one % batch)
