@@ -37,6 +37,7 @@ def _captured(
     operator_us: int = 0,
     small_operators: int = 0,
     small_us: int = 10,
+    function_us: int = 16_500,
 ) -> Captured:
     """Steps of 100 ms that wait for their batch and then compute."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
@@ -48,7 +49,7 @@ def _captured(
         if operator_us:
             builder.op("aten::grid_sampler_3d", at + 10, at + operator_us)
         if small_operators:
-            builder.python("train.py(30): __getitem__", at + 1_000, at + 55_000)
+            builder.python("train.py(30): __getitem__", at + 1_000, at + 1_000 + function_us)
         for place in range(small_operators):
             begins_us = at + 1_001 + 100 * place
             builder.op("aten::select", begins_us, begins_us + small_us)
@@ -168,19 +169,22 @@ def test_large_operators_of_a_line_take_as_long_for_whole_batches(
 
 
 @pytest.mark.parametrize(
-    ("count", "small_us", "frames", "is_loop"),
+    ("count", "small_us", "function_us", "frames", "is_loop"),
     [
-        (150, 10, (), True),
-        (90, 10, (), False),
-        (150, 80, (), False),
-        (150, 10, (library("forward", 120, "kornia/filters.py"),), False),
+        (150, 10, 16_500, (), True),
+        (90, 10, 16_500, (), False),
+        (150, 80, 16_500, (), False),
+        (150, 10, 50_000, (), False),
+        (150, 10, 16_500, (library("forward", 120, "kornia/filters.py"),), False),
     ],
 )
 def test_a_line_whose_function_starts_many_small_operators_loops_over_them(
-    count: int, small_us: int, frames: tuple[SampledFrame, ...], tmp_path: Path, *, is_loop: bool
+    count: int, small_us: int, function_us: int, frames: tuple[SampledFrame, ...], tmp_path: Path, *, is_loop: bool
 ) -> None:
-    samples = _loading(80, ITEM, *frames)
-    found = _captured(tmp_path, 0, samples, small_operators=count, small_us=small_us).finding(LoaderLineCost())
+    captured = _captured(
+        tmp_path, 0, _loading(80, ITEM, *frames), small_operators=count, small_us=small_us, function_us=function_us
+    )
+    found = captured.finding(LoaderLineCost())
     assert found.fix.summary.startswith("Replace the loop around this line") is is_loop
     assert found.saving.is_of_place is not is_loop
 

@@ -60,7 +60,7 @@ def test_indexing_inside_a_library_is_no_loop_of_the_script(inside: str | None, 
     assert is_found(IndexingInLoops(), builder, tmp_path) is found
 
 
-@pytest.mark.parametrize(("calls", "found"), [(1, True), (6, True), (8, False), (20, False)])
+@pytest.mark.parametrize(("calls", "found"), [(1, True), (6, True), (8, False), (20, False), (40, True)])
 def test_a_function_that_takes_few_parts_in_each_call_is_no_loop(calls: int, tmp_path: Path, *, found: bool) -> None:
     builder, each = _step(), 8 / calls
     for number in range(calls):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.loader_frames import transforms
@@ -96,6 +98,9 @@ _WHOLE_TENSORS = _Remedy(
 
 FEWEST_IN_A_CALL = 100
 """Operators that a call of a function starts, from which a loop starts them: nobody writes as many lines."""
+
+MOST_APART_NS = 100_000
+"""Time from one operator of such a loop to the next that counts, at most: more is other work."""
 
 _ONCE = replace(
     _ONCE_OR_FEWER,
@@ -238,16 +243,22 @@ def _is_collating(line_share: float, collate_share: float) -> bool:
 
 
 def _loops_over_operators(line: LoaderLine, facts: Facts) -> bool:
-    """Whether each call of the line's function starts many small operators; False if workers run it, or a library."""
-    if line.callee:
+    """Whether each call of the line's function starts many small operators, one after the other for most of its time.
+
+    False if workers run it, or the line calls other functions.
+    """
+    if line.callee or line.calls_own:
         return False
     place = line.location
     windows = facts.claim(Category.DATA_WAIT) & facts.steps.typical_windows
     functions = user_functions(facts.observation, facts.tree, windows)
     own = [one.spans for one in functions if (one.location.file, one.location.function) == (place.file, place.function)]
     calls = SpanSet.union_all(own)
-    many = operators_in(facts, calls).size >= FEWEST_IN_A_CALL * max(len(calls), 1)
-    return many and usual_ns(facts, calls) < MOST_USUAL_US * 1e3
+    rows = operators_in(facts, calls)
+    gaps_ns = np.minimum(np.diff(np.sort(facts.trace.events.start_ns[rows])), MOST_APART_NS)
+    is_most = 2 * gaps_ns.sum() >= max(calls.total_ns, 1)
+    is_many = rows.size >= FEWEST_IN_A_CALL * max(len(calls), 1)
+    return bool(is_most) and is_many and usual_ns(facts, calls) < MOST_USUAL_US * 1e3
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:

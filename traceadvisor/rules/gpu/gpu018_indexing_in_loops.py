@@ -17,8 +17,8 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule,
 _TAKES_A_PART = re.compile(rf"{BACKWARD_PREFIX}: (?:Index|IndexSelect|Select|Slice|Gather)Backward0$")
 
 FEWEST_PARTS = 6
-"""Parts that each call of a function takes, from which it loops over them. The halves of a gated layer are no loop: to
-take both at once saved nothing."""
+"""Parts that each call of a function takes, from which it loops over them; one is that of a loop around the call. The
+halves of a gated layer are no loop: to take both at once saved nothing."""
 
 AT_ONCE = """\
 parts = x.unbind(0)  # instead of x[0], x[1], ...; split() for slices, one index with all positions for rows"""
@@ -92,7 +92,7 @@ def _of_the_script(facts: Facts, rows: Int64) -> Int64:
     calls = {(one.location.file, one.location.line, one.location.function): len(one.spans) for one in functions}
     keys = [(one.file, one.line, one.function) if one else None for one in places]
     counts = Counter(keys)
-    is_loop = [key is None or counts[key] >= FEWEST_PARTS * calls.get(key, 0) for key in keys]
+    is_loop = [key is None or not 2 <= counts[key] / calls.get(key, 1) < FEWEST_PARTS for key in keys]
     owners = (place.owner if place else None for place in places)
     of_library = [bool(owner and owner.file and is_library(owner.file, own)) for owner in owners]
     return rows[np.array(is_loop, dtype=np.bool_) & ~np.array(of_library, dtype=np.bool_)]
