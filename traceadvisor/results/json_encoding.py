@@ -232,7 +232,7 @@ def _mapping(keys: Any, kind: Any, read: Callable[[Any], Any]) -> _Form:
     if not issubclass(keys, Enum):
         return GenericAlias(dict, (keys, kind)), lambda values: {key: read(value) for key, value in values.items()}
     by_name = {_key(key): key for key in keys}
-    names = msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(by_name)}})
+    names = msgspec.Meta(extra_json_schema={"propertyNames": {"enum": sorted(by_name)}})  # as msgspec does from 0.23 on
     named: Any = GenericAlias(dict, (Literal[tuple(by_name)], kind))
     return Annotated[named, names], lambda values: {by_name[key]: read(value) for key, value in values.items()}
 

@@ -69,13 +69,9 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def _without_bounds(schema: Any) -> Any:
-    """The schema without the limits of 64 bits, which every integer has; types and enums in one order, null last."""
+    """The schema without the limits of 64 bits, which every integer has; plain types in one order, null last."""
     if isinstance(schema, dict):
-        kept = {key: part for key, part in schema.items() if key not in _INT64 or part != _INT64[key]}
-        return {  # msgspec sorts enums up to 0.22, and not since
-            key: sorted(part, key=lambda one: (one is None, str(one))) if key == "enum" else _without_bounds(part)
-            for key, part in kept.items()
-        }
+        return {key: _without_bounds(part) for key, part in schema.items() if key not in _INT64 or part != _INT64[key]}
     if not isinstance(schema, list):
         return schema
     parts = [_without_bounds(part) for part in schema]
