@@ -60,14 +60,21 @@ def test_indexing_inside_a_library_is_no_loop_of_the_script(inside: str | None, 
     assert is_found(IndexingInLoops(), builder, tmp_path) is found
 
 
-@pytest.mark.parametrize(("calls", "found"), [(1, True), (6, True), (8, False), (20, False), (40, True)])
-def test_a_function_that_takes_few_parts_in_each_call_is_no_loop(calls: int, tmp_path: Path, *, found: bool) -> None:
-    builder, each = _step(), 8 / calls
-    for number in range(calls):
-        builder.python("train.py(3): forward", 11 + number * each, 11 + (number + 0.9) * each)
-    for number in range(40):
-        start = 11 + (number * calls // 40 + 0.1 + 0.7 * (number % (40 / calls)) * calls / 40) * each
-        builder.op("aten::select", start, start + 0.001, sequence=number)
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize(("filled", "found"), [(0.6, False), (0.7, True)])
+def test_filling_whole_tensors_takes_most_of_the_time_of_a_loop(
+    filled: float, tmp_path: Path, *, on_gpu: bool, found: bool
+) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10)
+    for start in range(20, 60):
+        builder.op(NODE.format("Slice"), start, start + 1, sequence=start)
+        if on_gpu:
+            builder.op("aten::zero_", start + 0.1, start + 0.2)
+            middle = start + 0.4 + 0.5 * filled
+            builder.launch(start + 0.11, start + 0.12, kernel=(start + 0.4, middle))
+            builder.launch(start + 0.25, start + 0.26, kernel=(middle, start + 0.9))
+        else:
+            builder.op("aten::fill_", start, start + filled)
     assert is_found(IndexingInLoops(), builder, tmp_path) is found
 
 
