@@ -14,6 +14,9 @@ MOST_USUAL_US = 35.0
 """Recorded duration of the usual operator of each name, on average, up to which operators are small however long the
 machine held them up. A recording adds a few microseconds to each, and a node of the backward pass holds several."""
 
+MOST_APART_NS = 100_000
+"""Time from one operator of a loop to the next that counts, at most: more is other work, or a large operator."""
+
 
 def has_large_operators(facts: Facts, lost: SpanSet) -> bool:
     """Whether the elements of operators on the CPU take most of some time: calling them less often saves little."""
@@ -40,6 +43,12 @@ def _usual(facts: Facts, passes: SpanSet) -> UsualDurations:
     rows = operators_in(facts, passes)
     shapes = facts.trace.details.dims_id.at(rows, np.int32(NONE)).astype(np.int64)
     return usual_durations(facts.trace.events, rows, shapes)
+
+
+def looped_ns(facts: Facts, rows: Int64) -> int:
+    """Time of a loop over some operators: from each to the next, as far as that is no other work."""
+    gaps_ns = np.diff(np.sort(facts.trace.events.start_ns[rows]))
+    return int(np.minimum(gaps_ns, MOST_APART_NS).sum())
 
 
 def operators_in(facts: Facts, passes: SpanSet) -> Int64:

@@ -228,28 +228,26 @@ def test_one_slow_worker_comes_before_the_line_that_it_runs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("counts", "title"),
-    [
-        ((33, 27, 20), "One function takes most of the time of a batch"),
-        ((45, 20, 15), "One line takes much of the time of a batch"),
-        ((33, 20, 0), None),
-        ((20, 20, 20, 20), None),
-    ],
+    ("counts", "function_share"),
+    [((33, 27, 20), 0.8), ((45, 20, 15), None), ((33, 20, 0), 0), ((20, 20, 20, 20), 0)],
 )
-def test_a_function_is_named_where_its_lines_share_the_time(
-    counts: tuple[int, ...], title: str | None, tmp_path: Path
+def test_the_first_of_several_lines_is_named_where_their_function_takes_most_of_the_time(
+    counts: tuple[int, ...], function_share: float | None, tmp_path: Path
 ) -> None:
     samples = Samples()
     for line, count in enumerate(counts, 31):
         samples.add(count, MAIN, NEXT, user("__getitem__", line), is_fetching=True)
     samples.add(100 - sum(counts), MAIN, NEXT, COLLATE, is_fetching=True)
     captured = _captured(tmp_path, 2, samples.build())
-    if title is None:
+    if function_share == 0:
         assert captured.clear(LoaderLineCost()).value == counts[0] / 100
         return
     found = captured.finding(LoaderLineCost())
     assert found.locations[0].line == 31
-    assert found.rule.title == title
+    shown = {one.label: one.value for one in found.evidence}
+    assert shown.get("share of the loading in its function") == function_share
+    if function_share:
+        assert found.saving.expected_ns == pytest.approx(0.9 * 0.33 * 100_000_000), "that of the line alone"
 
 
 def test_a_line_with_a_small_part_of_the_loading_is_clear(tmp_path: Path) -> None:

@@ -688,6 +688,16 @@ def test_samples_of_undisturbed_steps_decide_over_the_recording(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(("count", "method"), [(10, Method.MODEL), (9, Method.BOUND)])
+def test_few_samples_of_the_code_give_only_a_limit(count: int, method: Method, tmp_path: Path) -> None:
+    main, train = user("<module>", 80), user("train", 20)
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(count, main, train, user("update", 65)).add(9 * count, *rest).build()
+    saving = Captured(_with_average(), tmp_path).with_run(stacks=samples).finding(PythonOverhead()).saving
+    assert saving.method is method
+    assert saving.high_ns > 0.1 * 1_000_000
+
+
 @pytest.mark.parametrize(("length_us", "found"), [(14, True), (15, False)])
 def test_without_a_gpu_a_pass_of_small_operators_is_found(length_us: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder()

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.loader_frames import transforms
@@ -23,7 +21,7 @@ from traceadvisor.rules.data.loading_limit import (
     not_workers,
     received_only,
 )
-from traceadvisor.rules.operator_sizes import MOST_USUAL_US, has_large_operators, operators_in, usual_ns
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US, has_large_operators, looped_ns, operators_in, usual_ns
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -99,16 +97,11 @@ _WHOLE_TENSORS = _Remedy(
 FEWEST_IN_A_CALL = 100
 """Operators that a call of a function starts, from which a loop starts them: nobody writes as many lines."""
 
-MOST_APART_NS = 100_000
-"""Time from one operator of such a loop to the next that counts, at most: more is other work."""
-
 _ONCE = replace(
     _ONCE_OR_FEWER,
     words=f"If this line goes through values or samples one by one, compute with whole arrays or batches. "
     f"{_ONCE_OR_FEWER.words}",
 )
-
-OF_FUNCTION = "One function takes most of the time of a batch"
 
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."
 
@@ -125,24 +118,24 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, a transform or ``collate_fn``; or the function with several such lines. Loader
+        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. Loader
         workers sample themselves; if the training process loads, the samples of its thread count. The finding has the
         line's share in the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for
         workers that are late by less than the rest of the step varies, do not count.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
-    How the saving is estimated: The step is simulated with batches that take less time. Low: without 0.5 of the line's
-        time. High: without the whole function around it, with the time in which its caller frees what it made.
-        Expected: without 0.9 of the middle between the line and that; of random transformations and waits, 0.9 of the
-        line alone. With workers, without a GPU, and where the simulation is not trusted, it is that part of the
-        undisturbed time in the loader, or of the whole step if the loop waits for workers; at most the wait, without
-        the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is of the larger of
-        the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait: they leave the
-        training more of the cores, at most the CPU time of this line in them. The rest of the step then takes at least
-        0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or converts data, waits, or
-        runs small operators in a loop, the report states this time and promises no saving: another way may not give the
-        same.
+    How the saving is estimated: The step is simulated with batches that take less time. Low: without 0.5 of the
+        line's time. High: without the whole function around it, with the time in which its caller frees what it made.
+        Expected: without 0.9 of the middle between the line and that; of random transformations, of waits and of one of
+        several lines, 0.9 of the line alone. With workers, without a GPU, and where the simulation is not trusted, it
+        is that part of the undisturbed time in the loader, or of the whole step if the loop waits for workers; at most
+        the wait, without the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is
+        of the larger of the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait:
+        they leave the training more of the cores, at most the CPU time of this line in them. The rest of the step then
+        takes at least 0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or converts
+        data, waits, or runs small operators in a loop, the report states this time and promises no saving: another way
+        may not give the same.
     When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
         server that also answers others.
     """
@@ -160,10 +153,10 @@ class LoaderLineCost(Rule):
     """Share of the loading in the line. A smaller line is one of several, and its fix alone saves little."""
 
     min_function_share: float = 0.6
-    """Share of the loading in the function of a smaller line, from which the function is named with this line."""
+    """Share of the loading in the function of a smaller line, from which this line is named nevertheless."""
 
     min_first_share: float = 0.25
-    """Share of the loading in that line: with less, its function does many things."""
+    """Share of the loading in such a line: with less, its function does many things."""
 
     def check(self, facts: Facts) -> Outcome:
         wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
@@ -173,24 +166,24 @@ class LoaderLineCost(Rule):
             return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:
             return Skipped("Too few samples show the code that makes batches: train longer.")
-        is_function = line.share < self.min_line_share
-        if is_function and (line.with_others < self.min_function_share or line.share < self.min_first_share):
+        is_one_of_several = line.share < self.min_line_share
+        if is_one_of_several and (line.with_others < self.min_function_share or line.share < self.min_first_share):
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
         if line.only_stacks:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE, STACKED)
         remedy = _remedy(line, facts)
-        likely = (line.share + line.with_others) / 2 if remedy.takes_others else line.share
+        takes_others = remedy.takes_others and not is_one_of_several
+        likely = (line.share + line.with_others) / 2 if takes_others else line.share
         edit = CheaperBatches(line.share, likely, line.high)
         return finding_of(
             facts,
             claims=wait,
-            title=OF_FUNCTION if is_function else None,
             fix=Fix(remedy.words, what_if=edit, effort=remedy.effort, is_conditional=remedy.is_conditional),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line, likely),
             evidence=(
                 Evidence("share of the loading in this line", line.share, Unit.SHARE),
                 facts.known(
-                    "share of the loading in its function", line.with_others if is_function else None, Unit.SHARE
+                    "share of the loading in its function", line.with_others if is_one_of_several else None, Unit.SHARE
                 ),
                 Evidence("share of the CPU time of loading in this line", line.cpu_share, Unit.SHARE),
                 facts.known("share of the waiting time of loading in this line", line.wait_share or None, Unit.SHARE),
@@ -231,10 +224,12 @@ def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
         (called in MAKERS, _CONVERTED),
         (line.callee is None and not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),
-        (_loops_over_operators(line, facts), _WHOLE_TENSORS),
     )
-    usual = _ONCE_OR_FEWER if has_large_operators(facts, facts.claim(Category.DATA_WAIT)) else _ONCE
-    return next((remedy for is_so, remedy in choices if is_so), usual)
+    if remedy := next((remedy for is_so, remedy in choices if is_so), None):
+        return remedy
+    if _loops_over_operators(line, facts):
+        return _WHOLE_TENSORS
+    return _ONCE_OR_FEWER if has_large_operators(facts, facts.claim(Category.DATA_WAIT)) else _ONCE
 
 
 def _is_collating(line_share: float, collate_share: float) -> bool:
@@ -255,10 +250,8 @@ def _loops_over_operators(line: LoaderLine, facts: Facts) -> bool:
     own = [one.spans for one in functions if (one.location.file, one.location.function) == (place.file, place.function)]
     calls = SpanSet.union_all(own)
     rows = operators_in(facts, calls)
-    gaps_ns = np.minimum(np.diff(np.sort(facts.trace.events.start_ns[rows])), MOST_APART_NS)
-    is_most = 2 * gaps_ns.sum() >= max(calls.total_ns, 1)
     is_many = rows.size >= FEWEST_IN_A_CALL * max(len(calls), 1)
-    return bool(is_most) and is_many and usual_ns(facts, calls) < MOST_USUAL_US * 1e3
+    return is_many and 2 * looped_ns(facts, rows) >= calls.total_ns and usual_ns(facts, calls) < MOST_USUAL_US * 1e3
 
 
 def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:

@@ -38,8 +38,8 @@ class GcPause(Rule):
     How to fix it: Remove ``gc.collect()`` from the loop. Run ``gc.collect(); gc.freeze()`` before the loop to exclude
         existing objects from later collections. ``gc.set_threshold(50_000, 20, 20)`` makes collections rarer. With
         several ranks, collect on all of them in the same step.
-    How the saving is estimated: Upper limit: all of this time. Half of it is expected. If most collections run while
-        batches are loaded, their time is part of loading.
+    How the saving is estimated: Upper limit: all of this time. Half of it is expected. If most collections run
+        while batches are loaded, their time is part of loading, and a fix of loading may save it, too.
     When it may be wrong: A collection costs nothing while the GPU is busy; a captured run does not show this. If only
         collections free memory, fewer of them need more memory.
     """

@@ -16,7 +16,7 @@ from traceadvisor.model.location import Frame
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Facts
-from traceadvisor.rules.operator_sizes import has_large_operators, operators_in
+from traceadvisor.rules.operator_sizes import has_large_operators, looped_ns, operators_in
 
 WHOLE_TENSORS = "on whole tensors instead of in loops"
 LESS_OFTEN = "less often than every step"
@@ -33,9 +33,6 @@ LOOPED = 20
 
 MOSTLY = 0.5
 """Share of the Python time in loops over operators, from which operators on whole tensors take their place."""
-
-MOST_APART_NS = 100_000
-"""Time from one operator of such a loop to the next that counts, at most: more is other work, or a large operator."""
 
 _REPORTS = re.compile(r"(?:print|write\w*|flush|fsync|dumps?|save\w*|im(?:save|write)|to_csv|state_dict)$")
 """Functions that show or store values."""
@@ -135,9 +132,7 @@ def _is_looped(facts: Facts, lost: SpanSet) -> bool:
         return False
     names = events.name_id[rows]
     looped = rows[np.bincount(names)[names] >= LOOPED * facts.step_count]
-    starts_ns = np.sort(events.start_ns[looped])
-    gaps_ns = np.minimum(np.diff(starts_ns), MOST_APART_NS)
-    return bool(gaps_ns.sum() >= MOSTLY * lost.total_ns)
+    return looped_ns(facts, looped) >= MOSTLY * lost.total_ns
 
 
 def called(sites: Sequence[CallSite]) -> str:
