@@ -82,11 +82,11 @@ _COLLATE = _Remedy(
 
 _CONVERTED = _Remedy("Convert the data to one array or tensor before the training")
 _WAIT_LESS = _Remedy(WAIT_LESS, takes_others=False, effort=Effort.REFACTOR)
-_ONCE_OR_FEWER = _Remedy(
-    "If this line gives the same in each epoch, do its work once before the training. If it needs a part of the "
-    "elements, such as those of a crop, do it on these",
-    is_conditional=True,
+_SAME_OR_PART = (
+    "gives the same in each epoch, do its work once before the training. If it needs a part of the elements, such as "
+    "those of a crop, do it on these"
 )
+_ONCE_OR_FEWER = _Remedy(f"If this line {_SAME_OR_PART}", is_conditional=True)
 """For a line whose time is that of large operators: whole batches take as long."""
 
 _WHOLE_TENSORS = _Remedy(
@@ -99,8 +99,8 @@ FEWEST_IN_A_CALL = 100
 
 _ONCE = replace(
     _ONCE_OR_FEWER,
-    words=f"If this line goes through values or samples one by one, compute with whole arrays or batches. "
-    f"{_ONCE_OR_FEWER.words}",
+    words="If this line goes through values or samples one by one, compute with whole arrays or batches. "
+    f"If it {_SAME_OR_PART}",
 )
 
 EACH_NEEDS = "If each sample needs this work, make it faster or do it in more workers."

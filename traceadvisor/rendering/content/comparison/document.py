@@ -202,8 +202,9 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
         blocks.append(Prose(BY_WORKERS, Tone.QUIET))
     for number, rank in enumerate(explained[:MOST_RANKS], start=1):
         if rank.explanation:
+            title = WHERE if len(explained) == 1 else f"{WHERE}: {rank.name}"
             is_open = len(explained) == 1 and run.work.program not in {OtherProgram.FRAMEWORK, OtherProgram.CODE}
-            blocks.append(_rank(rank, rank.explanation, f"run-{place}-{number}", is_open=is_open))
+            blocks.append(_rank(rank, rank.explanation, title, f"run-{place}-{number}", is_open=is_open))
     if (more := len(explained) - MOST_RANKS) > 0:
         blocks.append(Prose(f"{number_of(more, 'more rank')}: see the table and the JSON.", Tone.NOTICE))
     if others := [one for one in run.findings if not is_noted(one)]:
@@ -243,14 +244,14 @@ WHERE = "Where the difference comes from"
 BY_WORKERS = "Tables by line are of the training process. A line that moved to loader workers is only in BASE there."
 
 
-def _rank(rank: ComparedRank, explained: StepExplanation, anchor: str, *, is_open: bool) -> Block:
+def _rank(rank: ComparedRank, explained: StepExplanation, title: str, anchor: str, *, is_open: bool) -> Block:
     """The explanation of one rank; folded if there are several, or if both sides are different programs."""
     blocks = tuple(_explanation(rank, explained, anchor))
     if not is_open:
         about = "by category, line, operator and kernel"
-        return Fold(f"{WHERE}: {rank.name}", blocks, about, anchor, FoldLook.SECTION, Detail.COMMENT)
+        return Fold(title, blocks, about, anchor, FoldLook.SECTION, Detail.COMMENT)
     how = "Differences are HEAD less BASE, per step. The rows of each table sum to the whole difference."
-    return Group(WHERE, (Prose(how, Tone.QUIET), *blocks), anchor, SUMMARY)
+    return Group(title, (Prose(how, Tone.QUIET), *blocks), anchor, SUMMARY)
 
 
 def _explanation(rank: ComparedRank, explained: StepExplanation, anchor: str) -> Iterator[Block]:
