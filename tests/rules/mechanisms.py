@@ -226,6 +226,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "IDLE019": Evidence(run={"stacks": None}),
     "IDLE020": Evidence(names=r"aten::(?:linear|addmm|mm|conv2d)"),
     "IDLE021": Evidence(names=r": eval$"),
+    "IDLE022": Evidence(names=r"aten::cat"),
     "MEM001": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM002": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),
     "MEM003": Evidence(memory=True, known=SAMPLES, run={"telemetry": None}),

@@ -154,6 +154,8 @@ def script_names() -> dict[str, Any]:
         "criterion": criterion,
         "loss": loss,
         "losses": [],
+        "parts": [],
+        "output": torch.ones(2, 3),
         "inputs": (inputs := torch.randn(3, requires_grad=True)),
         "outputs": inputs**2,
         "shape": (2, 3),

@@ -1,0 +1,163 @@
+"""IDLE022: each step copies all that earlier steps kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
+
+NOT_REPLAYED = "the recorded steps show one moment of the growth"
+
+FIX = Fix(
+    "Keep the parts in a list, and join them once, where the whole is needed, as at the end of the epoch. If only a "
+    "count, a sum or a mean is needed, keep that instead",
+    "parts.append(output.detach())  # in each step, in place of torch.cat([kept, output])\n"
+    "kept = torch.cat(parts)        # once, where all are needed",
+    not_replayed=NOT_REPLAYED,
+)
+
+FEWEST_STEPS = 3
+"""Recorded steps in a row of which each but the first continues the tensor of the step before."""
+
+LARGER = 4
+"""Numbers kept over those that a step adds, at least: before that, joining costs little more than the parts."""
+
+
+@frozen
+class GrowingCopies(Rule):
+    """Each training step joins its results to all earlier ones, and so copies them again.
+
+    What it finds: Calls of ``torch.cat`` of which one input has exactly the size of what the step before joined, in at
+        least three recorded steps in a row: predictions, targets or losses of an epoch, or a buffer of samples. What
+        was kept is at least four times as large as what a step adds.
+    Why it costs time: The time of each step grows with the steps before it, and that of an epoch with their square. The
+        first recorded steps show little of it.
+    How to fix it: Append to a list and call ``torch.cat`` once, or make a tensor of the final size and fill it. Keep
+        counts or sums instead of predictions if a metric needs no more.
+    How the saving is estimated: Without a GPU, the share of the line in samples of all undisturbed steps, with its
+        interval, applied to the mean undisturbed step. Otherwise, the time in the recorded steps is stated; the run
+        may save more.
+    When it may be wrong: If each step reads all that was kept, joining once is not possible; a tensor of the final size
+        is.
+    """
+
+    meta = RuleMeta("IDLE022", "growing-copies", "Each step copies all that earlier steps kept")
+    needs = frozenset({Input.STEPS})
+    training_only = True
+    refines = frozenset({"IDLE004", "IDLE013", "GPU021"})
+    claims = frozenset({Category.KERNEL, Category.OTHER_COPY, Category.FORWARD, Category.OTHER_HOST})
+    also_saves = "the growth of steps that were not recorded"
+
+    min_share: float = 0.05
+    """Share of the steps. Joining a few results takes less."""
+
+    def check(self, facts: Facts) -> Outcome:
+        if (facts.trace.details.dims_id.at(facts.tree.rows, np.int32(NONE)) == NONE).all():
+            return Skipped(facts.unknown_without("The sizes of tensors are unknown", Option.SHAPES))
+        rows, kept, added = _continued(facts)
+        claims = self._claims(facts, rows)
+        sampled = _share_of_run(facts, rows)
+        share = sampled.share if sampled else facts.share(claims)
+        if not rows.size or share < self.min_share:
+            return Clear("share of the steps that copies what was kept", share, self.min_share, Unit.SHARE)
+        mean_ns = facts.timing.mean_undisturbed_ns
+        is_measured = sampled is not None and mean_ns is not None
+        return finding_of(
+            facts,
+            claims=claims,
+            fix=FIX,
+            effort=Effort.LINE,
+            saving=_measured(sampled, mean_ns) if sampled and mean_ns else None,
+            most_share=None if is_measured else facts.share(claims),
+            whole_ns=mean_ns if is_measured else None,
+            evidence=(
+                Evidence("numbers kept, in the last recorded step", kept, Unit.COUNT),
+                Evidence("numbers that a step adds", added, Unit.COUNT),
+                facts.time_per_step("time to join them", claims),
+                Evidence("share of undisturbed steps at this line", share, Unit.SHARE) if is_measured else None,
+            ),
+            locations=facts.locations(rows),
+        )
+
+    def _claims(self, facts: Facts, rows: Int64) -> SpanSet:
+        """The time of some operators in typical steps: of their kernels with a GPU, their own without."""
+        events, windows = facts.trace.events, facts.steps.typical_windows
+        rows = rows[windows.contains(events.start_ns[rows])]
+        if facts.observation.has_device:
+            work = work_within(events, facts.launches, rows, windows)
+            return facts.exposed(work.work_rows, Category.KERNEL, Category.OTHER_COPY)
+        return events.spans(rows) & windows & facts.claim(Category.FORWARD, Category.OTHER_HOST)
+
+
+def _measured(sampled: SampledShare, mean_ns: float) -> Estimate:
+    low, expected, high = (share * mean_ns for share in (sampled.low, sampled.share, sampled.high))
+    return Estimate(low, expected, high, Method.MODEL)
+
+
+def _share_of_run(facts: Facts, rows: Int64) -> SampledShare | None:
+    """The share of undisturbed steps at the lines of some operators; None with a GPU, and where samples do not tell."""
+    lines = [place for place in facts.locations(rows) if place.is_line]
+    found = [share for line in lines if (share := share_under_line(facts.run.stack_samples, line))]
+    if facts.observation.has_device or not found:
+        return None
+    whole = min(sum(share.share for share in found), 1.0)
+    return SampledShare.of(whole, found[0].count).times(facts.timing.rest_share)
+
+
+def _continued(facts: Facts) -> tuple[Int64, int, int]:
+    """Calls that grow one tensor from step to step, the numbers that the last one keeps, and those that it adds."""
+    chains: dict[int, tuple[int, ...]] = {}
+    """For each call, the calls of the steps before that made its tensor, and itself."""
+
+    kept: dict[int, tuple[int, int]] = {}
+    for before, after in pairwise(_joined(facts, rows) for rows in _by_step(facts)):
+        made = {shape: row for row, shapes in before.items() for shape in _results(shapes)}
+        for row, shapes in after.items():
+            whole = max(shapes, key=prod)
+            if whole in made:
+                chains[row] = (*chains.get(made[whole], (made[whole],)), row)
+                kept[row] = (prod(whole), sum(map(prod, shapes)) - prod(whole))
+    last = [row for row, chain in chains.items() if len(chain) >= FEWEST_STEPS and _is_large(*kept[row])]
+    rows = sorted({row for one in last for row in chains[one]})
+    return np.array(rows, np.int64), *max((kept[row] for row in last), default=(0, 0))
+
+
+def _is_large(kept: int, added: int) -> bool:
+    return kept >= LARGER * added > 0
+
+
+def _by_step(facts: Facts) -> Iterator[Int64]:
+    """The calls of each recorded step that join tensors, on its thread."""
+    events = facts.trace.events
+    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: name == "aten::cat")
+    for step in facts.steps.steps:
+        yield rows[(events.start_ns[rows] >= step.host_start_ns) & (events.start_ns[rows] < step.host_end_ns)]
+
+
+def _joined(facts: Facts, rows: Int64) -> dict[int, Sequence[Shape]]:
+    """The sizes of what each call joins."""
+    texts = facts.trace.texts
+    ids = facts.trace.details.dims_id.at(rows, np.int32(NONE)).tolist()
+    shapes = {one: tensor_shapes(texts[one]) for one in set(ids) if one != NONE}
+    return {row: shapes[one] for row, one in zip(rows.tolist(), ids, strict=True) if len(shapes.get(one, ())) > 1}
+
+
+def _results(shapes: Sequence[Shape]) -> Iterator[Shape]:
+    """The sizes that joining some tensors may give: along each dimension in which alone they differ."""
+    first = shapes[0]
+    for place in range(len(first)):
+        rest = first[:place] + first[place + 1 :]
+        if all(len(one) == len(first) and one[:place] + one[place + 1 :] == rest for one in shapes):
+            yield (*first[:place], sum(one[place] for one in shapes), *first[place + 1 :])
