@@ -148,13 +148,6 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["padding"]["source"] = sign if (sign := padding.get("source")) in (MASK, REPEATED) else "other"
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
-    if isinstance(found.get("same_results"), list):
-        kept["same_results"] = [
-            {"module": _code(one.get("module"), texts), "operators": _ids(one.get("operators"))}
-            | _figures(one, {"is_constant", "step_count"})
-            | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
-            for one in _objects(found["same_results"])
-        ]
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
@@ -165,17 +158,12 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
 
 
-def _ids(operators: object) -> list[list[int]]:
-    calls = operators if isinstance(operators, list) else []
-    return [[one for one in call if isinstance(one, int)] for call in calls if isinstance(call, list)]
-
-
 def _change(pause: Mapping[str, Any]) -> str | None:
     return found if (found := pause.get("change")) in [one.value for one in Change] else None
 
 
 def _places(loops: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name in ("location", "constructed", "first", "again"):
+    for name in ("location", "constructed"):
         if isinstance(place := loops.get(name), dict):
             yield name, place
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -51,7 +52,9 @@ _ARGUMENTS = re.compile(rb'"External id": (\d+),[^{}]{0,200}?"Concrete Inputs": 
 _FILLS_MEMORY = re.compile(r"DataLoader|from_numpy|as_tensor|frombuffer|from_dlpack|from_blob|rebuild_|asarray")
 """Calls that may put other values where a tensor was, without the allocator of torch."""
 
-_RANDOM = re.compile(r"rand|normal|bernoulli|uniform|exponential|poisson|multinomial|geometric|cauchy|rrelu|gamma|binomial")
+_RANDOM = re.compile(
+    r"rand|normal|bernoulli|uniform|exponential|poisson|multinomial|geometric|cauchy|rrelu|gamma|binomial"
+)
 _DROPS = re.compile(r"dropout|lstm|gru|rnn|attention")
 _NORMS = re.compile(r"batch_norm|instance_norm")
 _MAY_PASS_ON = re.compile(r"aten::(?:\w*dropout|type_as|broadcast_tensors|meshgrid|atleast_\dd|pad)$")
@@ -123,7 +126,7 @@ class _Operator:
 @cache
 def _is_own(file: str) -> bool:
     """Whether a file is the script's or a module of it; torch leaves out the folder of most."""
-    return not is_of_library(file) and (os.path.isabs(file) or file.split(os.sep)[0] in _own_parts())
+    return not is_of_library(file) and (Path(file).is_absolute() or file.split(os.sep, maxsplit=1)[0] in _own_parts())
 
 
 _own_parts = cache(own_code)
@@ -181,7 +184,7 @@ class _Look:
             for one in operators:
                 one.step = bisect(self._marks, one.span_ns[0])
 
-    def _walk(self, root: Any) -> None:
+    def _walk(self, root: Any) -> None:  # noqa: C901  # one branch for each kind of event
         """Go through a tree, without recursion: it may be deep."""
         todo: list[tuple[Any, _Node | None, bool, bool]] = [(root, None, True, False)]
         operators = self.trees[-1]
@@ -349,7 +352,7 @@ def signatures() -> _Signatures:
         writes = any(arg.alias_info and arg.alias_info.is_write for arg in one.arguments)
         (writers if writes else others).add(one.name)
         results = [(str(arg.type), arg.alias_info) for arg in one.returns]
-        if any(alias and not alias.is_write or "Tensor" not in kind for kind, alias in results) or not results:
+        if any((alias and not alias.is_write) or "Tensor" not in kind for kind, alias in results) or not results:
             none.add(one.name)
         if any(str(arg.type) == "List[Optional[Tensor]]" for arg in one.arguments):
             hides.add(one.name)
@@ -367,12 +370,21 @@ def _differs(name: str, inputs: Sequence[Any]) -> bool:
 
 
 class _Piece(NamedTuple):
-    """Operators one after another that compute the same again, and the Python call that they are, if any."""
+    """Operators one after another that compute the same again, and the Python call that they are or are in."""
 
     first: _Operator
     last: _Operator
-    module: str | None
-    stack: tuple[Location, ...]
+    node: _Node | None
+
+    @property
+    def stack(self) -> tuple[Location, ...]:
+        return self.node.stack if self.node else ()
+
+    @property
+    def is_of_own_code(self) -> bool:
+        """Whether a line of the script makes this call, and not a library in a larger one."""
+        above = self.node.parent if self.node else None
+        return bool(self.stack) and not (above and self.stack is above.stack)
 
     @property
     def original(self) -> _Operator:
@@ -393,9 +405,10 @@ class _Piece(NamedTuple):
         return self.first.ids[0], self.last.ids[1], first.ids[0], last.ids[1]
 
     def continues(self, other: _Piece) -> bool:
-        """Whether it is of the same call of a function as another one."""
+        """Whether it is of the same call of a function, in the same step, as another one."""
         mine, its = ([(one.file, one.function) for one in piece.stack] for piece in (self, other))
-        return self.stack[:-1] == other.stack[:-1] and mine == its and self.is_constant == other.is_constant
+        is_near = self.stack[:-1] == other.stack[:-1] and self.first.step == other.first.step
+        return is_near and mine == its and self.is_constant == other.is_constant
 
 
 def _places(looked: _Look) -> tuple[SameResults, ...]:
@@ -404,16 +417,18 @@ def _places(looked: _Look) -> tuple[SameResults, ...]:
     for operators in looked.trees:
         for run in _runs(operators):
             most = max(run, key=lambda one: one.duration_ns)
-            if most.stack:
-                original = most.original.node.stack if most.original.node else ()
-                groups[(most.is_constant, *_parting(original, most.stack))].append((most, run[-1]._replace(first=run[0].first)))
+            original = most.original.node.stack if most.original.node else ()
+            place = _parting(original, most.stack) if most.is_of_own_code else None
+            if place:
+                groups[(most.is_constant, *place)].append((most, run[-1]._replace(first=run[0].first)))
     found = []
     for (is_constant, first, again), calls in groups.items():
         steps = {whole.first.step for _, whole in calls}
         if len(steps) >= looked.step_count - 1:
             calls.sort(key=lambda one: one[1].duration_ns, reverse=True)
             pieces = [whole for _, whole in calls[:MOST_CALLS]]
-            module = calls[0][0].module
+            node = calls[0][0].node
+            module = node.module if node else None
             one = SameResults(first, again, module, is_constant, len(steps), tuple(one.ids for one in pieces))
             found.append((sum(one.duration_ns for one in pieces), one))
     found.sort(key=lambda one: one[0], reverse=True)
@@ -434,8 +449,7 @@ def _runs(operators: Sequence[_Operator]) -> Iterator[list[_Piece]]:
                     whole = node
                 node = node.parent
             node, end = whole or operators[place].node, whole.last if whole else place + 1
-            stack, module = (node.stack, node.module) if node else ((), None)
-            piece = _Piece(operators[place], operators[end - 1], module, stack)
+            piece = _Piece(operators[place], operators[end - 1], node)
             if run and not piece.continues(run[-1]):
                 yield run
                 run = []
@@ -450,9 +464,10 @@ def _runs(operators: Sequence[_Operator]) -> Iterator[list[_Piece]]:
         yield run
 
 
-def _parting(was: Sequence[Location], now: Sequence[Location]) -> tuple[Location, Location]:
-    """Return the lines of one function at which two stacks part; the innermost line of the second where none do."""
+def _parting(was: Sequence[Location], now: Sequence[Location]) -> tuple[Location, Location] | None:
+    """Return the lines of one function that make both calls; None where they make larger calls that differ."""
     for first, again in zip(was, now, strict=False):
         if first != again:
-            return (first, again) if (first.file, first.function) == (again.file, again.function) else (now[-1], now[-1])
+            is_whole = (first.file, first.function) == (again.file, again.function) and again is now[-1]
+            return (first, again) if is_whole else None
     return now[-1], now[-1]

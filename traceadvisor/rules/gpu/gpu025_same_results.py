@@ -111,7 +111,9 @@ def _cost(facts: Facts, found: Found) -> _Cost:
     _, before = _calls(facts, ids[:, 2:])
     forward = again & windows
     backward = backward_in(forward) if backward_in(before) else SpanSet.empty()
-    return _Cost(found, rows[windows.contains(facts.trace.events.start_ns[rows])], forward, (backward & windows) - forward)
+    return _Cost(
+        found, rows[windows.contains(facts.trace.events.start_ns[rows])], forward, (backward & windows) - forward
+    )
 
 
 def _calls(facts: Facts, ids: Int64) -> tuple[Int64, SpanSet]:
@@ -133,7 +135,9 @@ def _calls(facts: Facts, ids: Int64) -> tuple[Int64, SpanSet]:
 def _fix(found: Found, what_if: SparedWork | None = None) -> Fix:
     name = found.module or "these operators"
     words = BEFORE if found.is_constant else IN_A_LOOP if found.first == found.again else AT_TWO_LINES
-    return Fix(words.format(name), what_if=what_if, not_replayed=None if what_if else "time of the CPU is not simulated")
+    return Fix(
+        words.format(name), what_if=what_if, not_replayed=None if what_if else "time of the CPU is not simulated"
+    )
 
 
 def _measured(facts: Facts, forward: SpanSet, backward: SpanSet) -> Estimate:
