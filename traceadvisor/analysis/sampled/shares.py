@@ -131,6 +131,18 @@ def lines_in_function(samples: StackSamples | None, function: Location, least_sh
     return tuple(replace(line, samples=counts[line]) for line in most)
 
 
+def lines_of_function(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
+    """Return a function's own lines with much of its samples of training, with what they call; the costliest first."""
+    counts = defaultdict[Location, int](int)
+    for stack, frames in _stacks(samples):
+        own = [frame for frame in frames if _is_function(frame, function) and (frame.line or 0) >= (function.line or 0)]
+        if own:  # others of its name begin before it, or behind it
+            counts[place_of(min(own, key=lambda frame: frame.line or 0))] += in_training(stack).count
+    least = max(least_share * sum(counts.values()), 1)
+    most = sorted((line for line in counts if counts[line] >= least), key=lambda line: -counts[line])
+    return tuple(replace(line, samples=counts[line]) for line in most)
+
+
 def share_under_line(samples: StackSamples | None, line: Location) -> SampledShare | None:
     """Return the share of undisturbed steps at a line of the user and in what it calls, beside training passes."""
 

@@ -84,20 +84,23 @@ class PythonOverhead(Rule):
         over modules and parameters, such as ``model.train()``, and metrics count as the line that calls them. For
         recordings from 2021, it names the lines before and after. Without a GPU, with stacks, operators that the
         training does not need count as well: averages of weights, metrics, copies of the model. So does a function
-        inside of modules that runs NumPy or Python without operators, where samples show it. So do many small
-        operators in forward and backward, with the Python between them, by the usual time of each; not in a loop over
-        recurrent cells that computes each input from the cell before, nor in calls of a module of which each needs the
-        one before, as in a solver or a decoder. These do not count: parts of one native operator, such as
-        ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside ``backward()``,
-        functions that a few large operators take most of, unless the rest is large operators as well, calls without
-        gradients of a function that also makes the loss, as for its target, the optimizer's step, without stacks
-        stretches that the median step does not have at the same place, and code of every step that other programs held
-        up in some.
+        inside of modules that runs NumPy or Python without operators, where samples show it. So do many small operators
+        in forward and backward, with the Python between them, by the usual time of each; not in a loop over recurrent
+        cells that computes each input from the cell before, nor in calls of a module of which each needs the one
+        before, as in a solver or a decoder. Operators that a loop over parts of tensors calls eight times or more, from
+        the same module and with the same shapes, count where calling them takes much of the loop's time, with their
+        part of the backward pass; not if one of them draws or reads a value. These do not count: parts of one native
+        operator, such as ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside
+        ``backward()``, functions that a few large operators take most of, unless the rest is large operators as well,
+        calls without gradients of a function that also makes the loss, as for its target, the optimizer's step, without
+        stacks stretches that the median step does not have at the same place, and code of every step that other
+        programs held up in some.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         over tensors by operators on whole tensors. Run large operators on fewer elements, such as those that are cut
-        out afterwards. Keep the result of a function that goes through all values, such as
-        ``max``, and change it with each new value. Write checkpoints in the background. Make small operators fewer and
+        out afterwards. Keep the result of a function that goes through all values, such as ``max``, and change it with
+        each new value. Fold what a loop goes over into the batch, and call its module once; a recurrent cell in a loop
+        becomes ``torch.nn.LSTM`` or ``GRU``. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.
     How the saving is estimated: The step is simulated with 0.9 of this work removed (low: 0.5; high: all of it).
@@ -107,9 +110,10 @@ class PythonOverhead(Rule):
         than ten samples; all of the time of code of only some steps without samples, and of waits for other processes;
         for small operators, the Python between them and for each up to the time of a call, or the sampled share of the
         function that runs most of them, with its part of the backward pass; for a function inside of modules, its
-        sampled or recorded share, whichever is larger. For large operators, functions inside of modules and waits for
-        other processes, the report states this time and promises no saving. It does so, too, for training code of which
-        nothing shows that steps do without it, such as logging does, and which is no loop over small operators.
+        sampled or recorded share, whichever is larger. For a loop, all iterations but one. For large operators, loops
+        over larger operators, functions inside of modules and waits for other processes, the report states this time
+        and promises no saving. It does so, too, for training code of which nothing shows that steps do without it, such
+        as logging does, and which is no loop over small operators.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy

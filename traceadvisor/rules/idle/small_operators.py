@@ -13,7 +13,8 @@ import numpy as np
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.composites import composite_spans
-from traceadvisor.analysis.operators.forward import backward_rows
+from traceadvisor.analysis.operators.forward import backward_rows, forward_operators, with_backward
+from traceadvisor.analysis.operators.looped_operators import FEWEST_CALLS, calling_share, outermost_forward
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
@@ -22,6 +23,7 @@ from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     in_backward,
     line_of_call,
+    lines_of_function,
     share_in_function,
     share_of_steps,
 )
@@ -32,13 +34,22 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
-from traceadvisor.rules.operator_sizes import MOST_USUAL_US, operators_in, outermost_operators, remaining_ns, usual_ns
+from traceadvisor.rules.operator_sizes import (
+    MOST_APART_NS,
+    MOST_USUAL_US,
+    operators_in,
+    outermost_operators,
+    remaining_ns,
+    usual_ns,
+)
+from traceadvisor.savings.interval import most_undisturbed_ns
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
 
+FEWER = "Run fewer, larger operators"
+
 BETWEEN = Fix(
-    "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "
-    "layers",
+    f"{FEWER}: replace Python loops by operators on whole tensors, compile the model, or use fused layers",
     not_replayed=UNKNOWN_PYTHON,
     needs=frozenset({Part.MODEL}),
 )
@@ -99,21 +110,25 @@ class SmallOperators:
         between = facts.claim(Category.OTHER_HOST) - kept
         passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - kept)
         claims = passes if self._are_small(facts, passes) else between
-        if facts.share(claims) >= max(self.min_between_share, facts.share(beside)):
-            own = _own_function(facts, passes)
-        elif own := self._small_function(facts, passes):
-            claims = passes
-        else:
-            return None
-        if _cells_need_the_step_before(facts, own):
-            return None
-        most = passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD))
+        least = max(self.min_between_share, facts.share(beside))
+        is_most = facts.share(claims) >= least
+        own = _own_function(facts, passes) if is_most else self._small_function(facts, passes)
+        most, claims = (
+            passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)),
+            claims if is_most else passes,
+        )
         if own:
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
+        is_small, loop = is_most or own is not None, _loop(facts, chained)
+        is_whole = loop is not None and (loop.claims & claims).total_ns >= LOOP_SHARE * claims.total_ns
+        if loop and loop.saved_share >= least and not (is_small and is_whole):
+            return _of_loop(facts, loop)
+        if not is_small or _cells_need_the_step_before(facts, own):
+            return None
         calling_ns = self.max_small_us * 1000 / _undisturbed(facts)
         left_ns = min(remaining_ns(facts, most, calling_ns), most.total_ns - claims.total_ns)
         most_share = facts.share(most) * (1 - left_ns / max(most.total_ns, 1))
-        return _of_small_operators(facts, between, claims, most_share, own)
+        return _of_small_operators(facts, between, claims, most_share, own, loop if is_whole else None)
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
@@ -181,8 +196,8 @@ def _undisturbed(facts: Facts) -> float:
     return min((facts.step_ns or recorded_ns) / recorded_ns, 1.0)
 
 
-def _of_small_operators(
-    facts: Facts, between: SpanSet, claims: SpanSet, most_share: float, own: UserFunction | None
+def _of_small_operators(  # noqa: PLR0913, PLR0917  # what was found of them
+    facts: Facts, between: SpanSet, claims: SpanSet, most_share: float, own: UserFunction | None, loop: _Loop | None
 ) -> Outcome:
     """A finding on many small operators, and the Python between them; ``own``: the function that has nearly all."""
     events, rows = facts.trace.events, outermost_operators(facts)
@@ -196,13 +211,16 @@ def _of_small_operators(
     outside = 1 - facts.share(facts.claim(Category.DATA_WAIT))  # the loader was timed in undisturbed steps, too
     rest_ns = facts.distortion.undisturbed_rest_ns if facts.distortion else outside * step_ns
     most_ns, expected_ns = (1 - KEPT_REST * (1 - most_share / outside)) * rest_ns, facts.share(claims) * step_ns / 2
+    loop_places = loop.locations if loop else ()
     own_places, sampled = ((own.location,), _sampled(facts, own, lambda share: share.high)) if own else ((), None)
     if sampled is not None:
         most_ns, expected_ns = min(most_ns, sampled * step_ns), min(expected_ns, sampled * step_ns / 2)
+    if loop:
+        most_ns = min(most_ns, _most_of_loop_ns(facts, loop))
     return finding_of(
         facts,
         claims=claims,
-        fix=WHOLE_SEQUENCE if is_loop else BETWEEN,
+        fix=WHOLE_SEQUENCE if is_loop else replace(BETWEEN, summary=f"{FEWER}. {loop.way}") if loop else BETWEEN,
         saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, of_the_fix(UNKNOWN_PYTHON)),
         effort=Effort.REFACTOR,
         evidence=(
@@ -210,10 +228,164 @@ def _of_small_operators(
             facts.count_per_step("operators without those inside others", rows.size),
             Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
             facts.known("share of undisturbed steps in this function, at most", sampled, Unit.SHARE),
+            loop.evidence if loop else None,
             *facts.times_at(places or sites),
         ),
-        locations=tuple(dict.fromkeys((*own_places, *(looped if is_of_passes else ()), *between_at))) or looped,
+        locations=tuple(dict.fromkeys((*loop_places, *own_places, *(looped if is_of_passes else ()), *between_at)))
+        or looped,
         caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
+    )
+
+
+UNKNOWN_LOOP = "how long each operator takes on all parts at once is unknown"
+OF_BATCH_NORM = "In one call, batch normalization takes its statistics over all parts at once."
+TITLE_OF_LOOP = "A loop calls the same small operators again and again"
+
+OF_CELLS = (
+    "If this loop is a recurrent cell, run all time steps with torch.nn.LSTM, GRU or RNN. Otherwise compute what needs "
+    "no earlier step, such as the products of the inputs, for all steps before the loop"
+)
+OF_MODULE = (
+    "If no call in the loop needs the result of another, fold what the loop goes over into the batch and make one call "
+    "(x.flatten(0, 1), then unflatten). Otherwise compute before the loop, for all iterations, what needs none of them"
+)
+OF_TENSORS = (
+    "If no iteration of the loop needs the result of another, compute all with one operator each on whole tensors, by "
+    "broadcasting. Otherwise compute before the loop, for all iterations, what needs none of them"
+)
+
+_GATES = ("aten::sigmoid", "aten::tanh")
+_DRAWS = re.compile(r"aten::(?:argmax|multinomial|topk|bernoulli\w*|item|_local_scalar_dense)$")
+"""Operators from whose result a loop may compute its next input."""
+
+_TAKES_APART = re.compile(r"aten::(?:unbind|chunk|\w*split\w*)$")
+_NORMALIZES = re.compile(r"aten::\w*batch_norm$")
+
+MOSTLY_CALLING = 0.35
+"""Share of a loop's time in calling its operators, from which one call for all iterations is much shorter. It was 0.37
+in three recurrent layers by hand, of which ``torch.nn.LSTM`` spared 45%."""
+
+LEAST_OF_LOOP = 0.1
+"""Time of operators alike, relative to those that take most, from which their number tells that of iterations."""
+
+LOOP_SHARE = 0.6
+"""Share of the time of small operators in one loop, from which its remedy is the one for all."""
+
+TAKEN_SHARE = 0.5
+"""Parts of tensors that a loop takes in each iteration, from which it goes over them; no solver does."""
+
+LINE_SHARE = 0.3
+"""Share of the samples of a function from which its line is named."""
+
+
+@frozen(eq=False)
+class _Loop:
+    """A loop over small operators that goes over parts of tensors."""
+
+    claims: SpanSet
+    saved_share: float
+    """Share of the recorded step that calling its operators takes, without that of one iteration."""
+
+    calls: int
+    way: str
+    """A remedy for each condition."""
+
+    evidence: Evidence
+    locations: tuple[Location, ...]
+    has_batch_norm: bool
+
+
+def _loop(facts: Facts, chained: SpanSet) -> _Loop | None:
+    """The loop over small operators that takes the most of the training passes; None without one.
+
+    Every operator that the same module calls with the same shapes, in one call of a function, is of one loop.
+    """
+    events, names = facts.trace.events, facts.trace.names
+    passes = facts.claim(Category.FORWARD, Category.OTHER_HOST) - chained
+    found = outermost_forward(facts.observation, facts.tree, passes)
+    starts_ns = events.start_ns[found.rows]
+    repeats = found.repeats(np.zeros(found.rows.size, np.int64))
+    is_looped = repeats >= FEWEST_CALLS
+    own: UserFunction | None = None
+    for one in sorted(_functions(facts), key=lambda one: one.spans.total_ns):
+        is_inside = one.spans.contains(starts_ns)
+        call = np.where(is_inside, one.spans.starts_ns.searchsorted(starts_ns, side="right"), -1)
+        here = found.repeats(call)
+        is_here = is_inside & (here >= FEWEST_CALLS)
+        if is_here.sum() >= MOST_OF_OPERATORS * max(is_looped.sum(), 1):
+            own, repeats, is_looped = one, here, is_here
+            break
+    rows = found.rows[is_looped]
+    if not rows.size:
+        return None
+    looped = [names[one] for one in events.name_id[rows].tolist()]
+    if any(_DRAWS.match(name) or CELLS.match(name) for name in looped):
+        return None
+    alike_ns = np.bincount(found.alike[is_looped], events.duration_ns[rows], int(found.alike.max()) + 1)
+    is_usual = is_looped & (alike_ns >= LEAST_OF_LOOP * alike_ns.max())[found.alike]
+    is_usual &= repeats == repeats[is_usual].min()
+    calls = int(repeats[is_usual][0])
+    iterations = int(np.bincount(found.alike[is_usual]).max())
+    around = found.rows[own.spans.contains(starts_ns)] if own else found.rows
+    taken = sum(_TAKES.match(name) is not None for name in looped)
+    apart = own is not None and any(_TAKES_APART.match(names[one]) for one in events.name_id[around].tolist())
+    if not apart and taken < TAKEN_SHARE * iterations:
+        return None
+    claims = _with_backward(facts, rows, found.rows) & (passes | (facts.claim(Category.BACKWARD) - chained))
+    inner = operators_in(facts, claims)
+    in_operators = min(int(events.duration_ns[inner].sum()) / max(claims.total_ns, 1), 1.0)
+    calling = 1 - in_operators * (1 - calling_share(facts.observation, facts.tree, inner))
+    if calling < MOSTLY_CALLING:
+        return None
+    lines = lines_of_function(facts.run.stack_samples, own.location, LINE_SHARE) if own else _most_of(facts, rows)
+    locations = lines[:1] or ((own.location,) if own else ())
+    has_gates = all(name in looped for name in _GATES) and any(map(_COMPUTES.match, looped))
+    is_module = np.unique(found.module_calls[is_looped & (found.module_calls != NONE)]).size >= iterations
+    return _Loop(
+        claims,
+        facts.share(claims) * calling * (1 - 1 / calls),
+        calls,
+        OF_CELLS if has_gates else OF_MODULE if is_module else OF_TENSORS,
+        Evidence("calls of each operator in this loop", calls, Unit.COUNT),
+        locations,
+        any(map(_NORMALIZES.match, looped)),
+    )
+
+
+def _with_backward(facts: Facts, rows: Int64, around: Int64) -> SpanSet:
+    """The time of some operators and of the Python up to the next one around, with their part of the backward pass."""
+    events = facts.trace.events
+    starts_ns, ends_ns = events.start_ns[rows], events.end_ns[rows]
+    others_ns = np.append(events.start_ns[around], ends_ns[-1:])
+    next_ns = others_ns[np.searchsorted(others_ns[:-1], starts_ns, side="right")]
+    spans = SpanSet.union_of(starts_ns, np.maximum(ends_ns, np.minimum(next_ns, ends_ns + MOST_APART_NS)))
+    links = forward_operators(facts.trace, facts.tree)
+    return with_backward(facts.tree, spans, links, facts.steps.typical_windows)
+
+
+def _most_of_loop_ns(facts: Facts, loop: _Loop) -> float:
+    """The largest part of an undisturbed step that all iterations but one can be."""
+    return (1 - 1 / loop.calls) * most_undisturbed_ns(facts, facts.per_step_ns(loop.claims), loop.claims)
+
+
+def _of_loop(facts: Facts, loop: _Loop) -> Outcome:
+    """A finding on a loop whose operators are larger, but take most of their time to be called."""
+    most_ns = _most_of_loop_ns(facts, loop)
+    expected_ns = loop.saved_share * (facts.step_ns or 0.0)
+    label = "time of this loop, with its part of the backward pass"
+    return finding_of(
+        facts,
+        claims=loop.claims,
+        title=TITLE_OF_LOOP,
+        fix=Fix.conditional(loop.way),
+        saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, of_the_fix(UNKNOWN_LOOP)),
+        effort=Effort.REFACTOR,
+        evidence=(
+            loop.evidence,
+            facts.time_per_step(label, loop.claims),
+        ),
+        locations=loop.locations,
+        caveats=(OF_BATCH_NORM,) if loop.has_batch_norm else (),
     )
 
 

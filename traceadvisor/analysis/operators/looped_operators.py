@@ -1,0 +1,132 @@
+"""Operators that a loop calls again and again with the same shapes, and how much of their time is that of calling."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.arithmetic.convolutions import CONVOLUTION_FORMULAS
+from traceadvisor.analysis.arithmetic.flops import MATMUL_FORMULAS
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.forward import backward_rows
+from traceadvisor.analysis.operators.innermost import ThreadCalls
+from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
+from traceadvisor.analysis.operators.names import name_mask, usual_durations
+from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+
+FEWEST_CALLS = 8
+"""Calls of an operator with the same shapes, by the same module, that are a loop."""
+
+FLOPS_PER_NS = 10.0
+"""Work of a core in products of small matrices, with which their elements take no less than they do."""
+
+ELEMENTS_PER_NS = 1.0
+"""The same for elements of other operators, of which the largest input counts."""
+
+MOST_CALLING_NS = 150_000.0
+"""Time of calling an operator, at most: a small convolution of 3 channels took 128 us recorded, and all of a batch four
+times less."""
+
+MOST_UNKNOWN_NS = 35_000.0
+"""The same for an operator without recorded shapes, which may have many elements."""
+
+_FORMULAS = MATMUL_FORMULAS | CONVOLUTION_FORMULAS
+_MULTIPLIES = re.compile(r"aten::(?:mm|bmm|addmm|mv|baddbmm|convolution|convolution_backward)$")
+"""Operators with such work of which none runs another."""
+
+
+@frozen(eq=False)
+class LoopedOperators:
+    """Outermost forward operators of the training thread, in order of time. Arrays of shape ``(n,)``."""
+
+    rows: Int64
+    passes: Int64
+    """Number of the forward pass that each belongs to."""
+
+    alike: Int64
+    """Number of its name, its shapes and the innermost module that calls it."""
+
+    module_calls: Int64
+    """Number of the innermost call of a module around it; NONE without one."""
+
+    def repeats(self, calls: Int64) -> Int64:
+        """Return how often each is called in its pass and in its one of some calls, by their number for each."""
+        keys = np.stack((self.passes, calls, self.alike))
+        _, which, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        found: Int64 = counts[which.reshape(-1)]
+        return found
+
+
+def outermost_forward(observation: Observation, tree: OperatorTree, within: SpanSet) -> LoopedOperators:
+    """Return the outermost operators in some time that no backward pass runs."""
+    trace, events, calls = observation.trace, observation.trace.events, observation.trace.python_calls
+    passes = backward_rows(trace)
+    rows = tree.rows[(tree.thread == observation.thread) & (tree.parent == NONE)]
+    rows = rows[within.contains(events.start_ns[rows])]
+    rows = rows[~np.isin(rows, passes)]
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    starts_ns = events.start_ns[rows]
+    is_module = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id]
+    mine = np.flatnonzero(is_module & (calls.thread == observation.thread))
+    modules = ThreadCalls(calls.start_ns[mine], calls.end_ns[mine], calls.thread[mine])
+    inner = modules.at(np.full(rows.size, observation.thread, np.int64), starts_ns)
+    module = np.append(calls.name_id[mine], NONE)[inner]
+    keys = np.stack((events.name_id[rows], trace.details.dims_id.at(rows, np.int32(NONE)), module))
+    alike = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+    return LoopedOperators(rows, np.sort(events.start_ns[passes]).searchsorted(starts_ns), alike, inner)
+
+
+def calling_share(observation: Observation, tree: OperatorTree, rows: Int64) -> float:
+    """Return the share of the time of some outermost operators or nodes that calling them takes, not what they compute.
+
+    Each takes the usual duration of its name and shapes. What it computes is bounded by its shapes.
+    """
+    events = observation.trace.events
+    place = np.full(len(events), NONE, np.int64)
+    place[rows] = np.arange(rows.size)
+    outer = np.append(place[tree.rows], NONE)[tree.nearest(place[tree.rows] != NONE)]
+    inside = np.flatnonzero(outer != NONE)
+    flops, elements = _work(observation, tree.rows[inside])
+    shapes = observation.trace.details.dims_id.at(rows, np.int32(NONE)).astype(np.int64)
+    most, summed = np.zeros(rows.size), np.zeros(rows.size)
+    np.maximum.at(most, outer[inside], elements)
+    np.add.at(summed, outer[inside], flops)
+    usual = usual_durations(events, rows, shapes)
+    _, first = np.unique(np.stack((events.name_id[rows], shapes)), axis=1, return_inverse=True)
+    durations_ns = usual.usual_ns[first.reshape(-1)] if rows.size else np.zeros(0)
+    work_ns = summed / FLOPS_PER_NS + most / ELEMENTS_PER_NS
+    limits_ns = np.where(most > 0, MOST_CALLING_NS, MOST_UNKNOWN_NS)
+    return float(np.clip(durations_ns - work_ns, 0.0, limits_ns).sum() / max(durations_ns.sum(), 1.0))
+
+
+def _work(observation: Observation, rows: Int64) -> tuple[Float64, Float64]:
+    """Return for each operator the operations of a product or convolution, and the elements of its largest input."""
+    trace, details = observation.trace, observation.trace.details
+    ids = np.stack(
+        (trace.events.name_id[rows], *(one.at(rows, np.int32(NONE)) for one in (details.dims_id, details.concrete_id)))
+    )
+    distinct, which = np.unique(ids, axis=1, return_inverse=True)
+    found = [_work_of(trace.names[name], *_texts(trace.texts, dims, values)) for name, dims, values in distinct.T]
+    works = np.array(found, np.float64).reshape(-1, 2)[which.reshape(-1)]
+    return works[:, 0], works[:, 1]
+
+
+def _texts(texts: tuple[str, ...], dims: int, values: int) -> tuple[str, str]:
+    return (texts[dims] if dims != NONE else ""), (texts[values] if values != NONE else "")
+
+
+def _work_of(name: str, dims: str, values: str) -> tuple[float, float]:
+    inputs = read_inputs(dims, "", values)
+    elements = (float(np.prod(shape, dtype=np.float64)) for shape in inputs.shapes if shape)
+    return _flops(name, inputs), max(elements, default=0.0)
+
+
+def _flops(name: str, inputs: Inputs) -> float:
+    work = _FORMULAS[name].work(inputs) if _MULTIPLIES.match(name) else None
+    return float(work.flops) if work else 0.0
