@@ -347,7 +347,7 @@ class _Signatures(NamedTuple):
 @cache
 def signatures() -> _Signatures:
     """Sort the operators of torch, in 0.2 s."""
-    writers, others, none, hides = set(), set(), set(), set()
+    writers, others, none, hides = (set[str]() for _ in range(4))
     for one in torch._C._jit_get_all_schemas():
         writes = any(arg.alias_info and arg.alias_info.is_write for arg in one.arguments)
         (writers if writes else others).add(one.name)
