@@ -533,3 +533,24 @@ def test_the_limit_of_a_line_is_no_lower_than_its_extra_time_in_slow_steps(tmp_p
     found = _with_rollouts(tmp_path, *[(ROLLOUT, 30.0)] * 3).finding(StepOutliers())
     assert evidence(found, "extra time of slow steps as a share") == pytest.approx(0.75)
     assert found.saving.high_ns >= 0.75 * 40_000_000
+
+
+@pytest.mark.parametrize(("after", "found"), [(14, True), (15, False), (None, False)])
+def test_one_slow_step_without_gradients_counts_if_the_same_line_runs_after_the_last_step(
+    after: int | None, tmp_path: Path, *, found: bool
+) -> None:
+    """A line that evaluates after half of the steps and after all of them; other programs delay every third step."""
+    runs, module = Runs(), library("_call_impl", 1, "torch/nn/modules/module.py")
+    inside = (NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True), module)
+    for number in range(60):
+        evaluates = [(line(14, *inside), 40.0)] * 6 if number == 30 else []
+        runs.step([(line(11), 6.0 + 20 * (number % 3 == 1)), (line(12, BACKWARD), 4.0), *evaluates])
+    for _ in range(6 if after else 0):
+        runs.outside(line(after or 0, *inside), 40.0)
+    run = runs.run()
+    captured = Captured(_on_cpu(100, 100, 100, 100), tmp_path)
+    captured = captured.with_run(steps=run.steps, stacks=run.stacks, started=run.started, ended=run.ended)
+    outcome = captured.outcome(StepOutliers())
+    assert isinstance(outcome, Found) is found
+    if isinstance(outcome, Found):
+        assert [at.line for at in outcome.finding.locations] == [14]

@@ -11,7 +11,7 @@ from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.shares import share_under_line
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Location, Skipped, Unit
-from traceadvisor.model.run_time import RunCause
+from traceadvisor.model.run_time import RunCause, RunPart, RunTime
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.layer_inputs import LAYERS, layer_inputs
 from traceadvisor.rules.idle.step_outliers import (
@@ -120,7 +120,8 @@ class StepOutliers(Rule):
     """Minimum number of undisturbed steps to compare. With fewer, the rule compares the recorded steps."""
 
     least_steps_of_cause: int = 2
-    """Minimum number of slow steps with logging, or without gradients. One may happen once."""
+    """Minimum number of slow steps with logging, or without gradients. One may happen once. What follows the last step
+    counts as one if it is at the same line."""
 
     least_recorded_steps: int = 3
     """Minimum number of recorded steps for a median, without the first and last, which are often slow."""
@@ -136,7 +137,9 @@ class StepOutliers(Rule):
         sums = {cause: slow.total_ns(cause) for cause in (RunCause.EVALUATION, RunCause.LOGGING)}
         cause = max(sums, key=lambda one: sums[one])
         indices, loop_ns = slow.steps_with(cause), whole.loop_ns if whole else 0
-        if whole is None or len(indices) < self.least_steps_of_cause or sums[cause] < self.min_share * max(loop_ns, 1):
+        if whole is None or not indices or sums[cause] < self.min_share * max(loop_ns, 1):
+            return None
+        if len(indices) + _follows_last_step(whole, cause, slow.lines.get(cause)) < self.least_steps_of_cause:
             return None
         other = RunCause.OTHER
         beside_ns, own = sum(slow.ns_of(index, other) for index in indices), slow.own.get(other)
@@ -267,6 +270,12 @@ class StepOutliers(Rule):
         periodic = periodic_outliers(lengths, found.indices, self.ratio)
         few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
         return periodic if periodic and (few or periodic.mostly_in(saving)) else found
+
+
+def _follows_last_step(whole: RunTime, cause: RunCause, line: Location | None) -> bool:
+    """Whether a line also does this after the last step: where every hundredth step evaluates, that may be the last."""
+    after = [one for one in whole.causes if one.part is RunPart.AFTER and one.cause is cause]
+    return line is not None and any(one.line == line for one in after)
 
 
 def _of_cause(facts: Facts, cause: RunCause | None) -> Fix:
