@@ -11,7 +11,7 @@ from tests.analysis.whole_run.test_slow_steps import EVALUATE, USUAL
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Skipped
+from traceadvisor.model.findings import Found, Skipped
 from traceadvisor.model.run import Change, PauseKind, Run, StepState
 from traceadvisor.model.samples import Sampled, SampledFrame
 from traceadvisor.rules.idle.idle005_gc_pause import GcPause
@@ -128,6 +128,30 @@ def test_a_graph_that_grows_in_each_recorded_step_is_to_be_detached(tmp_path: Pa
     found = _of_backward((3, 5, 7, 9, 11), tmp_path).finding(GrowingSteps())
     assert [place.line for place in found.locations] == [14]
     assert found.fix.summary.startswith("Detach what one step hands to the next")
+
+
+@pytest.mark.parametrize(("forward", "found"), [(0, True), (1, False)])
+def test_a_graph_that_grows_is_found_where_times_do_not_show_it(forward: int, tmp_path: Path, *, found: bool) -> None:
+    """Nodes of 1 us, two more in each step of 100: 30 steps take 29 each more on average. Sequences may grow, too."""
+    builder = TraceBuilder()
+    for step in range(5):
+        builder.step(step, 100 * step, 100 * step + 100)
+        for number in range(1 + forward * step):
+            builder.op("aten::mm", 100 * step + 2 + 4 * number, 100 * step + 5 + 4 * number)
+        for number in range(3 + 2 * step):
+            at = 100 * step + 50 + number
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 1)
+    runs = Runs()
+    for _ in range(30):
+        runs.step([(line(11), 5)])
+    run = runs.run()
+    captured = Captured(builder, tmp_path).with_run(steps=run.steps, started=run.started, ended=run.ended)
+    outcome = captured.outcome(GrowingSteps())
+    assert isinstance(outcome, Found) is found
+    if isinstance(outcome, Found):
+        assert outcome.finding.fix.summary.startswith("Detach what one step hands to the next")
+        share = evidence(outcome.finding, "share of the run beyond that of the first step's")
+        assert share == pytest.approx(29 / (100 - 7 + 3 + 29))
 
 
 def test_a_backward_pass_that_only_takes_longer_may_have_larger_inputs(tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
 from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.location import Location
 from traceadvisor.model.run_time import RunGrowth
+from traceadvisor.model.steps import Step
 from traceadvisor.rules.base import Category, Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
 NOT_TIMED = "The steps of the whole run were not timed"
@@ -59,8 +63,9 @@ class GrowingSteps(Rule):
         they take 1.8 times as long at the end; those on three or four levels, as phases of a training make, do not.
         Samples name the line that grows most. If all lines grow alike, each step does more of the same work, as with a
         schedule: no finding. Subnormal numbers are the cause if parameters or gradients hold them; a kept graph, if
-        each recorded step runs more of the backward pass than the one before. Without it, a longer backward pass on the
-        CPU does not count: inputs that grow on purpose make it so, and other programs do.
+        each recorded step runs more of the backward pass than the one before, and no more of anything else. Without it,
+        a longer backward pass on the CPU does not count: inputs that grow on purpose make it so, and other programs do.
+        A kept graph is found, too, where the times of the steps are too few or too uneven to show it.
     Why it costs time: Work over everything so far, such as a metric over all predictions or a list of losses, takes
         time that grows with the square of the steps.
     How to fix it: Keep running sums instead of lists. Compute metrics at the end of an epoch. Detach what is kept. For
@@ -68,7 +73,8 @@ class GrowingSteps(Rule):
     How the saving is estimated: Upper limit: the share of the undisturbed steps' time beyond steps as at the beginning.
         On the CPU it is CPU time: as a share of the steps, or of their CPU time if other programs use the CPU. For
         subnormal numbers, the operators in the first steps count, too: these may have such numbers already. If
-        the line that grows does little else, its share of samples may be more. A longer run would save more.
+        the line that grows does little else, its share of samples may be more. A longer run would save more. For a kept
+        graph without such times: the operators by which it grows in each recorded step, over all steps of the run.
         Except for subnormal numbers and kept graphs, the report states this time and promises no saving.
     When it may be wrong: Sequences or batches that grow on purpose take longer. A machine that other programs use more
         and more slows down all steps.
@@ -86,10 +92,13 @@ class GrowingSteps(Rule):
             return Skipped(facts.unknown_without(NOT_TIMED, Option.CAPTURE))
         growth = facts.run.growth
         share = _share(facts, growth) if growth else 0.0
+        graph = _kept_graph(facts)
         if growth is None or share < self.min_share:
+            if graph and graph.share_of_run >= self.min_share:
+                return _of_graph(facts, graph)
             return Clear("growth of the steps over the run", share, self.min_share, Unit.SHARE)
         what = "CPU time of a step" if growth.of_cpu else "step"
-        is_graph = _graph_grows(facts)
+        is_graph = graph is not None
         is_backward = _is_backward(facts, growth.line)
         is_known = is_graph or growth.subnormal_share
         if is_backward and not is_known and not facts.observation.has_device:
@@ -161,13 +170,62 @@ def _is_backward(facts: Facts, line: Location | None) -> bool:
     return 2 * in_backward_ns > whole_ns
 
 
-def _graph_grows(facts: Facts) -> bool:
-    """Whether each recorded step runs more operators of the backward pass than the one before."""
-    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith(BACKWARD_PREFIX))
-    begun_ns = np.sort(facts.trace.events.start_ns[rows])
-    steps = facts.steps.typical
-    first, last = (
-        np.searchsorted(begun_ns, np.array(times, np.int64))
-        for times in ([one.start_ns for one in steps], [one.end_ns for one in steps])
+@frozen
+class _KeptGraph:
+    """A backward pass that runs more operators in each recorded step, though the forward pass does not."""
+
+    first: int
+    last: int
+    """Operators of the first and the last recorded step."""
+
+    share_of_run: float
+    """Share of all steps of the run that these operators take beyond those of its first step, if each takes as long."""
+
+
+def _kept_graph(facts: Facts) -> _KeptGraph | None:
+    """The graph that steps hand to the next; None where the backward pass does not grow, or grows with its forward."""
+    events, steps = facts.trace.events, facts.steps.typical
+    passes = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith(BACKWARD_PREFIX))
+    others = np.setdiff1d(events.rows(Kind.OPERATOR), passes)
+    others = others[(events.thread[others] == facts.observation.thread)]
+    others = others[~events.spans(passes).contains(events.start_ns[others])]
+    counts, around = (_by_step(np.sort(events.start_ns[rows]), steps) for rows in (passes, others))
+    half = len(steps) // 2
+    if len(steps) < FEWEST_STEPS or (np.diff(counts) <= 0).any() or np.median(around[half:]) > np.median(around[:half]):
+        return None
+    each_ns = events.spans(passes).measure_in(*_ends(steps)).sum() / counts.sum()
+    rest_ns = sum(step.duration_ns for step in steps) / len(steps) - each_ns * counts.mean()
+    grown = (counts[-1] - counts[0]) / (len(steps) - 1)
+    step_count = max(len(facts.run.steps), len(steps))
+    before = max(steps[0].index, 0) if facts.run.steps else 0
+    least = max(counts[0] - grown * before, 0.0)
+    excess_ns = each_ns * grown * (step_count - 1) / 2
+    return _KeptGraph(
+        int(counts[0]), int(counts[-1]), float(excess_ns / max(rest_ns + each_ns * least + excess_ns, 1.0))
     )
-    return len(steps) >= FEWEST_STEPS and bool((np.diff(last - first) > 0).all())
+
+
+def _by_step(begun_ns: Int64, steps: Sequence[Step]) -> Int64:
+    """How many of some instants, ascending, are in each step."""
+    first, last = (np.searchsorted(begun_ns, times) for times in _ends(steps))
+    return (last - first).astype(np.int64)
+
+
+def _ends(steps: Sequence[Step]) -> tuple[Int64, Int64]:
+    return np.array([one.start_ns for one in steps], np.int64), np.array([one.end_ns for one in steps], np.int64)
+
+
+def _of_graph(facts: Facts, graph: _KeptGraph) -> Outcome:
+    """A finding of a graph that grows in the recorded steps, where the times of the steps do not show it."""
+    return finding_of(
+        facts,
+        fix=OF_GRAPH,
+        effort=Effort.LINE,
+        evidence=(
+            Evidence("operators of the backward pass in the first recorded step", graph.first, Unit.COUNT),
+            Evidence("the same in the last recorded step", graph.last, Unit.COUNT),
+            Evidence("share of the run beyond that of the first step's", graph.share_of_run, Unit.SHARE),
+        ),
+        most_share=graph.share_of_run,
+        whole_ns=facts.timing.mean_undisturbed_ns,
+    )
