@@ -554,3 +554,18 @@ def test_one_slow_step_without_gradients_counts_if_the_same_line_runs_after_the_
     assert isinstance(outcome, Found) is found
     if isinstance(outcome, Found):
         assert [at.line for at in outcome.finding.locations] == [14]
+
+
+def test_slow_steps_at_intervals_are_found_where_other_programs_hold_up_a_part_of_the_run(tmp_path: Path) -> None:
+    """Steps of 450 us beside other programs, then of 50; every 30th takes 2 ms more at a line of its own."""
+    runs = Runs()
+    for number in range(240):
+        base = 0.45 if number < 100 else 0.05
+        runs.step([(line(11), base), *([(line(14), 2.0)] if number % 30 == 29 else [])])
+    run = runs.run()
+    captured = Captured(_on_cpu(100, 100, 100, 100), tmp_path).with_run(steps=run.steps, stacks=run.stacks)
+    found = captured.finding(StepOutliers())
+    assert evidence(found, "interval between slow steps") == "30 steps"
+    assert evidence(found, "time in slow steps beyond the median, averaged") == pytest.approx(
+        2_000_000 * 8 / 239, rel=0.02
+    )

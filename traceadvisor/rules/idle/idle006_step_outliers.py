@@ -20,6 +20,7 @@ from traceadvisor.rules.idle.step_outliers import (
     SlowContent,
     are_updates,
     find_outliers,
+    levelled,
     line_of_slow_steps,
     periodic_outliers,
     recorded_lengths,
@@ -265,11 +266,19 @@ class StepOutliers(Rule):
         return None if cause is RunCause.OTHER and are_delayed else cause
 
     def _slow_steps(self, lengths: Mapping[int, float], saving: Set[int]) -> Outliers:
-        """Find steps that are slow at intervals, if they are, or else all slow steps; those that save may be many."""
-        found = find_outliers(lengths, self.ratio)
-        periodic = periodic_outliers(lengths, found.indices, self.ratio)
-        few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
-        return periodic if periodic and (few or periodic.mostly_in(saving)) else found
+        """Find steps that are slow at intervals, if they are, or else all slow steps; those that save may be many.
+
+        Where all steps of a stretch are slow, as beside other programs, each is compared with those around it.
+        """
+        for compared in (lengths, levelled(lengths)):
+            found = find_outliers(compared, self.ratio)
+            periodic = periodic_outliers(compared, found.indices, self.ratio)
+            few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
+            if periodic and (few or periodic.mostly_in(saving)):
+                return periodic
+            if len(found.indices) <= self.max_steps_share * found.step_count:
+                break
+        return find_outliers(lengths, self.ratio)
 
 
 def _follows_last_step(whole: RunTime, cause: RunCause, line: Location | None) -> bool:

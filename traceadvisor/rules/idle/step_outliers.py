@@ -15,6 +15,7 @@ from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.detection import position_at
+from traceadvisor.analysis.whole_run.slow_steps import usual
 from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.findings import Evidence, Location, Unit
 from traceadvisor.model.loop_starts import ends_with_start
@@ -112,10 +113,17 @@ def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
     ``lengths_ns``: by step index, in order; at least one. ``ratio``: to the median. In a short recording, a limit in
     standard deviations cannot be exceeded.
     """
-    usual = float(median(lengths_ns.values()))
-    far = {index: length for index, length in lengths_ns.items() if length > ratio * usual}
-    excess = sum(length - usual for length in far.values()) / len(lengths_ns)
-    return Outliers(tuple(far), len(lengths_ns), usual, max(far.values(), default=0.0), excess)
+    middle = float(median(lengths_ns.values()))
+    far = {index: length for index, length in lengths_ns.items() if length > ratio * middle}
+    excess = sum(length - middle for length in far.values()) / len(lengths_ns)
+    return Outliers(tuple(far), len(lengths_ns), middle, max(far.values(), default=0.0), excess)
+
+
+def levelled(lengths_ns: Mapping[int, float]) -> dict[int, float]:
+    """Lengths by step index as if the usual one of each stretch of the run were the median of all."""
+    lengths = np.array(list(lengths_ns.values()), np.float64)
+    level = float(np.median(lengths)) + lengths - usual(lengths, np.ones(lengths.size, np.bool_))
+    return dict(zip(lengths_ns, np.maximum(level, 0.0).tolist(), strict=True))
 
 
 def periodic_outliers(lengths_ns: Mapping[int, float], slow: Sequence[int], ratio: float) -> Outliers | None:
@@ -149,8 +157,8 @@ def _at_period(lengths_ns: Mapping[int, float], every: int, phase: int, ratio: f
     others = [length for index, length in lengths_ns.items() if index % every != phase]
     if not others or len(mine) < _FEWEST_PERIODS:
         return None
-    usual = float(median(others))
-    limit = ratio * usual
+    middle = float(median(others))
+    limit = ratio * middle
     if median(mine.values()) <= limit:
         return None
     slow_share, other_share = _share_above(mine.values(), limit), _share_above(others, limit)
@@ -158,8 +166,8 @@ def _at_period(lengths_ns: Mapping[int, float], every: int, phase: int, ratio: f
         return None
     if _log_chance(len(mine), slow_share, other_share, len(lengths_ns)) > log(_MOST_CHANCE):
         return None
-    excess = sum(max(length - usual, 0.0) for length in mine.values()) / len(lengths_ns)
-    return Outliers(tuple(mine), len(lengths_ns), usual, max(mine.values()), excess, every)
+    excess = sum(max(length - middle, 0.0) for length in mine.values()) / len(lengths_ns)
+    return Outliers(tuple(mine), len(lengths_ns), middle, max(mine.values()), excess, every)
 
 
 def _log_chance(steps: int, slow_share: float, other_share: float, step_count: int) -> float:
