@@ -14,7 +14,12 @@ from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.composites import composite_spans
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators, with_backward
-from traceadvisor.analysis.operators.looped_operators import FEWEST_CALLS, calling_share, outermost_forward
+from traceadvisor.analysis.operators.looped_operators import (
+    FEWEST_CALLS,
+    LoopedOperators,
+    calling_share,
+    outermost_forward,
+)
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
@@ -27,7 +32,7 @@ from traceadvisor.analysis.sampled.shares import (
     share_in_function,
     share_of_steps,
 )
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.saving import of_the_fix
@@ -296,49 +301,25 @@ class _Loop:
 
 
 def _loop(facts: Facts, chained: SpanSet) -> _Loop | None:
-    """The loop over small operators that takes the most of the training passes; None without one.
-
-    Every operator that the same module calls with the same shapes, in one call of a function, is of one loop.
-    """
-    events, names = facts.trace.events, facts.trace.names
+    """The loop over small operators that takes the most of the training passes; None without one."""
     passes = facts.claim(Category.FORWARD, Category.OTHER_HOST) - chained
     found = outermost_forward(facts.observation, facts.tree, passes)
-    starts_ns = events.start_ns[found.rows]
-    repeats = found.repeats(np.zeros(found.rows.size, np.int64))
+    own, repeats = _repeated(facts, found)
     is_looped = repeats >= FEWEST_CALLS
-    own: UserFunction | None = None
-    for one in sorted(_functions(facts), key=lambda one: one.spans.total_ns):
-        is_inside = one.spans.contains(starts_ns)
-        call = np.where(is_inside, one.spans.starts_ns.searchsorted(starts_ns, side="right"), -1)
-        here = found.repeats(call)
-        is_here = is_inside & (here >= FEWEST_CALLS)
-        if is_here.sum() >= MOST_OF_OPERATORS * max(is_looped.sum(), 1):
-            own, repeats, is_looped = one, here, is_here
-            break
+    if not is_looped.any():
+        return None
+    calls, iterations = _iterations(facts, found, repeats)
+    if not _goes_over_parts(facts, found, is_looped, own, iterations):
+        return None
     rows = found.rows[is_looped]
-    if not rows.size:
-        return None
-    looped = [names[one] for one in events.name_id[rows].tolist()]
-    if any(_DRAWS.match(name) or CELLS.match(name) for name in looped):
-        return None
-    alike_ns = np.bincount(found.alike[is_looped], events.duration_ns[rows], int(found.alike.max()) + 1)
-    is_usual = is_looped & (alike_ns >= LEAST_OF_LOOP * alike_ns.max())[found.alike]
-    is_usual &= repeats == repeats[is_usual].min()
-    calls = int(repeats[is_usual][0])
-    iterations = int(np.bincount(found.alike[is_usual]).max())
-    around = found.rows[own.spans.contains(starts_ns)] if own else found.rows
-    taken = sum(_TAKES.match(name) is not None for name in looped)
-    apart = own is not None and any(_TAKES_APART.match(names[one]) for one in events.name_id[around].tolist())
-    if not apart and taken < TAKEN_SHARE * iterations:
-        return None
     claims = _with_backward(facts, rows, found.rows) & (passes | (facts.claim(Category.BACKWARD) - chained))
     inner = operators_in(facts, claims)
-    in_operators = min(int(events.duration_ns[inner].sum()) / max(claims.total_ns, 1), 1.0)
+    in_operators = min(int(facts.trace.events.duration_ns[inner].sum()) / max(claims.total_ns, 1), 1.0)
     calling = 1 - in_operators * (1 - calling_share(facts.observation, facts.tree, inner))
     if calling < MOSTLY_CALLING:
         return None
     lines = lines_of_function(facts.run.stack_samples, own.location, LINE_SHARE) if own else _most_of(facts, rows)
-    locations = lines[:1] or ((own.location,) if own else ())
+    looped = _names(facts, rows)
     has_gates = all(name in looped for name in _GATES) and any(map(_COMPUTES.match, looped))
     is_module = np.unique(found.module_calls[is_looped & (found.module_calls != NONE)]).size >= iterations
     return _Loop(
@@ -347,9 +328,53 @@ def _loop(facts: Facts, chained: SpanSet) -> _Loop | None:
         calls,
         OF_CELLS if has_gates else OF_MODULE if is_module else OF_TENSORS,
         Evidence("calls of each operator in this loop", calls, Unit.COUNT),
-        locations,
+        lines[:1] or ((own.location,) if own else ()),
         any(map(_NORMALIZES.match, looped)),
     )
+
+
+def _names(facts: Facts, rows: Int64) -> list[str]:
+    return [facts.trace.names[one] for one in facts.trace.events.name_id[rows].tolist()]
+
+
+def _repeated(facts: Facts, found: LoopedOperators) -> tuple[UserFunction | None, Int64]:
+    """The innermost function that repeats most of the operators, and how often each is repeated in a call of it.
+
+    Every operator that the same module calls with the same shapes is of one loop. Without such a function, in a pass.
+    """
+    starts_ns = facts.trace.events.start_ns[found.rows]
+    repeats = found.repeats(np.zeros(found.rows.size, np.int64))
+    least = MOST_OF_OPERATORS * max(int((repeats >= FEWEST_CALLS).sum()), 1)
+    for one in sorted(_functions(facts), key=lambda one: one.spans.total_ns):
+        is_inside = one.spans.contains(starts_ns)
+        call = np.where(is_inside, one.spans.starts_ns.searchsorted(starts_ns, side="right"), -1)
+        here = np.where(is_inside, found.repeats(call), 0)
+        if (here >= FEWEST_CALLS).sum() >= least:
+            return one, here
+    return None, repeats
+
+
+def _iterations(facts: Facts, found: LoopedOperators, repeats: Int64) -> tuple[int, int]:
+    """How often a call of the loop repeats its operators, and how often all calls do."""
+    is_looped = repeats >= FEWEST_CALLS
+    durations_ns = facts.trace.events.duration_ns[found.rows[is_looped]]
+    alike_ns = np.bincount(found.alike[is_looped], durations_ns, int(found.alike.max()) + 1)
+    is_usual = is_looped & (alike_ns >= LEAST_OF_LOOP * alike_ns.max())[found.alike]
+    is_usual &= repeats == repeats[is_usual].min()
+    return int(repeats[is_usual][0]), int(np.bincount(found.alike[is_usual]).max())
+
+
+def _goes_over_parts(
+    facts: Facts, found: LoopedOperators, is_looped: Mask, own: UserFunction | None, iterations: int
+) -> bool:
+    """Whether a loop takes parts of tensors, and none of its operators draws or is a whole recurrent cell."""
+    looped = _names(facts, found.rows[is_looped])
+    if any(_DRAWS.match(name) or CELLS.match(name) for name in looped):
+        return False
+    if sum(_TAKES.match(name) is not None for name in looped) >= TAKEN_SHARE * iterations:
+        return True
+    around = found.rows[own.spans.contains(facts.trace.events.start_ns[found.rows])] if own else found.rows[:0]
+    return any(map(_TAKES_APART.match, _names(facts, around)))
 
 
 def _with_backward(facts: Facts, rows: Int64, around: Int64) -> SpanSet:
