@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Method
+from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.rules.idle.idle011_too_many_threads import TooManyThreads
 
 
@@ -37,6 +38,14 @@ def test_the_threads_of_all_ranks_count(tmp_path: Path) -> None:
     found = _with(tmp_path, 4, ranks_on_host=2).finding(TooManyThreads())
     assert found.fix.change == "torch.set_num_threads(2)"
     assert evidence(found, "ranks on the machine") == 2
+
+
+@pytest.mark.parametrize(("cores", "workers", "change"), [(0.05, 0, 2), (0.04, 0, 4), (0.05, 1, 4)])
+def test_other_processes_that_compute_share_the_cores(cores: float, workers: int, change: int, tmp_path: Path) -> None:
+    """A process that collects experience computes beside the training; a loader worker has one thread."""
+    child = WorkerWindow(7, "python3", cores)
+    found = _with(tmp_path, 16).with_loader(worker_count=workers).with_processes(workers=(child,))
+    assert found.finding(TooManyThreads()).fix.change == f"torch.set_num_threads({change})"
 
 
 def test_a_quota_counts_like_fewer_cores(tmp_path: Path) -> None:

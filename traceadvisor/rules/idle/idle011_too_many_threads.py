@@ -7,6 +7,9 @@ from msgspec import Meta
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
+LEAST_CORES = 0.05
+"""Cores that a process uses on average, from which it computes beside the training, though it waits for cores."""
+
 
 @frozen
 class TooManyThreads(Rule):
@@ -16,7 +19,8 @@ class TooManyThreads(Rule):
         reads) than the process may use cores. The threads of all ranks on the machine count.
     Why it costs time: An operator ends when its last thread ends, and the others wait for those without a core.
     How to fix it: Call ``torch.set_num_threads`` with the number of granted cores, divided by the number of ranks on
-        the machine. Or set ``OMP_NUM_THREADS``, before the start.
+        the machine and of other processes that compute beside them, such as those that collect experience: in each of
+        them. Or set ``OMP_NUM_THREADS``, before the start.
     How the saving is estimated: Upper limit: the time in operators, times the share of threads without a core.
     When it may be wrong: Some operators use one thread only. More ranks than cores wait for each other with one thread
         each, too: that needs fewer ranks, and is no finding. With hyperthreading, a core runs two threads at once.
@@ -46,10 +50,10 @@ class TooManyThreads(Rule):
         ratio = threads * ranks / granted
         if ratio < self.min_ratio:
             return Clear("threads per CPU core", ratio, self.min_ratio, Unit.RATIO)
-        fitting = max(int(granted / ranks), 1)
+        telemetry, beside = facts.run.telemetry, _computing_beside(facts)
+        fitting = max(int(granted / (ranks + beside)), 1)
         if threads <= fitting:
             return Clear("threads per operator", threads, fitting, Unit.COUNT, "each rank has one thread already")
-        telemetry = facts.run.telemetry
         shares = (telemetry.processes.granted_cpu_share, telemetry.node.mean_cpu_share) if telemetry else ()
         busy = max((share for share in shares if share is not None), default=None)
         if busy is not None and busy < self.min_busy_share:
@@ -59,7 +63,9 @@ class TooManyThreads(Rule):
             facts,
             claims=inside,
             fix=Fix(
-                "Use as many threads as there are cores",
+                "Use as many threads as there are cores, shared by all processes that compute: in each of them"
+                if beside
+                else "Use as many threads as there are cores",
                 f"torch.set_num_threads({fitting})",
                 not_replayed="how long operators take with fewer threads is unknown",
             ),
@@ -67,6 +73,7 @@ class TooManyThreads(Rule):
             evidence=(
                 Evidence("threads per operator", threads, Unit.COUNT),
                 Evidence("ranks on the machine", ranks, Unit.COUNT) if ranks > 1 else None,
+                Evidence("other processes of the training that compute", beside, Unit.COUNT) if beside else None,
                 Evidence("CPU cores for them", granted, Unit.COUNT),
                 facts.time_per_step("time in operators", inside),
                 facts.known("CPU time in use", busy, Unit.SHARE),
@@ -74,3 +81,11 @@ class TooManyThreads(Rule):
             most_ns=facts.per_step_ns(inside) * (1 - fitting / threads),
             caveats=("Try fewer threads, too: small operators are often fastest with one.",),
         )
+
+
+def _computing_beside(facts: Facts) -> int:
+    """Children of the training processes that compute, without loader workers, which have one thread."""
+    telemetry, loader = facts.run.telemetry, facts.settings.loader
+    children = telemetry.processes.workers if telemetry else ()
+    busy = sum((child.mean_cpu_cores or 0.0) >= LEAST_CORES for child in children)
+    return max(busy - (loader.worker_count or 0 if loader else 0), 0)

@@ -1,4 +1,4 @@
-"""IDLE021: each training step evaluates the model."""
+"""IDLE021: each training step runs the model in evaluation mode."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EvaluationInSteps(Rule):
     When it may be wrong: The training may need the results in each step, such as pseudo-labels.
     """
 
-    meta = RuleMeta("IDLE021", "evaluation-in-steps", "Each training step evaluates the model")
+    meta = RuleMeta("IDLE021", "evaluation-in-steps", "Each training step runs the model in evaluation mode")
     needs = frozenset({Input.STEPS, Input.STACKS})
     claims = frozenset(Category)
     refines = frozenset({"GPU021", "IDLE001", "IDLE004"})

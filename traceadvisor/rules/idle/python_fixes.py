@@ -142,5 +142,8 @@ def called(sites: Sequence[CallSite]) -> str:
 
 
 def _callee(sites: Sequence[CallSite]) -> Frame | None:
-    """The function that the first line calls, if it is not the user's."""
-    return frame_of(sites[0].callee) if sites and sites[0].callee else None
+    """The function that the first line calls, if it is not the user's, and takes most of the time of all lines."""
+    callee = sites[0].callee if sites else None
+    mine_ns = sum(one.spans.total_ns for one in sites if one.callee == callee)
+    is_most = mine_ns >= MOSTLY * sum(one.spans.total_ns for one in sites)
+    return frame_of(callee) if callee and is_most else None
