@@ -111,6 +111,23 @@ def test_discriminator_and_generator_fed_by_a_loader_are_one_step(tmp_path: Path
     own.checks_fetches(captured(tmp_path, train))
 
 
+def test_optimizers_that_are_made_again_go_on_with_the_same_steps(tmp_path: Path) -> None:
+    """As where a model gets more parameters: two optimizers of one kind, both made again in every fifth step."""
+    own, models = OwnClock(), [Model(), Model()]
+
+    def iteration(step: int) -> None:
+        for model in models:
+            model.learn()
+            if step % 5 == 4:
+                model.optimizer = torch.optim.SGD(model.layer.parameters(), lr=0.01)
+
+    def train() -> None:
+        for step in range(STEPS):
+            own.around(lambda step=step: iteration(step))  # type: ignore[misc]
+
+    own.checks_returns(captured(tmp_path, train))
+
+
 def test_five_critic_steps_and_one_of_the_generator_are_one_step(tmp_path: Path) -> None:
     own, critic, generator = OwnClock(), Model(), Model()
 

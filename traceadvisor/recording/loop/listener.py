@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 import torch
 from torch.optim import Optimizer
@@ -42,11 +43,43 @@ def _nothing() -> None:
     pass
 
 
+def _unknown() -> bool:
+    """In place of a weak reference that is not possible."""
+    return True
+
+
 def _weakly(optimizer: object) -> Callable[[], object]:
     """A weak reference; to an optimizer that allows none, one that leads nowhere."""
     with suppress(TypeError):
         return weakref.ref(optimizer)
     return _nothing
+
+
+class _Numbers:
+    """Numbers of optimizers. One that is made in place of another, as for more parameters, takes over its number."""
+
+    def __init__(self) -> None:
+        self._fresh = count(_BY_BACKWARD + 1)
+        self._known: dict[int, tuple[Callable[[], object], type, int]] = {}
+        """By id, in the order of their first steps."""
+
+    def of(self, optimizer: object) -> int:
+        """Return the number of an optimizer."""
+        key, kind = id(optimizer), type(optimizer)
+        held, known_kind, number = self._known.get(key, (_nothing, None, 0))
+        if known_kind is kind and held() is optimizer:
+            return number
+        weakly = _weakly(optimizer)
+        if weakly is _nothing:  # whether it still exists is unknown
+            return number or self._give(key, _unknown, kind, next(self._fresh))
+        gone = (one for one, (was, its, _) in self._known.items() if its is kind and was() is None)
+        before = next(gone, None)
+        number = next(self._fresh) if before is None else self._known.pop(before)[2]
+        return self._give(key, weakly, kind, number)
+
+    def _give(self, key: int, held: Callable[[], object], kind: type, number: int) -> int:
+        self._known[key] = held, kind, number
+        return number
 
 
 class LoopListener:
@@ -68,7 +101,7 @@ class LoopListener:
         seen: SettingsSeen,
         failed: Callable[[Exception], None],
     ) -> None:
-        self._events, self._tracker = events, tracker
+        self._events, self._tracker, self._numbers = events, tracker, _Numbers()
         self._loaders = loaders
         self._clocks = clocks
         self.loops = LoopTimes()
@@ -263,7 +296,7 @@ class LoopListener:
             self._seen.optimizer_steps += 1
             if self._stepper() is not optimizer:  # id() raises an audit event, and takes longer than the rest of this
                 self._stepper = _weakly(optimizer)
-                self._stepped = events.stepped(id(optimizer))
+                self._stepped = events.stepped(self._numbers.of(optimizer))
             events.hold((at_ns, self._stepped))
         else:
             self._all_stepped((optimizer,))
@@ -308,7 +341,7 @@ class LoopListener:
             if self._backward_passes:
                 self._events.now(self._tracker.forget)
         self._seen.stepped(optimizer)
-        self._events.optimizer_stepped(id(optimizer), at_ns=at_ns)
+        self._events.optimizer_stepped(self._numbers.of(optimizer), at_ns=at_ns)
 
     def _report_step(self, tell: Callable[[], None]) -> None:
         try:
