@@ -342,7 +342,7 @@ def test_a_change_within_that_of_unchanged_rounds_says_so() -> None:
         rounds=8,
         verdict=Verdict.INCONCLUSIVE.value,
     )
-    assert counted_verdict(found) == "not shown: unchanged rounds differ as much"
+    assert counted_verdict(found) == "not shown: unchanged rounds differ by -23.1% to +100.0%"
     assert counted_verdict(replace(found, null_low=0.95, null_high=1.04)) == "not shown"
 
 

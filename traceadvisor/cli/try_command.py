@@ -18,6 +18,7 @@ SETTINGS_SHARE = 0.5
 """Share of the time in which the fixes are measured, if a patch of them is measured, too."""
 
 CHANGE_IT = "Make the change, and measure it with --edit, or record again and compare"
+NO_FINDINGS = "It has no findings. To measure a change of your own, write it as a patch: --edit my.patch."
 """The remedy where every fix is a change of code."""
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def command(*, report: Path, fixes: tuple[str, ...], patch: Path | None, edit: P
         found, others = proposals(read, fixes)
         if not found:
             listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
-            why = f"{listed}. {CHANGE_IT}." if listed else "It has no findings."
+            why = f"{listed}. {CHANGE_IT}." if listed else NO_FINDINGS
             raise UsageError(f"The report proposes no setting that can be tried. {why}")
         around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
         run(asked, Plan(changes=changes(found)), around, read, follow_up, SETTINGS_SHARE if patch else 1.0)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traceadvisor.analysis.data.loading import Loading
-from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Method, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.saving import of_the_fix
@@ -59,6 +59,8 @@ class DataLoaderWait(Rule):
         share, loading = wait_share(facts), facts.observation.loading & facts.steps.typical_marks
         usual = (usual_time(facts) or stacks_only(facts)) if share >= self.min_share else None
         if share < self.min_share or usual:
+            if facts.run.worker_count and not facts.observation.has_device:  # workers take cores from the operators
+                return Clear("data wait", share, self.min_share, Unit.SHARE, usual)
             faster = Fix("Load batches faster", what_if=NoDataWait())
             return clear_of(facts, "data wait", share, self.min_share, Unit.SHARE, remark=usual, fix=faster)
         fix = _fix(facts)

@@ -106,7 +106,7 @@ def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[t
     """Names, words with the interval, and lengths; then the settings that were not measured."""
     for bar in bars:
         found = bar.arm.measured if bar.arm else None
-        ends = f" ({interval(found)})" if found and interval(found) else ""
+        ends = f"; interval {interval(found)}" if found and interval(found) else ""
         yield bar.name, f"{bar.words}{ends}", bar.rate / fastest
     yield from ((arm.name, verdict(arm), None) for arm in section.arms if not arm.measured or arm.problem)
 

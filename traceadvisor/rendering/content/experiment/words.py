@@ -75,7 +75,9 @@ def counted_verdict(found: MeasuredRatio) -> str:
     if found.verdict != Verdict.INCONCLUSIVE.value:
         return f"{found.verdict}, shown"
     lowest = _lowest_of_itself(found)
-    return "not shown: unchanged rounds differ as much" if lowest <= found.ratio <= 1 / lowest else "not shown"
+    return (
+        f"not shown: unchanged rounds differ by {band(found)}" if lowest <= found.ratio <= 1 / lowest else "not shown"
+    )
 
 
 def measured_words(fix: MeasuredFix) -> str:
