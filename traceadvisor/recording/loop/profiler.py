@@ -115,7 +115,7 @@ class TorchRecorder:
         self.making = False
         """Whether this object is making or starting a profiler."""
         self.same_results: tuple[SameResults, ...] | None = None
-        """What the steps of the first recording compute again; None if it does not show that."""
+        """Results that the steps of the first recording compute again; None if it does not show that."""
 
         self.has_stacks = False
         """Whether the profiler that runs or is prepared records Python stacks."""

@@ -62,7 +62,7 @@ _MAY_PASS_ON = re.compile(r"aten::(?:\w*dropout|type_as|broadcast_tensors|meshgr
 
 
 class _Storage:
-    """What a tensor's memory holds."""
+    """The content of a tensor's memory."""
 
     __slots__ = ("is_own", "number", "offsets", "order", "views", "writers")
 

@@ -24,7 +24,7 @@ LEAST_OF_PLACE = 0.01
 
 @frozen(eq=False)
 class _Cost:
-    """What repeated calls at one place take."""
+    """The time of repeated calls at one place."""
 
     found: Found
     rows: Int64
@@ -104,7 +104,7 @@ class SameResults(Rule):
 
 
 def _cost(facts: Facts, found: Found) -> _Cost:
-    """What these calls take in typical steps."""
+    """The time of these calls in typical steps."""
     windows, backward_in = facts.steps.typical_windows, backward_of(facts)
     ids = np.array(found.operators, dtype=np.int64).reshape(-1, 4)
     rows, again = _calls(facts, ids[:, :2])
@@ -141,7 +141,7 @@ def _fix(found: Found, what_if: SparedWork | None = None) -> Fix:
 
 
 def _measured(facts: Facts, forward: SpanSet, backward: SpanSet) -> Estimate:
-    """Where gradients of two uses differ, the backward pass of the second may have to stay."""
+    """The saving: the backward pass of the second use may have to stay, where gradients of both differ."""
     step_ns = facts.step_ns or 0.0
     calls_ns, all_ns = (facts.share(one) * step_ns for one in (forward, forward | backward))
     return Estimate(0.7 * calls_ns, 0.5 * (calls_ns + all_ns), min(1.1 * all_ns, step_ns), Method.MODEL)
