@@ -783,7 +783,11 @@ class Facts:
             *clocks,
             *recording_notes(self.observation, self.steps, self.unknown),
             *timing_notes(self.timing),
-            *machine_notes(self.run.telemetry, self.run.host_cores),
+            *machine_notes(
+                self.run.telemetry,
+                self.run.host_cores,
+                None if self.observation.has_device else self.settings.torch_threads,
+            ),
             *start_up_notes(self.start_up_share, self.steps),
         )
 

@@ -220,6 +220,16 @@ def test_other_programs_that_keep_all_cores_busy_are_reported(
     assert list(machine_notes(window, None)) == list(machine_notes(None, 4)) == []
 
 
+@pytest.mark.parametrize(("threads", "words"), [(4, "OMP_NUM_THREADS=2: the 4 threads"), (2, None), (None, None)])
+def test_threads_that_lack_cores_on_a_busy_machine_are_named(threads: int | None, words: str | None) -> None:
+    """Other programs use two of four cores."""
+    node = replace(NODE, mean_cpu_share=1.0, sample_count=4)
+    window = TelemetryWindow((), node, replace(PROCESSES, mean_cpu_cores=2.0))
+    (note,) = machine_notes(window, 4, threads)
+    assert (words or "Repeat on an idle machine.") in note.message
+    assert ("OMP_NUM_THREADS" in note.message) is (words is not None)
+
+
 def test_a_note_names_an_accelerator_of_which_no_real_recording_was_read(tmp_path: Path) -> None:
     call = {"ph": "X", "cat": "xpu_runtime", "name": "urEnqueueKernelLaunch", "pid": 100, "tid": 100, "ts": 5, "dur": 1}
     builder = TraceBuilder().step(0, 0, 100).event(**call, args={"correlation": 1}).kernel(20, 30, correlation=1)

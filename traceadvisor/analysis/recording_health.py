@@ -87,6 +87,12 @@ OTHER_STEPS = (
     "then findings and categories of the step are not of most steps. Record later steps with --skip-first."
 )
 
+WAITING_THREADS = (
+    " Or capture with OMP_NUM_THREADS={1}: the {0} threads of an operator wait for one another where they lack cores, "
+    "and its share of the step grows."
+)
+"""Beside another training, operators with two threads for one free core took ten times as long."""
+
 HOW_TO_MARK = {
     None: "Call the profiler's step() once per iteration to mark steps.",
     Framework.JAX: 'To mark steps, use jax.profiler.StepTraceAnnotation("train", step_num=i).',
@@ -165,15 +171,22 @@ def _meaning(found: Distortion) -> str:
     return " Findings about the CPU are less certain."
 
 
-def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> Iterator[HealthNote]:
-    """Yield a note if other programs kept cores busy that the training then lacked."""
-    others = telemetry.others_cores(host_cores) if telemetry else None
-    if not is_busy(telemetry, host_cores):
+def machine_notes(
+    telemetry: TelemetryWindow | None, host_cores: int | None, threads: int | None = None
+) -> Iterator[HealthNote]:
+    """Yield a note if other programs kept cores busy that the training then lacked.
+
+    ``threads``: of each operator, where the CPU computes.
+    """
+    others = (telemetry.others_cores(host_cores) if telemetry else None) or 0.0
+    if host_cores is None or not is_busy(telemetry, host_cores):
         return
+    free = max(int(host_cores - others), 1)
+    waiting = WAITING_THREADS.format(threads, free) if threads and threads > free else ""
     yield HealthNote(
         "busy-machine",
         f"The machine was busy: other programs used {others:.1f} of its {host_cores} CPU cores. "
-        "Repeat on an idle machine.",
+        f"Repeat on an idle machine.{waiting}",
         degrades=False,
     )
 
