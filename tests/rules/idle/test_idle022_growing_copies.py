@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def _steps(
     builder = TraceBuilder().python("train.py(60): main", 0, 100 * len(kept), called="train.py:80")
     for number, rows in enumerate(kept):
         at = 100 * number
-        sizes = [[rows, 10], [added, 10]] if dim == 0 else [[10, rows], [10, added]]
+        sizes: Any = [[rows, 10], [added, 10]] if dim == 0 else [[10, rows], [10, added]]
         builder.step(number, at, at + 100).op("aten::mm", at, at + 10, dims=[[8, 8], [8, 8]], sequence=number)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at + 12, at + 20, sequence=number)
         builder.python(UPDATE, at + 28, at + 60, called="train.py:33")
