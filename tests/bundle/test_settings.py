@@ -22,7 +22,6 @@ from traceadvisor.model.run import (
     Pause,
     PauseKind,
     RunSettings,
-    SameResults,
     TrainingDevice,
     UnusedGradients,
 )
@@ -84,7 +83,6 @@ SETTINGS = RecordedSettings(
     environment={"OMP_NUM_THREADS": "4"},
     padding=Padding(0.5, 0.25, 128, 8, "attention_mask"),
     unused_gradients=UnusedGradients(0.5, 6, 12, is_cleared=False),
-    same_results=(SameResults(PLACE, PLACE, "Generator", False, 8, ((9, 10, 7, 8),)),),  # noqa: FBT003
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
     device_name="NVIDIA H100",
     cpu_affinity=8,

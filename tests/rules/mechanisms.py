@@ -181,7 +181,6 @@ MECHANISMS: Mapping[str, Evidence] = {
     ),
     "GPU023": Evidence(names=r"aten::cat", texts={r"\[\[.*": "[]"}),
     "GPU024": Evidence(settings={"subnormal_share": None}),
-    "GPU025": Evidence(settings={"same_results": None}),
     "H2D001": Evidence(names=r"(?i)pageable|pinned"),
     "H2D002": Evidence(names=r"(?i)memcpy|copy", kinds=(Kind.COPY_H2D,)),
     "H2D003": Evidence(kinds=(Kind.COPY_H2D,)),

@@ -21,7 +21,7 @@ import msgspec
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, PlaceKind
-from traceadvisor.model.run import LoaderLoops, LoaderSettings, Pause, RunSettings, SameResults
+from traceadvisor.model.run import LoaderLoops, LoaderSettings, Pause, RunSettings
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.documents import cleaned_document
 
@@ -133,8 +133,6 @@ def decode_settings(content: bytes) -> RunSettings:
             found[name] = None
     if found.get("loops") is not None:
         found["loops"] = [*_loops(found["loops"])]
-    if found.get("same_results") is not None:
-        found["same_results"] = [*_same_results(found["same_results"])]
     found["thread_pools"] = [
         one for one in THREAD_POOLS if one in msgspec.convert(found.get("thread_pools") or (), list[Any])
     ]
@@ -157,15 +155,6 @@ def _constructed(found: object) -> Iterator[dict[str, Any]]:
             given["place"] = {key: given.get(key) for key in _PLACE} | {"kind": PlaceKind.CONSTRUCTED.value}
             msgspec.convert(given, Constructed)
             yield given
-
-
-def _same_results(found: object) -> Iterator[SameResults]:
-    """The possible calls that compute the same again."""
-    for one in msgspec.convert(found, list[Any]):
-        with suppress(ValueError):
-            same = msgspec.convert(one, SameResults)
-            if all(0 <= number <= MOST for call in same.operators for number in call):
-                yield same
 
 
 def _loops(found: object) -> Iterator[dict[str, Any]]:

@@ -220,30 +220,6 @@ class UnusedGradients:
     """Whether an optimizer has some of these parameters, and their gradients are cleared before it steps."""
 
 
-@frozen
-class SameResults:
-    """Calls in the recorded steps that compute again what an earlier call did, from the same inputs and weights."""
-
-    first: Location
-    """The line with the earlier call."""
-
-    again: Location
-    """The line with the others; the same line where it runs several times."""
-
-    module: str | None
-    """Class of the module that is called; None for other code."""
-
-    is_constant: bool
-    """Whether the result is the same in all of these steps."""
-
-    step_count: int
-    """Recorded steps with such calls."""
-
-    operators: tuple[tuple[int, int, int, int], ...]
-    """First and last id (``External id``) of the operators of each call that computes the same again, and of those of
-    the earlier call."""
-
-
 MASK = "attention_mask"
 """Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
 
@@ -397,9 +373,6 @@ class RunSettings:
 
     unused_gradients: UnusedGradients | None = None
     """None where they were not measured."""
-
-    same_results: tuple[SameResults, ...] | None = None
-    """Those with the most time first; None where nobody looked for them."""
 
     constructed: tuple[Constructed, ...] = ()
     """The places at which the script constructs the objects of the training; at most one of each role."""

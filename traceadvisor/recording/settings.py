@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
 from traceadvisor.model.location import Constructed, Role
-from traceadvisor.model.run import SameResults, TrainingDevice
+from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
 from traceadvisor.recording.loop.compilations import Compilations
 from traceadvisor.recording.loop.makers import remembered
@@ -68,7 +68,6 @@ class SettingsSeen:
         self.graphs = UnusedGraphs()
         self.compilations = Compilations()
         self.subnormal = SubnormalSeen()
-        self.same_results: tuple[SameResults, ...] | None = None
 
     def scaler_used(self, scaler: object) -> None:
         """An enabled gradient scaler stepped."""
@@ -167,7 +166,6 @@ class SettingsSeen:
             padding=self.padding.result(),
             positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
-            same_results=self.same_results,
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),

@@ -111,7 +111,7 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         file.write(_UNREADABLE_LINE)
         return
     kept: dict[str, Any] = _figures(
-        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses", "same_results"}
+        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
     )
     kept |= _versions(found)
     kept["device_name"] = _named(found.get("device_name"), texts)

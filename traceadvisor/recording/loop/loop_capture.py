@@ -318,7 +318,6 @@ class LoopCapture:
         ):
             if is_lacking and note not in self._notes:
                 self._notes.append(note)
-        self.seen.same_results = self.recorder.same_results
         self._saved(name, cycle, whole)
 
     def _failed(self, error: Exception) -> None:

@@ -27,14 +27,12 @@ from torch.autograd.profiler import record_function
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
-from traceadvisor.model.run import SameResults
 from traceadvisor.recording.after_import import own_imports
 from traceadvisor.recording.devices import devices_in_use, is_capturing, wait_for_devices, wait_for_streams
 from traceadvisor.recording.growing_file import removed_on_error
 from traceadvisor.recording.loop.bounds import Bounds, Reached
 from traceadvisor.recording.loop.forks import ForksWithoutProfiler
 from traceadvisor.recording.loop.own_profiles import HiddenTracer, own_profiles
-from traceadvisor.recording.loop.same_results import same_results
 from traceadvisor.recording.loop.tool_ids import ToolOfTorch
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.system import clocks
@@ -114,9 +112,6 @@ class TorchRecorder:
 
         self.making = False
         """Whether this object is making or starting a profiler."""
-        self.same_results: tuple[SameResults, ...] | None = None
-        """Results that the steps of the first recording compute again; None if it does not show that."""
-
         self.has_stacks = False
         """Whether the profiler that runs or is prepared records Python stacks."""
 
@@ -235,21 +230,15 @@ class TorchRecorder:
             RuntimeError: a kernel failed, or the devices did not finish in time. The recording is lost.
         """
         try:
-            has_stacks = self.has_stacks
             profiler = self._stop(keep=True)
             if profiler is not None:
                 name = f"{self._host}_{os.getpid()}.{clocks.time_ns()}.pt.trace.json.gz"
-                valid = write_trace(profiler, self._stage(name), self._look if has_stacks and not cycle else None)
+                valid = write_trace(profiler, self._stage(name))
                 self._saved(name, cycle, valid=valid, whole=whole)
         except OSError as error:
             self._lost(error)
             return False
         return profiler is not None
-
-    def _look(self, profiler: _KinetoProfile, content: bytes) -> None:
-        """Look for what the steps compute again, in a recording whose file has this content."""
-        with suppress(Exception):  # a version of torch may keep other events
-            self.same_results = same_results(profiler, content)
 
     def discard(self) -> None:
         """Stop without writing."""
@@ -362,12 +351,8 @@ def is_profiling() -> bool:
     return bool(torch._C._autograd._profiler_enabled())
 
 
-def write_trace(
-    profiler: _KinetoProfile, path: Path, look: Callable[[_KinetoProfile, bytes], None] | None = None
-) -> bool:
+def write_trace(profiler: _KinetoProfile, path: Path) -> bool:
     """Write the recording to ``path`` (``*.json.gz``); returns whether it is valid JSON.
-
-    ``look``: called with the profiler and the file's content.
 
     Raises:
         OSError: it cannot be written.
@@ -387,8 +372,6 @@ def write_trace(
         plain.with_name(f"{plain.name}.tmp").unlink(missing_ok=True)  # torch leaves it where the disk is full
     with removed_on_error(path):
         _compress(content, path)
-    if look is not None:
-        look(profiler, content)
     return valid
 
 
