@@ -83,6 +83,19 @@ def test_tensors_that_do_not_continue_the_step_before_are_clear(kept: tuple[int,
     assert clear(GrowingCopies(), _steps(*kept), tmp_path).value == 0
 
 
+def test_layers_that_join_what_the_one_before_made_are_clear(tmp_path: Path) -> None:
+    """Four steps with the same chain: each layer joins 8 columns to all before."""
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5, dims=[[8, 8], [8, 8]], sequence=number)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at + 5, at + 9, sequence=number)
+        for layer in range(8):
+            sizes: Any = [[16, 64 + 8 * layer], [16, 8]]
+            builder.op("aten::cat", at + 10 + 10 * layer, at + 18 + 10 * layer, dims=[sizes, []])
+    assert clear(GrowingCopies(), builder, tmp_path).value == 0
+
+
 def test_a_tensor_that_is_joined_quickly_is_clear(tmp_path: Path) -> None:
     assert clear(GrowingCopies(), _steps(800, 808, 816, cat_us=4), tmp_path).value == pytest.approx(0.04)
 

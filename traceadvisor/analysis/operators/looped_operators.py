@@ -55,10 +55,14 @@ class LoopedOperators:
     module_calls: Int64
     """Number of the innermost call of a module around it; NONE without one."""
 
-    def repeats(self, calls: Int64) -> Int64:
-        """Return how often each is called in its pass and in its one of some calls, by their number for each."""
-        keys = np.stack((self.passes, calls, self.alike))
-        _, which, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    def repeats(self, calls: Int64, chosen: Int64) -> Int64:
+        """Return how often each of some operators is called in its pass and in its one of some calls.
+
+        ``calls``: their numbers, ``chosen``: places of the operators; both of shape ``(n,)``.
+        """
+        sizes = int(self.passes.max(initial=0)) + 1, int(self.alike.max(initial=0)) + 1
+        keys = (calls * sizes[0] + self.passes[chosen]) * sizes[1] + self.alike[chosen]
+        _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
         found: Int64 = counts[which.reshape(-1)]
         return found
 

@@ -124,9 +124,10 @@ def _continued(facts: Facts) -> tuple[Int64, int, int]:
     kept: dict[int, tuple[int, int]] = {}
     for before, after in pairwise(_joined(facts, rows) for rows in _by_step(facts)):
         made = {shape: row for row, shapes in before.items() for shape in _results(shapes)}
+        mine = {shape for shapes in after.values() for shape in _results(shapes)}
         for row, shapes in after.items():
             whole = max(shapes, key=prod)
-            if whole in made:
+            if whole in made and whole not in mine:  # a chain within a step, as of dense layers, is alike in each
                 chains[row] = (*chains.get(made[whole], (made[whole],)), row)
                 kept[row] = (prod(whole), sum(map(prod, shapes)) - prod(whole))
     last = [row for row, chain in chains.items() if len(chain) >= FEWEST_STEPS and _is_large(*kept[row])]

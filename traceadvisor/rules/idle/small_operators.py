@@ -277,7 +277,7 @@ LOOP_SHARE = 0.6
 """Share of the time of small operators in one loop, from which its remedy is the one for all."""
 
 TAKEN_SHARE = 0.5
-"""Parts of tensors that a loop takes in each iteration, from which it goes over them; no solver does."""
+"""Parts of tensors that a loop takes in each iteration, from which it goes over them."""
 
 LINE_SHARE = 0.3
 """Share of the samples of a function from which its line is named."""
@@ -343,14 +343,17 @@ def _repeated(facts: Facts, found: LoopedOperators) -> tuple[UserFunction | None
     Every operator that the same module calls with the same shapes is of one loop. Without such a function, in a pass.
     """
     starts_ns = facts.trace.events.start_ns[found.rows]
-    repeats = found.repeats(np.zeros(found.rows.size, np.int64))
-    least = MOST_OF_OPERATORS * max(int((repeats >= FEWEST_CALLS).sum()), 1)
+    everywhere = np.arange(found.rows.size)
+    repeats = found.repeats(np.zeros_like(everywhere), everywhere)
+    is_repeated = repeats >= FEWEST_CALLS
+    least = MOST_OF_OPERATORS * max(int(is_repeated.sum()), 1)
     for one in sorted(_functions(facts), key=lambda one: one.spans.total_ns):
         is_inside = one.spans.contains(starts_ns)
-        call = np.where(is_inside, one.spans.starts_ns.searchsorted(starts_ns, side="right"), -1)
-        here = np.where(is_inside, found.repeats(call), 0)
-        if (here >= FEWEST_CALLS).sum() >= least:
-            return one, here
+        if (is_inside & is_repeated).sum() >= least:  # calls of a function only divide them further
+            inside, here = np.flatnonzero(is_inside), np.zeros_like(repeats)
+            here[inside] = found.repeats(one.spans.starts_ns.searchsorted(starts_ns[inside], side="right"), inside)
+            if (here >= FEWEST_CALLS).sum() >= least:
+                return one, here
     return None, repeats
 
 
