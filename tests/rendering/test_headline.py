@@ -461,6 +461,15 @@ def test_shares_of_steps_twelve_times_as_long_are_no_headline() -> None:
     assert "largest category" not in texts[-1]
 
 
+@pytest.mark.parametrize(("ratio", "is_told"), [(3.0, True), (2.9, False)])
+def test_steps_that_are_far_longer_by_chance_are_no_all_clear(ratio: float, *, is_told: bool) -> None:
+    recording = distorted(one_recording().recordings[0], ratio)
+    assert recording.distortion
+    recording = replace(recording, distortion=replace(recording.distortion, ratio_low=0.8, ratio_high=40.0))
+    assert ("Record again on a quieter machine." in recording_verdict(recording)) is is_told
+    assert "Record again" not in recording_verdict(recording, one_recording().findings[0])
+
+
 def test_a_saving_from_much_longer_steps_is_no_headline_but_one_from_the_step_log_is() -> None:
     recording = distorted(on_the_cpu().recordings[0], 12, loader_share=0.4)
     assert recording.distortion is not None

@@ -9,6 +9,10 @@ DISTORTED_RATIO = 1.5
 """From this ratio on, a third of a recorded step or more is the profiler's, and shares of recorded steps are not shares
 of the training. ``docs/decisions/0020-undistorted-times.md`` has the measurements."""
 
+UNTYPICAL_RATIO = 3.0
+"""From this ratio on, recorded steps that are longer by chance show little. At 5.6, a loop that took 56% of other steps
+was missed."""
+
 CHANGED_SHARE = 0.10
 """Difference between recorded and undisturbed steps that a report mentions."""
 
@@ -68,3 +72,8 @@ class Distortion:
     def is_random(self) -> bool:
         """Whether undisturbed steps differ from one another by no less than recorded steps differ from them."""
         return self.ratio_low is not None and self.ratio_high is not None and self.ratio_low <= 1 <= self.ratio_high
+
+    @property
+    def is_untypical(self) -> bool:
+        """Whether recorded steps took far longer by chance, as beside other programs, so that they show little."""
+        return self.ratio >= UNTYPICAL_RATIO and self.is_random

@@ -158,13 +158,19 @@ def _in_how_many(report: Report, row: RankedFinding) -> str:
     return f"{count_} of {all_} recordings {'has' if count_ == 1 else 'have'} this finding."
 
 
+UNTYPICAL = (
+    "Recorded steps took {} times as long as others, which vary by no less, as beside other programs: findings may be "
+    "missing. Record again on a quieter machine."
+)
+
+
 def recording_verdict(
     recording: Recording, first: RecordedFinding | None = None, missing_device: str = NO_DEVICE
 ) -> str:
     """The sentence for one recording; ``missing_device``: what to say where it holds no GPU activity."""
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     is_timed = mean is not None and bool(mean.duration_ns)
-    sentences = [INFERENCE] if is_inference else [_before_steps(recording)]
+    sentences = [INFERENCE if is_inference else _before_steps(recording), _untypical(recording, first)]
     if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
         sentences.append(_undisturbed_step(recording.distortion))
         if first is None:
@@ -190,6 +196,13 @@ def recording_verdict(
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences.append(missing_device)
     return " ".join(filter(None, sentences))
+
+
+def _untypical(recording: Recording, first: RecordedFinding | None) -> str:
+    """The sentence that nothing found is no all-clear, where recorded steps show little; empty where they do."""
+    if first is None and recording.distortion and recording.distortion.is_untypical:
+        return UNTYPICAL.format(f"{recording.distortion.ratio:.1f}")
+    return ""
 
 
 def _before_steps(recording: Recording) -> str:
