@@ -18,8 +18,9 @@ SETTINGS_SHARE = 0.5
 """Share of the time in which the fixes are measured, if a patch of them is measured, too."""
 
 CHANGE_IT = "Make the change, and measure it with --edit, or record again and compare"
-NO_FINDINGS = "It has no findings. To measure a change of your own, write it as a patch: --edit my.patch."
 """The remedy where every fix is a change of code."""
+
+NO_FINDINGS = "It has no findings. To measure a change of your own, write it as a patch: --edit my.patch."
 
 if TYPE_CHECKING:
     from traceadvisor.experiments.result import Surroundings

@@ -12,7 +12,7 @@ from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding
 from traceadvisor.analysis.operators.looped_operators import calling_share
-from traceadvisor.analysis.sampled.shares import lines_of_function
+from traceadvisor.analysis.sampled.shares import own_lines_of
 from traceadvisor.model.findings import Location
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.small_operators import OF_BATCH_NORM, OF_CELLS, OF_MODULE, OF_TENSORS, TITLE_OF_LOOP
@@ -113,7 +113,7 @@ def test_samples_tell_the_line_of_the_loop(tmp_path: Path) -> None:
 
 
 def test_no_samples_tell_no_line() -> None:
-    assert lines_of_function(None, Location("train.py", 19, "forward"), 0.3) == ()
+    assert own_lines_of(None, Location("train.py", 19, "forward"), 0.3) == ()
 
 
 def test_calling_takes_nothing_of_no_operators(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_threads_of_all_ranks_count(tmp_path: Path) -> None:
 def test_other_processes_that_compute_share_the_cores(cores: float, workers: int, change: int, tmp_path: Path) -> None:
     """A process that collects experience computes beside the training; a loader worker has one thread."""
     child = WorkerWindow(7, "python3", cores)
-    found = _with(tmp_path, 16).with_loader(worker_count=workers).with_processes(workers=(child,))
+    found = _with(tmp_path, 16).with_loader(worker_count=workers).with_processes(mean_cpu_cores=1.0, workers=(child,))
     assert found.finding(TooManyThreads()).fix.change == f"torch.set_num_threads({change})"
 
 

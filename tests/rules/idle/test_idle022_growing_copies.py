@@ -42,8 +42,8 @@ def _captured(builder: TraceBuilder, folder: Path, samples: Samples) -> Captured
 @pytest.mark.parametrize("dim", [0, 1])
 def test_a_tensor_that_each_step_joins_to_the_one_before_is_found(dim: int, tmp_path: Path) -> None:
     found = finding(GrowingCopies(), _steps(800, 808, 816, 824, dim=dim), tmp_path)
-    assert evidence(found, "numbers kept, in the last recorded step") == 8240
-    assert evidence(found, "numbers that a step adds") == 80
+    assert evidence(found, "elements kept, in the last recorded step") == 8240
+    assert evidence(found, "elements that a step adds") == 80
     assert found.claims.total_ns == 4 * 20_000
     assert found.saving.method is Method.BOUND
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceadvisor.analysis.operators.metric_modules import METRICS
@@ -126,18 +126,20 @@ def lines_in_function(samples: StackSamples | None, function: Location, least_sh
     for stack, frames in _stacks(samples):
         if any(_is_function(frame, function) for frame in frames) and (line := _innermost_line(frames)):
             counts[place_of(line)] += in_training(stack).count
-    least = least_share * sum(counts.values())
-    most = sorted((line for line in counts if counts[line] >= max(least, 1)), key=lambda line: -counts[line])
-    return tuple(replace(line, samples=counts[line]) for line in most)
+    return _costliest(counts, least_share)
 
 
-def lines_of_function(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
+def own_lines_of(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
     """Return a function's own lines with much of its samples of training, with what they call; the costliest first."""
     counts = defaultdict[Location, int](int)
     for stack, frames in _stacks(samples):
         own = [frame for frame in frames if _is_function(frame, function) and (frame.line or 0) >= (function.line or 0)]
         if own:  # others of its name begin before it, or behind it
             counts[place_of(min(own, key=lambda frame: frame.line or 0))] += in_training(stack).count
+    return _costliest(counts, least_share)
+
+
+def _costliest(counts: Mapping[Location, int], least_share: float) -> tuple[Location, ...]:
     least = max(least_share * sum(counts.values()), 1)
     most = sorted((line for line in counts if counts[line] >= least), key=lambda line: -counts[line])
     return tuple(replace(line, samples=counts[line]) for line in most)

@@ -270,15 +270,17 @@ class StepOutliers(Rule):
 
         Where all steps of a stretch are slow, as beside other programs, each is compared with those around it.
         """
-        for compared in (lengths, levelled(lengths)):
-            found = find_outliers(compared, self.ratio)
-            periodic = periodic_outliers(compared, found.indices, self.ratio)
-            few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
-            if periodic and (few or periodic.mostly_in(saving)):
-                return periodic
-            if len(found.indices) <= self.max_steps_share * found.step_count:
-                break
-        return find_outliers(lengths, self.ratio)
+        found = find_outliers(lengths, self.ratio)
+        periodic = self._periodic(lengths, found, saving)
+        if periodic is None and len(found.indices) > self.max_steps_share * found.step_count:
+            even = levelled(lengths)
+            periodic = self._periodic(even, find_outliers(even, self.ratio), saving)
+        return periodic or found
+
+    def _periodic(self, lengths: Mapping[int, float], slow: Outliers, saving: Set[int]) -> Outliers | None:
+        periodic = periodic_outliers(lengths, slow.indices, self.ratio)
+        few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
+        return periodic if periodic and (few or periodic.mostly_in(saving)) else None
 
 
 def _follows_last_step(whole: RunTime, cause: RunCause, line: Location | None) -> bool:

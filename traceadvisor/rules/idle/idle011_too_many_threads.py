@@ -7,8 +7,9 @@ from msgspec import Meta
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 
-LEAST_CORES = 0.05
-"""Cores that a process uses on average, from which it computes beside the training, though it waits for cores."""
+LEAST_CPU_SHARE = 0.05
+"""Share of the CPU time of all processes of the training, from which one of them computes, though it waits for cores.
+Others, such as a server of TensorBoard, use less."""
 
 
 @frozen
@@ -86,6 +87,7 @@ class TooManyThreads(Rule):
 def _computing_beside(facts: Facts) -> int:
     """Children of the training processes that compute, without loader workers, which have one thread."""
     telemetry, loader = facts.run.telemetry, facts.settings.loader
-    children = telemetry.processes.workers if telemetry else ()
-    busy = sum((child.mean_cpu_cores or 0.0) >= LEAST_CORES for child in children)
+    if telemetry is None or not (whole := telemetry.processes.mean_cpu_cores):
+        return 0
+    busy = sum((child.mean_cpu_cores or 0.0) >= LEAST_CPU_SHARE * whole for child in telemetry.processes.workers)
     return max(busy - (loader.worker_count or 0 if loader else 0), 0)

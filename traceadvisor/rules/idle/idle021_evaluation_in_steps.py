@@ -31,7 +31,7 @@ LEAST_LINE_SHARE = 0.2
 
 @frozen
 class EvaluationInSteps(Rule):
-    """A function that evaluates the model runs in each training step.
+    """A function that runs the model in evaluation mode is called in each training step.
 
     What it finds: A function of the script, called in at least half of the recorded steps, that sets modules to
         evaluation by ``eval()`` and makes no graph for the backward pass.
@@ -39,7 +39,7 @@ class EvaluationInSteps(Rule):
     How to fix it: Evaluate every hundred steps or once per epoch, or on a part of the data.
     How the saving is estimated: The share of the function in samples of undisturbed steps, at most, or else in recorded
         steps. The report states this time and promises no saving.
-    When it may be wrong: The training may need the results in each step, such as pseudo-labels.
+    When it may be wrong: The training may need the results in each step, such as pseudo-labels or a rollout.
     """
 
     meta = RuleMeta("IDLE021", "evaluation-in-steps", "Each training step runs the model in evaluation mode")

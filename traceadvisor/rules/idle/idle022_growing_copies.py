@@ -32,7 +32,7 @@ FEWEST_STEPS = 3
 """Recorded steps in a row of which each but the first continues the tensor of the step before."""
 
 LARGER = 4
-"""Numbers kept over those that a step adds, at least: before that, joining costs little more than the parts."""
+"""Elements kept over those that a step adds, at least: before that, joining costs little more than the parts."""
 
 
 @frozen
@@ -83,8 +83,8 @@ class GrowingCopies(Rule):
             most_share=None if is_measured else facts.share(claims),
             whole_ns=mean_ns if is_measured else None,
             evidence=(
-                Evidence("numbers kept, in the last recorded step", kept, Unit.COUNT),
-                Evidence("numbers that a step adds", added, Unit.COUNT),
+                Evidence("elements kept, in the last recorded step", kept, Unit.COUNT),
+                Evidence("elements that a step adds", added, Unit.COUNT),
                 facts.time_per_step("time to join them", claims),
                 Evidence("share of undisturbed steps at this line", share, Unit.SHARE) if is_measured else None,
             ),
@@ -117,7 +117,7 @@ def _share_of_run(facts: Facts, rows: Int64) -> SampledShare | None:
 
 
 def _continued(facts: Facts) -> tuple[Int64, int, int]:
-    """Calls that grow one tensor from step to step, the numbers that the last one keeps, and those that it adds."""
+    """Calls that grow one tensor from step to step, the elements that the last one keeps, and those that it adds."""
     chains: dict[int, tuple[int, ...]] = {}
     """For each call, the calls of the steps before that made its tensor, and itself."""
 

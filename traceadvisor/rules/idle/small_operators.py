@@ -28,7 +28,7 @@ from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     in_backward,
     line_of_call,
-    lines_of_function,
+    own_lines_of,
     share_in_function,
     share_of_steps,
 )
@@ -318,7 +318,7 @@ def _loop(facts: Facts, chained: SpanSet) -> _Loop | None:
     calling = 1 - in_operators * (1 - calling_share(facts.observation, facts.tree, inner))
     if calling < MOSTLY_CALLING:
         return None
-    lines = lines_of_function(facts.run.stack_samples, own.location, LINE_SHARE) if own else _most_of(facts, rows)
+    lines = own_lines_of(facts.run.stack_samples, own.location, LINE_SHARE) if own else _most_of(facts, rows)
     looped = _names(facts, rows)
     has_gates = all(name in looped for name in _GATES) and any(map(_COMPUTES.match, looped))
     is_module = np.unique(found.module_calls[is_looped & (found.module_calls != NONE)]).size >= iterations
