@@ -108,12 +108,13 @@ class PythonOverhead(Rule):
         backward pass; the high estimate removes all of their function, unless that is the training loop. Lines that
         also run operators of the training count by the recorded part beside it. Upper limits: all of this with fewer
         than ten samples; all of the time of code of only some steps without samples, and of waits for other processes;
-        for small operators, the Python between them and for each up to the time of a call, or the sampled share of the
-        function that runs most of them, with its part of the backward pass; for a function inside of modules, its
-        sampled or recorded share, whichever is larger. For a loop, all iterations but one. For large operators, loops
-        over larger operators, functions inside of modules and waits for other processes, the report states this time
-        and promises no saving. It does so, too, for training code of which nothing shows that steps do without it, such
-        as logging does, and which is no loop over small operators.
+        for small operators, the Python between them and the time of each beyond what its shapes have to compute, with
+        up to two fifths of the rest of the step, or the sampled share of the function that runs most of them, with its
+        part of the backward pass; for a function inside of modules, its sampled or recorded share, whichever is larger.
+        For a loop, all iterations but one. For large operators, loops over larger operators, functions inside of
+        modules and waits for other processes, the report states this time and promises no saving. It does so, too, for
+        training code of which nothing shows that steps do without it, such as logging does, and which is no loop over
+        small operators.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy
