@@ -66,8 +66,9 @@ class MeasuredArm:
 
     gpu_power_watts: float | None = None
     cpu: MeasuredRatio | None = None
-    """CPU time of the training process per sample, without that of loader workers, over that of the base; None if it
-    was not sampled. A second witness where other programs use the CPU."""
+    """CPU time of the training process per sample over that of the base: a second witness where other programs use the
+    CPU. None where it does not tell: on a GPU, if the step is more waiting than work, and for settings of the loader,
+    which move work into other processes."""
 
 
 @frozen(kw_only=True)

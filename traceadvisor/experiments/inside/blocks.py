@@ -70,7 +70,7 @@ class Block:
     """Allocations for which torch had to free its cache."""
 
     cpu_s: float | None = None
-    """CPU time of the training process per step."""
+    """CPU time of the training process per step; None on a GPU, and where the step is more waiting than work."""
 
     others_share: float | None = None
     """Share of the machine's cores that other programs kept busy."""
@@ -280,7 +280,7 @@ class Blocks:
             self.memory.peak_bytes(),
             gpu,
             self.memory.retries() - retries,
-            cpu_s=cpu.own_s / max(self.steps - served, 1) if cpu else None,
+            cpu_s=cpu.own_s / max(self.steps - served, 1) if cpu and cpu.own_s and not self._is_gpu else None,
             others_share=cpu.others_share if cpu else None,
         )
 

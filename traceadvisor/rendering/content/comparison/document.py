@@ -29,6 +29,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     cause_sentence,
     certainty_sentences,
     changed_sentence,
+    cpu_sentence,
     deciding_run,
     headline,
     hidden_sentence,
@@ -144,6 +145,8 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
         yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
+        if sentence := cpu_sentence(run.change):
+            yield Prose(sentence, Tone.NOTICE, SUMMARY)
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     if chart := step_dots(run, f"{anchor}-steps"):

@@ -8,7 +8,7 @@ from traceadvisor.model.experiment import AxisResult, ExperimentResult, Measured
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
-from traceadvisor.rendering.words import listed
+from traceadvisor.rendering.words import CPU_TIME, CPU_TIME_IS, cpu_time_words, listed
 from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
@@ -104,7 +104,8 @@ def headline(result: ExperimentResult) -> str:
         noun = "change" if result.code and not result.ledger else "fix" if result.kind == "try" else "setting"
         return f"No {noun} was shown to be faster"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
-    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}"
+    says = f". {_by_cpu(best)}".removesuffix(".") if result.is_busy and _by_cpu(best) else ""
+    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}{says}"
 
 
 def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) -> float | None:
@@ -235,16 +236,25 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
 
 
 def busy_sentences(result: ExperimentResult) -> Iterator[str]:
-    """Sentences if other programs used the CPU: how much, and what the CPU time of the training process shows then."""
+    """Sentences if other programs used the CPU: how much, and where its time in the training process tells more."""
     if not result.is_busy or result.others_cpu_share is None:
         return
     share = whole_percent(result.others_cpu_share)
     yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
-    for arm in (arm for one in result.sections for arm in one.arms):
-        is_open = arm.measured and not arm.problem and arm.measured.verdict == Verdict.INCONCLUSIVE.value
-        if is_open and arm.cpu and arm.cpu.verdict == Verdict.FASTER.value:
-            saved = f"{whole_percent(1 - arm.cpu.ratio)} less CPU time in the training process"
-            yield f"{arm.name} takes {saved}, which other programs hardly change: it may be faster on an idle machine."
+    found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
+    yield from (*found, *([CPU_TIME_IS] if found else ()))
+
+
+def _by_cpu(arm: MeasuredArm) -> str | None:
+    """What the CPU time says of an arm where wall time does not tell, or says otherwise."""
+    step, cpu = arm.measured, arm.cpu
+    if step is None or cpu is None or arm.problem or cpu.verdict == step.verdict or cpu.rounds < FEWEST_ROUNDS:
+        return None
+    is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value}
+    says = f"{CPU_TIME[:1].lower()}{CPU_TIME[1:]} {cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)}"
+    if step.verdict == Verdict.INCONCLUSIVE.value:
+        return f"{arm.name}: wall time cannot tell on this busy machine; {says}." if is_clear else None
+    return f"{arm.name}: wall time may mislead on this busy machine: {says}."
 
 
 def scope(result: ExperimentResult) -> str:
