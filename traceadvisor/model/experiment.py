@@ -70,6 +70,11 @@ class MeasuredArm:
     CPU. None where it does not tell: on a GPU, if the step is more waiting than work, and for settings of the loader,
     which move work into other processes."""
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether its figures count: a single round shows nothing."""
+        return self.measured is not None and not self.problem and self.measured.rounds > 1
+
 
 @frozen(kw_only=True)
 class CurvePoint:

@@ -17,7 +17,7 @@ from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
 from traceadvisor.model.verdict import VerdictCertainty
 from traceadvisor.model.workload import InferenceSign
-from traceadvisor.text.ranges import around, between
+from traceadvisor.text.ranges import around
 
 CATEGORY = {
     Category.KERNEL: "Kernels",
@@ -269,8 +269,8 @@ MOST_NAMES = 4
 def cpu_time_words(ratio: float, low: float | None, high: float | None, *, is_clear: bool) -> str:
     """The training's CPU time per step, as a change: ``fell 31% (28% to 34%)``."""
     if not is_clear:
-        ends = "" if low is None or high is None else f" ({between(f'{low:.0%}', f'{high:.0%}')} of before)"
-        return f"does not differ enough to tell{ends}"
+        ends = "" if low is None or high is None else f" ({low:.0%} to {high:.0%})"
+        return f"is {ratio:.0%}{ends} of before, perhaps by chance"
     size, *ends = (f"{abs(1 - one):.0%}" for one in (ratio, low, high) if one is not None)
     moved = "fell" if ratio < 1 else "rose"
     return f"{moved} {around(size, *sorted(ends, key=lambda one: float(one[:-1])))}" if ends else f"{moved} {size}"

@@ -113,6 +113,9 @@ class Blocks:
         self.arm_step_s: dict[str, float] = {}
         """First idea of a step's length, by arm."""
 
+        self.taken_s: dict[str, float] = {}
+        """Length of the last block of each arm, with all that goes before it."""
+
     def facts(self, step_s: float, loader_share: float | None, use: MemoryUse | None) -> Facts:
         """All that the plan needs to know about the loop; ``use``: the memory of its first steps."""
         found, device, unavailable = self._found, self.device, self.switches.unavailable()
@@ -219,7 +222,9 @@ class Blocks:
         return self.whole(min(max(ceil(block_s / step_s), FEWEST_STEPS, queue), most))
 
     def least_s(self, experiment: Experiment, arm: str) -> float:
-        """Estimate the time of the shortest block of an arm; before its first steps, by the script's own step."""
+        """The time of a block of an arm; before it has one, of the shortest, by its first steps or the script's own."""
+        if taken_s := self.taken_s.get(arm):
+            return taken_s
         settings = experiment.settings(arm)
         workers, prefetch = settings.count(WORKERS), settings.count("prefetch_factor") or DEFAULT_PREFETCH
         own = Settings.of(own_settings(self.loader))

@@ -61,7 +61,8 @@ def band(found: MeasuredRatio) -> str:
 def verdict(arm: MeasuredArm) -> str:
     """The verdict, or why there is none."""
     if arm.problem:
-        return f"not measured: {arm.problem}" if arm.measured is None else f"void: {arm.problem}"
+        is_measured = arm.measured is not None and arm.measured.rounds > 1
+        return f"void: {arm.problem}" if is_measured else f"not measured: {arm.problem}"
     if arm.measured is None:
         return "not measured"
     words = counted_verdict(arm.measured)
@@ -70,6 +71,8 @@ def verdict(arm: MeasuredArm) -> str:
 
 def counted_verdict(found: MeasuredRatio) -> str:
     """The verdict and its certainty; where nothing is shown, why."""
+    if found.rounds == 1:
+        return "not shown: one round"
     if found.rounds < FEWEST_ROUNDS:
         return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
     if found.verdict != Verdict.INCONCLUSIVE.value:
@@ -143,6 +146,13 @@ def base_words(section: Section) -> str:
     """The name of the base: ``as it is (num_workers=3)`` where one setting is varied, and the script's own is known."""
     axis = section.axis
     return "as it is" if axis is None or axis.own is None else f"as it is ({settings_words({axis.name: axis.own})})"
+
+
+def arm_words(arm: MeasuredArm, section: Section) -> str:
+    """The name of an arm; the script's own value is the script as it is, again."""
+    axis = section.axis
+    is_own = axis is not None and axis.own is not None and arm.settings == {axis.name: axis.own}
+    return f"as it is, again ({arm.name})" if is_own else arm.name
 
 
 def rate_of(arm: MeasuredArm, own_rate: float | None) -> float | None:
