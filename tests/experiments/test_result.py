@@ -151,13 +151,15 @@ def test_lines_with_arguments_of_the_script_left_out_are_not_offered_to_paste(ax
 
 def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -> ExperimentResult:
     """Noisy rounds with a setting that halves the CPU time of the training process."""
-    arm, rows = f"{name}=1", [facts()]
+    rows: list[AnyRow] = [facts()]
+    arm = f"{name}=1"
     for again, step in ((0.8, 1.1), (1.04, 0.6), (0.9, 1.2), (1.0, 0.7), (0.85, 1.05)):
         row = round_of("settings" if name == "fused" else name, {"A'": again, arm: changed * step})
         cpu_s = {"A": 0.5, "A'": 0.5, arm: 0.25}
         rows.append(msgspec.structs.replace(row, cpu_s=cpu_s, others={"A": share, arm: share}))
-    axis = Axis(name, (1,))
-    return _result(plan_in(FOLDER, **{"switches" if name == "fused" else "axes": (axis,)}), rows)
+    axis = (Axis(name, (1,)),)
+    plan = plan_in(FOLDER, switches=axis) if name == "fused" else plan_in(FOLDER, axes=axis)
+    return _result(plan, rows)
 
 
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:

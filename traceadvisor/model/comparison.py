@@ -431,6 +431,9 @@ class ComparedRun:
     is_same_code: bool | None = None
     """Whether all lines of the user's files are the same; None where a side did not record them."""
 
+    diff: tuple[str, ...] = ()
+    """Lines of the difference of a file that was renamed; empty if none was, or if a version is not at hand."""
+
 
 @frozen
 class Unpaired:

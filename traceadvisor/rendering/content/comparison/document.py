@@ -192,6 +192,8 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
     if sentence := cause_sentence(run):
         blocks.append(Prose(sentence, Tone.ACTION, SUMMARY))
+    if run.diff:
+        blocks.append(Group("Code that changed", (Code("\n".join(run.diff), SUMMARY),), detail=SUMMARY))
     blocks += [*_findings(run)]
     tables = (differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]
