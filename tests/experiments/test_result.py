@@ -167,7 +167,7 @@ def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None
     assert "Other programs used 60% of the CPU." in words
     assert "wall time cannot tell on this busy machine; the training's CPU time per step fell 50%." in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))
-    assert "wall time may mislead on this busy machine: the training's CPU time per step fell 50%." in slower
+    assert "wall time may mislead on this busy machine; the training's CPU time per step fell 50%." in slower
     assert "Other programs" not in "\n".join(_lines(_beside_others(0.1)))
 
 

@@ -71,10 +71,9 @@ def diff_at_hand(base: Sequence[Capture], head: Sequence[Capture]) -> tuple[str,
     folders = [folder for side in (base, head) for one in side for folder in _folders(one)]
     found: list[str] = []
     for before, after in names.items():
-        sides = [_text(before, ours[before], folders), _text(after, theirs[before], folders)]
-        texts = [[clean(line) for line in text.splitlines()] for text in sides if text is not None]
-        if len(texts) == 2:  # both sides
-            found += unified_diff(*texts, before, after, lineterm="", n=1)
+        old, new = _text(before, ours[before], folders), _text(after, theirs[before], folders)
+        if old and new:
+            found += [*unified_diff(old, new, lineterm="", n=1)][2:]  # without the names
     return tuple(found[:MOST_DIFF_LINES])
 
 
@@ -84,15 +83,15 @@ def _folders(capture: Capture) -> Iterator[Path]:
     yield from (above for one in capture.recordings for above in one.path.parents[1:4])
 
 
-def _text(name: str, lines: Sequence[int], folders: Iterable[Path]) -> str | None:
-    """The content of a file with these checksums of its lines; None if it is not at hand."""
+def _text(name: str, lines: Sequence[int], folders: Iterable[Path]) -> list[str]:
+    """The lines of a file with these checksums; none if it is not at hand."""
     for path in dict.fromkeys(folder / name for folder in folders):
         with suppress(OSError, SyntaxError, ValueError):
             if path.stat().st_size <= LARGEST_FILE_BYTES:
                 with tokenize.open(path) as content:
                     if checksums_of(text := content.read()) == tuple(lines):
-                        return text
-    return None
+                        return [clean(line) for line in text.splitlines()]
+    return []
 
 
 def _both(base: Iterable[Capture], head: Iterable[Capture]) -> tuple[Lines, Lines, Mapping[str, str]]:

@@ -59,7 +59,8 @@ def _compared(rounds: Sequence[Mapping[str, float]], arm: str) -> Comparison | N
     if not mine:
         return None
     others = [row[SAME_AGAIN] / row[AS_IT_IS] for row in rounds if arm not in row]
-    return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)), others=others)
+    own, again, changed = ([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm))
+    return compare(own, again, changed, others)
 
 
 def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:

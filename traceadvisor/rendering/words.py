@@ -271,12 +271,12 @@ def cpu_time_words(ratio: float, low: float | None, high: float | None, *, is_cl
     if not is_clear:
         ends = "" if low is None or high is None else f" ({low:.0%} to {high:.0%})"
         return f"is {ratio:.0%}{ends} of before, perhaps by chance"
-    size, *ends = (f"{abs(1 - one):.0%}" for one in (ratio, low, high) if one is not None)
-    moved = "fell" if ratio < 1 else "rose"
-    return f"{moved} {around(size, *sorted(ends, key=lambda one: float(one[:-1])))}" if ends else f"{moved} {size}"
+    shares = sorted(abs(1 - one) for one in (ratio if low is None else low, ratio if high is None else high))
+    return f"{'fell' if ratio < 1 else 'rose'} {around(f'{abs(1 - ratio):.0%}', *map('{:.0%}'.format, shares))}"
 
 
-CPU_TIME = "The training's CPU time per step"
+CANNOT_TELL, MISLEADS = "cannot tell on this busy machine", "may mislead on this busy machine"
+CPU_TIME = "the training's CPU time per step"
 CPU_TIME_IS = "CPU time leaves out waits, and other programs on the same caches and cores raise it a little."
 
 

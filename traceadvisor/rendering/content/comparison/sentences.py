@@ -34,7 +34,16 @@ from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
-from traceadvisor.rendering.words import CATEGORY, CPU_TIME, CPU_TIME_IS, VERDICT_CERTAINTY, cpu_time_words, listed
+from traceadvisor.rendering.words import (
+    CANNOT_TELL,
+    CATEGORY,
+    CPU_TIME,
+    CPU_TIME_IS,
+    MISLEADS,
+    VERDICT_CERTAINTY,
+    cpu_time_words,
+    listed,
+)
 from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around, between
 from traceadvisor.text.shell import pasted
@@ -216,7 +225,7 @@ def verdict_sentence(run: ComparedRun) -> str:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
         size = f"No difference: {times}{beside}"
-    by_cpu = f"; {_cpu_words(change.cpu)}" if change.cpu and change.cpu.verdict in CALLED else ""
+    by_cpu = f"; CPU time {_cpu_words(change.cpu)}" if change.cpu and change.cpu.verdict in CALLED else ""
     return f"{size}, {VERDICT_CERTAINTY[change.certainty]}{by_cpu}"
 
 
@@ -224,8 +233,7 @@ CALLED = {Verdict.FASTER, Verdict.SLOWER}
 
 
 def _cpu_words(cpu: CpuChange) -> str:
-    """``CPU time fell 31% (28% to 34%)``."""
-    return f"CPU time {cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)}"
+    return cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
 
 
 def cpu_sentence(change: StepChange) -> str | None:
@@ -233,15 +241,9 @@ def cpu_sentence(change: StepChange) -> str | None:
     cpu = change.cpu
     if cpu is None:
         return None
-    says = cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
-    agrees = cpu.verdict is change.verdict
-    if change.verdict is Verdict.INCONCLUSIVE and not agrees:
-        lead = f"Wall time cannot tell on this busy machine; {CPU_TIME[:1].lower()}{CPU_TIME[1:]}"
-    elif not agrees:
-        lead = f"Wall time may mislead on this busy machine: {CPU_TIME[:1].lower()}{CPU_TIME[1:]}"
-    else:
-        lead = CPU_TIME
-    return f"{lead} {says}. {CPU_TIME_IS}"
+    differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
+    lead = "" if cpu.verdict is change.verdict else f"Wall time {differs}; "
+    return f"{lead}{CPU_TIME if lead else CPU_TIME.capitalize().replace('cpu', 'CPU')} {_cpu_words(cpu)}. {CPU_TIME_IS}"
 
 
 def change_words(change: StepChange) -> str:

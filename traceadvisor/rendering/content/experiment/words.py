@@ -8,7 +8,7 @@ from traceadvisor.model.experiment import AxisResult, ExperimentResult, Measured
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
-from traceadvisor.rendering.words import CPU_TIME, CPU_TIME_IS, cpu_time_words, listed
+from traceadvisor.rendering.words import CANNOT_TELL, CPU_TIME, CPU_TIME_IS, MISLEADS, cpu_time_words, listed
 from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
@@ -261,10 +261,11 @@ def _by_cpu(arm: MeasuredArm) -> str | None:
     if step is None or cpu is None or arm.problem or cpu.verdict == step.verdict or cpu.rounds < FEWEST_ROUNDS:
         return None
     is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value}
-    says = f"{CPU_TIME[:1].lower()}{CPU_TIME[1:]} {cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)}"
-    if step.verdict == Verdict.INCONCLUSIVE.value:
-        return f"{arm.name}: wall time cannot tell on this busy machine; {says}." if is_clear else None
-    return f"{arm.name}: wall time may mislead on this busy machine: {says}."
+    is_open = step.verdict == Verdict.INCONCLUSIVE.value
+    if is_open and not is_clear:
+        return None
+    says = cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
+    return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {CPU_TIME} {says}."
 
 
 def scope(result: ExperimentResult) -> str:
