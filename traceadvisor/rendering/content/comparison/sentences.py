@@ -242,8 +242,9 @@ def cpu_sentence(change: StepChange) -> str | None:
     if cpu is None:
         return None
     differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
-    lead = "" if cpu.verdict is change.verdict else f"Wall time {differs}; "
-    return f"{lead}{CPU_TIME if lead else CPU_TIME.capitalize().replace('cpu', 'CPU')} {_cpu_words(cpu)}. {CPU_TIME_IS}"
+    lead = "" if cpu.verdict is change.verdict else f"wall time {differs}; "
+    says = f"{lead}{CPU_TIME} {_cpu_words(cpu)}. {CPU_TIME_IS}"
+    return f"{says[:1].upper()}{says[1:]}"
 
 
 def change_words(change: StepChange) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredFix, MeasuredRatio, Section
 from traceadvisor.model.setting_value import SettingValue
@@ -101,13 +102,14 @@ def headline(result: ExperimentResult) -> str:
         return "Nothing was measured"
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
+    by_cpu = (said for arm in arms if result.is_busy and (said := _by_cpu(arm)))
+    says = "".join(f". {said.removesuffix('.')}" for said in islice(by_cpu, 1))
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
         noun = "change" if result.code and not result.ledger else "fix" if result.kind == "try" else "setting"
-        return f"No {noun} was shown to be faster"
+        return f"No {noun} was shown to be faster{says}"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
-    says = f". {_by_cpu(best)}".removesuffix(".") if result.is_busy and _by_cpu(best) else ""
     return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}{says}"
 
 
