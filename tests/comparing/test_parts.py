@@ -136,7 +136,7 @@ def _worked(step_ms: float, cpu_ms: float) -> Recording:
     return replace(one, captured=replace(one.captured, steps=steps)) if one.captured else one
 
 
-def test_on_a_busy_machine_the_cpu_time_is_said_beside_a_wall_time_that_cannot_tell() -> None:
+def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -> None:
     sides = [[(60.0, 40.0), (180.0, 41.0), (90.0, 40.5)], [(120.0, 28.0), (50.0, 28.5), (70.0, 28.2)]]
     reports = [[report(_worked(*one)) for one in side] for side in sides]
     change = _change(compare(*reports))
@@ -146,7 +146,7 @@ def test_on_a_busy_machine_the_cpu_time_is_said_beside_a_wall_time_that_cannot_t
     )
 
 
-def test_the_cpu_time_of_steps_that_mostly_wait_is_not_said() -> None:
+def test_the_cpu_time_of_steps_that_mostly_wait_tells_nothing() -> None:
     assert _change(_compared(_worked(60.0, 15.0), _worked(90.0, 5.0))).cpu is None
 
 

@@ -69,7 +69,7 @@ def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> 
 
 
 def _run_again(report: Report) -> tuple[str, Path, str] | None:
-    """What goes into the folder, the capture there, and the captured command; None as for :func:`_again`."""
+    """The change of folder, the capture from there, and the captured command; None as for :func:`_again`."""
     runs = [one.captured for one in report.recordings]
     words = {run.command for run in runs if run and run.world_size == 1}
     kept = {one.captured.command for one in redacted(report).recordings if one.captured}

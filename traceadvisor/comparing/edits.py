@@ -78,7 +78,7 @@ def diff_at_hand(base: Sequence[Capture], head: Sequence[Capture]) -> tuple[str,
 
 
 def _folders(capture: Capture) -> Iterator[Path]:
-    """Where the script of a capture may be: here, or above the capture."""
+    """Folders in which the script of a capture may be: here, or above the capture."""
     yield Path()
     yield from (above for one in capture.recordings for above in one.path.parents[1:4])
 

@@ -237,7 +237,7 @@ def _cpu_words(cpu: CpuChange) -> str:
 
 
 def cpu_sentence(change: StepChange) -> str | None:
-    """What the CPU time of the training says beside the verdict on a busy machine; None where it is unknown."""
+    """The change of the training's CPU time, beside the verdict on a busy machine; None where it is unknown."""
     cpu = change.cpu
     if cpu is None:
         return None

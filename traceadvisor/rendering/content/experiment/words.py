@@ -258,13 +258,17 @@ def busy_sentences(result: ExperimentResult) -> Iterator[str]:
 
 
 def _by_cpu(arm: MeasuredArm) -> str | None:
-    """What the CPU time says of an arm where wall time does not tell, or says otherwise."""
+    """The CPU time of an arm where wall time does not tell, or says otherwise; None elsewhere.
+
+    Where one round of noise keeps both from a verdict, two intervals on one side of 1 are enough.
+    """
     step, cpu = arm.measured, arm.cpu
-    if step is None or cpu is None or arm.problem or cpu.verdict == step.verdict or cpu.rounds < FEWEST_ROUNDS:
+    if step is None or cpu is None or arm.problem or cpu.rounds < FEWEST_ROUNDS:
         return None
-    is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value}
     is_open = step.verdict == Verdict.INCONCLUSIVE.value
-    if is_open and not is_clear:
+    agree = max(step.high, cpu.high) < 1 or min(step.low, cpu.low) > 1
+    is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value} or (is_open and agree)
+    if (is_open and not is_clear) or (cpu.verdict == step.verdict and not is_open):
         return None
     says = cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
     return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {CPU_TIME} {says}."
