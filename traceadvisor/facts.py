@@ -776,18 +776,16 @@ class Facts:
     def notes(self) -> tuple[HealthNote, ...]:
         """Notes on problems of the file, the capture, the recording and its steps."""
         clocks = tuple(clock_notes(self.captured)) if self.captured else ()
+        threads = None if self.observation.has_device else self.settings.torch_threads
+        of_machine = tuple(machine_notes(self.run.telemetry, self.run.host_cores, threads))
         of_capture = (note for note in self.run_notes if not (clocks and note.code in _ONE_CLOCK_NOTE))
         return (
             *self.trace.health.notes,
             *of_capture,
             *clocks,
             *recording_notes(self.observation, self.steps, self.unknown),
-            *timing_notes(self.timing),
-            *machine_notes(
-                self.run.telemetry,
-                self.run.host_cores,
-                None if self.observation.has_device else self.settings.torch_threads,
-            ),
+            *timing_notes(self.timing, is_busy=bool(of_machine)),
+            *of_machine,
             *start_up_notes(self.start_up_share, self.steps),
         )
 

@@ -105,8 +105,12 @@ class Comparison:
         return asdict(self) | {"verdict": self.verdict.value, "smallest_visible": self.smallest_visible}
 
 
-def compare(as_it_is: Sequence[float], same_again: Sequence[float], changed: Sequence[float]) -> Comparison:
+def compare(
+    as_it_is: Sequence[float], same_again: Sequence[float], changed: Sequence[float], others: Sequence[float] = ()
+) -> Comparison:
     """Compare blocks of three arms, one value of each per round; any unit of time.
+
+    ``others``: A' over A in rounds without the changed arm, which belong to the A/A band, too.
 
     Raises:
         ValueError: the arms have different numbers of rounds, none at all, or a time that is not positive and finite.
@@ -125,6 +129,7 @@ def compare(as_it_is: Sequence[float], same_again: Sequence[float], changed: Seq
     fewer = min(int((shifts <= _TOLERANCE).sum()), int((shifts >= -_TOLERANCE).sum())) + 1
     null = logs[:, 2] - logs[:, 1]
     null_size = float(hodges_lehmann(null[None])[0])
+    null = np.append(null, np.log(np.array(others, dtype=np.float64)))
     return Comparison(
         ratio=float(np.exp(size)),
         low=float(np.exp(low)),

@@ -12,10 +12,14 @@ from click.testing import CliRunner
 
 from tests.build_report import hostile, nothing_readable
 from tests.children import run
+from tests.experiments.building import facts, finished, plan_in
 from tests.rendering.captures import captured
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
-from traceadvisor.cli.next_commands import next_commands
+from traceadvisor.cli.next_commands import after_experiment, next_commands
+from traceadvisor.experiments.plan import Change
+from traceadvisor.experiments.result import Surroundings, result_of
+from traceadvisor.experiments.run import Outcome
 
 SAMPLE = CHECKOUT / "sample_traces" / "loader-bound"
 
@@ -58,8 +62,38 @@ def test_without_the_script_only_what_works_is_shown(tmp_path: Path, monkeypatch
     assert _shown(SAMPLE) == ["traceadvisor rules explain DATA002"]
 
 
-def test_a_report_without_findings_has_no_next_command() -> None:
+def test_a_report_without_findings_names_the_one_thing_to_do_or_says_that_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert next_commands(nothing_readable()) == ()
+    report = captured()
+    recordings = (
+        replace(one, captured=replace(one.captured, command=("train.py",))) for one in report.recordings if one.captured
+    )
+    clear = replace(report, findings=(), recordings=tuple(recordings))
+    assert [line.text for line in next_commands(clear)] == ["Next: nothing is left to do."]
+    (tmp_path / "train.py").touch()
+    assert next_commands(clear)[1].text.strip().startswith("traceadvisor sweep -- train.py")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "expected"),
+    [
+        (0.5, 6, "traceadvisor capture -o runs/a-fixed -- train.py"),
+        (1.0, 6, "Next: nothing is left to do."),
+        (0.5, 2, "traceadvisor try runs/b --minutes 10 -o runs/a-longer -- train.py"),
+    ],
+)
+def test_a_result_ends_with_the_one_thing_to_do(
+    seconds: float, rounds: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["traceadvisor", "try", "runs/b", "-o", "x", "--", "train.py"])
+    rows = [facts(), *finished("fixes", {"GPU005": seconds}, rounds)]
+    plan = plan_in(Path("runs/a"), changes=(Change("GPU005", {"fused": True}),))
+    result = result_of(plan, Outcome(rows, None, interrupted=False, processes=1), Surroundings("try"))
+    lines = [line.text.partition("  #")[0].strip() for line in after_experiment(result, Path("runs/a"), 5.0)]
+    assert lines[-1] == expected
 
 
 def test_a_hostile_command_is_not_pasted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from traceadvisor.model.comparison import ChangeSign, ComparedRun, DifferenceKin
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.report import RankedFinding, Recording
 from traceadvisor.model.run import RunSettings
+from traceadvisor.recording.script.own_lines import checksums_of
 from traceadvisor.rendering.content.comparison.sentences import changed_sentence, why_lost
 from traceadvisor.rendering.content.comparison.tables import findings_table
 from traceadvisor.rendering.document.detail import Detail
@@ -49,6 +51,25 @@ def test_an_edit_is_the_lines_that_only_one_side_has_and_a_moved_line_is_none() 
     assert edits(base, _captures(0, STEP, LOOP, SUM)) == ()
     assert edits(base, _captures()) is None
     assert lines_edited(base, _captures(0, STEP, LOOP)) == {("train.py", 2)}
+
+
+def test_a_renamed_file_with_most_of_its_lines_is_one_file_and_its_difference_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train.py` became `fixed.py` with another second line; another program has nothing in common with it."""
+    monkeypatch.chdir(tmp_path)
+    texts = {"train.py": "a = 1\nb = 2\nc = 3\n", "fixed.py": "a = 1\nb = 4\nc = 3\n", "other.py": "x\ny\nz\n"}
+    sides = {}
+    for name, text in texts.items():
+        Path(name).write_text(text)
+        sides[name] = recording(command=(name,), settings=RunSettings(own_lines={name: checksums_of(text)}))
+    fixed, other = (_run(sides["train.py"], sides[name]) for name in ("fixed.py", "other.py"))
+    assert (fixed.other_scripts, other.other_scripts) == (None, ("train.py", "other.py"))
+    assert "train.py -> fixed.py (1 line removed, 1 added)" in (changed_sentence(fixed) or "")
+    assert [line for line in fixed.diff if line[:2] in {"-b", "+b"}] == ["-b = 2", "+b = 4"]
+    assert not other.diff
+    Path("train.py").write_text("edited since\n")
+    assert not _run(sides["train.py"], sides["fixed.py"]).diff
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -15,12 +15,12 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange, WorkChange
 from traceadvisor.model.report import Recording
-from traceadvisor.model.run import RunSettings
+from traceadvisor.model.run import RunSettings, StepState, TimedStep
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.content.comparison.sentences import certainty_sentences
+from traceadvisor.rendering.content.comparison.sentences import certainty_sentences, cpu_sentence
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
@@ -127,6 +127,27 @@ def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> No
     """The same CPU time per step, in a fifth of the time."""
     change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
+
+
+def _worked(step_ms: float, cpu_ms: float) -> Recording:
+    """A capture on a busy machine: a step with a core throughout takes 40 ms."""
+    one = _busy(step_ms, cpu_ms / step_ms)
+    steps = tuple(TimedStep(number, number, int(40e6), 0, 0, StepState.PLAIN) for number in range(9))
+    return replace(one, captured=replace(one.captured, steps=steps)) if one.captured else one
+
+
+def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -> None:
+    sides = [[(60.0, 40.0), (180.0, 41.0), (90.0, 40.5)], [(120.0, 28.0), (50.0, 28.5), (70.0, 28.2)]]
+    reports = [[report(_worked(*one)) for one in side] for side in sides]
+    change = _change(compare(*reports))
+    assert (change.verdict, change.cpu and change.cpu.verdict) == (Verdict.INCONCLUSIVE, Verdict.FASTER)
+    assert "Wall time cannot tell on this busy machine; the training's CPU time per step fell 30%" in (
+        cpu_sentence(change) or ""
+    )
+
+
+def test_the_cpu_time_of_steps_that_mostly_wait_tells_nothing() -> None:
+    assert _change(_compared(_worked(60.0, 15.0), _worked(90.0, 5.0))).cpu is None
 
 
 def _ran(step_ms: float, own_cores: float, **operators: float) -> Recording:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from traceadvisor.experiments.inside.cpu_watch import CpuTimes, CpuWatch, between, read_times
+from traceadvisor.recording.loop.worker_clocks import CoreWait
 
 
 def test_other_programs_use_what_the_training_and_its_workers_do_not() -> None:
@@ -29,7 +30,15 @@ def test_a_block_is_what_lies_between_its_begin_and_its_end() -> None:
     assert (used.own_s, used.others_share) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize(("ready_s", "own_s"), [(6.0, 4.0), (4.0, None)])
+def test_a_thread_that_waits_for_more_than_a_core_shows_no_cpu_time(ready_s: float, own_s: float | None) -> None:
+    """Of 10 s, the training thread ran, or lacked a core, for this time; the rest it waited for files or workers."""
+    assert between(CpuTimes(0.0, *(None,) * 3), CpuTimes(4.0, *(None,) * 3, ready_s, 10.0)).own_s == own_s
+
+
 def test_this_process_has_cpu_time() -> None:
-    times = read_times()
+    waited = CoreWait()
+    times = read_times(waited)
+    waited.close()
     assert times.own_s > 0
     assert times.family_s is None or times.family_s >= times.own_s

@@ -84,8 +84,10 @@ NEAR_RATIO = 0.7
 
 OTHER_STEPS = (
     "Undisturbed steps take {} times as long as recorded ones, which may be of another phase of the training: "
-    "then findings and categories of the step are not of most steps. Record later steps with --skip-first."
+    "then findings and categories of the step are not of most steps. "
 )
+RECORD_LATER = "Record later steps with --skip-first."
+OR_BUSY = "Or the busy machine made them longer: first repeat on an idle one."
 
 WAITING_THREADS = (
     " Or capture with OMP_NUM_THREADS={1}: the {0} threads of an operator wait for one another where they lack cores, "
@@ -129,8 +131,11 @@ def unread_sentence(observation: Observation) -> str:
     )
 
 
-def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
-    """Yield notes on whether profiling changed the run. The input is sound, so they do not degrade it."""
+def timing_notes(timing: RunTiming, *, is_busy: bool = False) -> Iterator[HealthNote]:
+    """Yield notes on whether profiling changed the run. The input is sound, so they do not degrade it.
+
+    ``is_busy``: whether a note of :func:`machine_notes` asks to repeat the run on an idle machine.
+    """
     if timing.launch_ns:
         yield HealthNote("ran-ahead", RAN_AHEAD.format(f"{timing.launch_ns / 1e6:.3g} ms"), degrades=False)
     found = timing.distortion()
@@ -138,7 +143,8 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
         return
     is_other = timing.near_ns is not None and timing.near_ns <= NEAR_RATIO * found.undisturbed_step_ns
     if found.ratio <= OTHER_STEPS_RATIO and is_other:
-        yield HealthNote("other-steps", OTHER_STEPS.format(f"{1 / found.ratio:.1f}"), degrades=False)
+        message = OTHER_STEPS.format(f"{1 / found.ratio:.1f}") + (OR_BUSY if is_busy else RECORD_LATER)
+        yield HealthNote("other-steps", message, degrades=False)
     elif abs(found.ratio - 1) > DISTURBED_SHARE:
         yield HealthNote("disturbed", f"{distortion_sentence(found)}{_meaning(found)}", degrades=False)
     shares = timing.loader_shares

@@ -16,6 +16,7 @@ import click
 
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode
+from traceadvisor.cli.next_commands import after_experiment
 from traceadvisor.cli.options import chosen_formats, names_file
 from traceadvisor.cli.script_options import Asked
 from traceadvisor.cli.streams import tell
@@ -34,6 +35,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.content.experiment.document import experiment_document
 from traceadvisor.rendering.content.experiment.words import PROMISES
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
+from traceadvisor.rendering.writers.lines import Line
 from traceadvisor.statistics import FEWEST_ROUNDS
 from traceadvisor.text.cleaning import clean, one_line, withholding
 
@@ -104,7 +106,7 @@ def run(  # noqa: PLR0917  # what both verbs know
         seconds=time.monotonic() - begin_s,
         changed_files=_without_patch(changed_files(before, footprints(Path.cwd(), ignored=folder)), result),
     )
-    _print(result, folder, names, report)
+    _print(result, folder, names, report, after_experiment(result, folder, asked.minutes))
     if outcome.interrupted or (result.code and result.code.is_interrupted):
         sys.exit(128 + 2)
     if not any(section.base_step_ns for section in result.sections):
@@ -141,13 +143,15 @@ def check_script(script: Sequence[str], *, is_module: bool) -> None:
         raise UsageError(f"A launcher cannot be measured. {ONE_PROCESS}")
 
 
-def _print(result: ExperimentResult, folder: Path, names: Sequence[str], report: Report | None) -> None:
+def _print(
+    result: ExperimentResult, folder: Path, names: Sequence[str], report: Report | None, commands: Sequence[Line]
+) -> None:
     """Write the result, JSON always, and print its summary; with a report, its predictions beside the measurements."""
     written = [write_formats(result, folder, {"json": None, **dict.fromkeys(names)}, EXPERIMENT_FORMATS)]
     if report:
         written.append(write_formats(with_results(report, [*report.experiments, result]), folder, ("html",)))
     click.echo()
-    print_document(experiment_document(result), [path for one in written for path in one.paths.values()])
+    print_document(experiment_document(result), [path for one in written for path in one.paths.values()], commands)
     for one in written:
         api.raise_failure(one)
 

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.writers.lines import Line, Piece, Style
 from traceadvisor.results.redaction import redacted
+from traceadvisor.text.secrets import without_secret_arguments
 from traceadvisor.text.shell import pasted
 
 MOST_PARENTS = 2
 """Folders above a capture in which its script may lie: `FOLDER/runs/CAPTURE`."""
 
 
+SWEEP = "no finding: measure whether other settings are faster"
+NOTHING_LEFT = Line((Piece("Next: nothing is left to do."),))
+
+
 def next_commands(report: Report) -> tuple[Line, ...]:
-    """Lines for a terminal; none without a finding."""
-    if not report.findings:
+    """Lines for a terminal; none if nothing was recorded."""
+    if not report.recordings:
         return ()
+    if not report.findings:
+        again = _run_again(report)
+        return command_lines([(f"{again[0]}traceadvisor sweep -- {again[2]}", SWEEP)]) if again else (NOTHING_LEFT,)
     rule = redacted(report).findings[0].finding.rule.id
     commands = ((f"traceadvisor rules explain {rule}", "more on the first finding"), *_again(report))
     return command_lines(commands)
@@ -34,22 +45,53 @@ def _line(command: str, what: str) -> Line:
     return Line((Piece(f"  {command}", Style.CODE), Piece(f"  # {what}", Style.QUIET)), unbroken=True)
 
 
-def _again(report: Report) -> Iterator[tuple[str, str]]:
-    """Commands that run the captured script again; none if it is not found, had ranks, or holds secrets."""
+def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> tuple[Line, ...]:
+    """The one thing to do after a result: make the change and record again, or measure longer; or that none is left."""
+    words = result.command
+    text = pasted(words) if words == without_secret_arguments(words) else None
+    if result.recommended or (result.code and result.code.path):
+        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
+        return command_lines([(capture, "after the change above: record again")]) if text else ()
+    arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
+    is_open = any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
+    if not (is_open or result.left_out or result.problem):
+        return (NOTHING_LEFT,)
+    given = sys.argv[1:]
+    options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]
+    for name in ("--minutes", "-o", "--output"):
+        if name in options:
+            del options[options.index(name) : options.index(name) + 2]
+    times = 2 if result.base_step_ns else 4  # without a step, most of the time was the start
+    more = ["--minutes", f"{times * minutes:g}", "-o", f"{folder}-longer", "--", *script]
+    longer = pasted(["traceadvisor", *options, *more]) if text and tuple(script) == words else None
+    why = "on an idle machine: measure longer" if result.is_busy else "measure longer"
+    return command_lines([(longer, why)]) if longer else ()
+
+
+def _run_again(report: Report) -> tuple[str, Path, str] | None:
+    """The change of folder, the capture from there, and the captured command; None as for :func:`_again`."""
     runs = [one.captured for one in report.recordings]
     words = {run.command for run in runs if run and run.world_size == 1}
     kept = {one.captured.command for one in redacted(report).recordings if one.captured}
     if None in runs or len(words) != 1 or words != kept or len(report.source.paths) != 1:
-        return
+        return None
     (command,) = words
     (path,) = report.source.paths
     folder = _folder(command, path)
     text = pasted(command)
     if folder is None or text is None:
-        return
+        return None
     there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
-    run = shlex.quote(str(path if folder == Path() else path.relative_to(folder)))
-    fixed = shlex.quote(str((path if folder == Path() else path.relative_to(folder)).with_suffix("")) + "-fixed")
+    return there, path if folder == Path() else path.relative_to(folder), text
+
+
+def _again(report: Report) -> Iterator[tuple[str, str]]:
+    """Commands that run the captured script again; none if it is not found, had ranks, or holds secrets."""
+    again = _run_again(report)
+    if again is None:
+        return
+    there, path, text = again
+    run, fixed = shlex.quote(str(path)), shlex.quote(f"{path.with_suffix('')}-fixed")
     if any(row.has_settings for row in report.findings) and not report.experiments:
         yield f"{there}traceadvisor try {run} -- {text}", "measure the fixes"
     if not report.findings[0].has_settings:

@@ -80,9 +80,9 @@ def _silence(report: Report) -> Iterator[Line]:
         yield Line((Piece("  " + "; ".join(cell.text for cell in row)),), hanging=4)
 
 
-def print_document(document: Document, written: Sequence[Path]) -> None:
-    """Print the summary of a document, and the paths of its files."""
-    print_lines(document_lines(document, _columns()), written)
+def print_document(document: Document, written: Sequence[Path], commands: Sequence[Line] = ()) -> None:
+    """Print the summary of a document, the paths of its files, and commands to go on with."""
+    print_lines(document_lines(document, _columns()), written, commands)
 
 
 def write_and_print(

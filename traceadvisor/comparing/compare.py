@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from traceadvisor import __version__
-from traceadvisor.comparing.edits import Edit, edits
+from traceadvisor.comparing.edits import Edit, diff_at_hand, edits, renamed
 from traceadvisor.comparing.explain import explain
 from traceadvisor.comparing.findings import explaining_first, finding_changes
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
@@ -156,12 +156,14 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         job=_job(run),
         work=work,
         is_same_code=None if edited is None else not edited,
+        diff=diff_at_hand(run.base, run.head),
     )
 
 
 def _other_scripts(run: PairedRun) -> tuple[str, str] | None:
     base, head = run.base[0].script, run.head[0].script
-    return (base, head) if base and head and base != head else None
+    names = {(Path(before).name, Path(after).name) for before, after in renamed(run.base, run.head).items()}
+    return (base, head) if base and head and base != head and (base, head) not in names else None
 
 
 def _job(run: PairedRun) -> ComparedJob | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import exp, log, log1p
+from math import exp, expm1, inf, log, log1p
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.signs import fewer_operators
+from traceadvisor.comparing.verdict import compare_runs
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.comparison import CpuChange
 from traceadvisor.model.explanation import CategoryChange, StepExplanation
 from traceadvisor.model.report import Recording
+from traceadvisor.model.run import StepState
 from traceadvisor.model.verdict import FAR_TIMES, USUAL_NOISE
 
 KERNEL_NOISE = 0.02
@@ -29,6 +32,12 @@ LEAST_KEPT = 0.01
 SPUN = 2.0
 """CPU time of a step with several threads may differ by this, times the number of threads, without a change: they spin
 while they wait for one that got no core. Of an unchanged training with two, it was 2.64 times as much."""
+
+FAST = 0.1
+"""Quantile of the steps that had a core throughout on a busy machine."""
+
+LEAST_WORK_SHARE = 0.5
+"""A step with less CPU time is more waiting than work."""
 
 LEAST_PART_SHARE = 0.05
 """Share of the longer step of a part that explains its change."""
@@ -83,10 +92,8 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
     take CPU time, too (:data:`SPUN`). Its kernels and the number of its operators do not
     depend on other programs at all.
     """
-    threads = max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
-    waiting = log(SPUN * threads) if threads > 1 else 0.0
     for work_ns, noise in (
-        (_cpu_ns, waiting + FAR_TIMES * log1p(USUAL_NOISE)),
+        (_cpu_ns, _cpu_noise(run)),
         (_kernel_ns, FAR_TIMES * log1p(KERNEL_NOISE)),
     ):
         sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
@@ -98,6 +105,37 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
     if -log(kept) <= FAR_TIMES * log1p(USUAL_NOISE):
         return None
     return kept if ratio < 1 else 1 / kept
+
+
+def _cpu_noise(run: PairedRun) -> float:
+    """The logarithm of the ratio up to which CPU times of single captures may differ without a change."""
+    threads = max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
+    return (log(SPUN * threads) if threads > 1 else 0.0) + FAR_TIMES * log1p(USUAL_NOISE)
+
+
+def cpu_change(run: PairedRun, growth: float) -> CpuChange | None:
+    """Compare the CPU time per step, as that of the wall clock is; None where a capture does not tell.
+
+    ``growth``: samples of a step in HEAD over those in BASE.
+    """
+    sides = [[_cpu_ns(one) if _is_cpu_work(one) else None for one in side] for side in (run.base, run.head)]
+    base, head = ([found for found in side if found] for side in sides)
+    if len(base) + len(head) < len(run.base) + len(run.head):
+        return None
+    noise = expm1(_cpu_noise(run) / FAR_TIMES)
+    found = compare_runs(base, [one / growth for one in head], within=0.0, noise=noise)
+    return CpuChange(found.ratio, found.low, found.high, found.verdict)
+
+
+def _is_cpu_work(capture: Capture) -> bool:
+    """Whether the CPU works for most of a step: its fastest steps, for which it had a core, are not far longer."""
+    for one in capture.recordings:
+        steps = one.captured.steps if one.captured else ()
+        steps_ns = sorted(step.duration_ns for step in steps if step.state is StepState.PLAIN and step.index > 0)
+        fast_ns = steps_ns[int(FAST * len(steps_ns))] if steps_ns else inf
+        if one.device or (_cpu_of(one) or 0.0) < LEAST_WORK_SHARE * fast_ns:
+            return False
+    return bool(capture.recordings)
 
 
 def _kept_share(run: PairedRun, explained: StepExplanation, *, is_faster: bool) -> float:

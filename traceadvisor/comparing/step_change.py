@@ -8,7 +8,7 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.parts import is_explained, noise_by_parts, witness
+from traceadvisor.comparing.parts import cpu_change, is_explained, noise_by_parts, witness
 from traceadvisor.comparing.signs import changed_parts
 from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, RunComparison, compare_runs
 from traceadvisor.frozen import frozen
@@ -72,6 +72,7 @@ def step_change(
         because=judged.because,
         is_crowded=judged.is_crowded,
         witness_ratio=judged.witness,
+        cpu=cpu_change(run, work.growth or 1.0) if load_caution(run) else None,
     )
 
 

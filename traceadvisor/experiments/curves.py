@@ -45,20 +45,22 @@ def points(rounds: Sequence[Round]) -> dict[str, Point]:
 
 
 def compared(rounds: Sequence[Round], arm: str) -> Comparison | None:
-    """An arm compared with the base over the rounds that have it; None without any."""
-    mine = [row.seconds for row in rounds if arm in row.seconds]
-    if not mine:
-        return None
-    return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
+    """An arm compared with the base over the rounds that have it, beside the noise of all; None without any."""
+    return _compared([row.seconds for row in rounds], arm)
 
 
 def compared_cpu(rounds: Sequence[Round], arm: str) -> Comparison | None:
     """The same of the CPU time of the training process; None without any."""
-    needed = {AS_IT_IS, SAME_AGAIN, arm}
-    mine = [row.cpu_s for row in rounds if needed <= row.cpu_s.keys()]
+    return _compared([row.cpu_s for row in rounds if {AS_IT_IS, SAME_AGAIN} <= row.cpu_s.keys()], arm)
+
+
+def _compared(rounds: Sequence[Mapping[str, float]], arm: str) -> Comparison | None:
+    mine = [row for row in rounds if arm in row]
     if not mine:
         return None
-    return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
+    others = [row[SAME_AGAIN] / row[AS_IT_IS] for row in rounds if arm not in row]
+    own, again, changed = ([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm))
+    return compare(own, again, changed, others)
 
 
 def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:

@@ -185,13 +185,14 @@ class _Builder:
         for arm, settings in sorted(all_arms.items(), key=_order):
             out = next((out[arm] for one in mine if arm in (out := left_out(self._rows, one.name))), None)
             result = compared(rounds, arm)
+            cpu = None if settings.of_loader().without(PATCH) else compared_cpu(rounds, arm)
             yield MeasuredArm(
                 name=arm,
                 settings=settings.document(),
                 measured=msgspec.convert(result.document(), MeasuredRatio) if result else None,
                 problem=out if out or result else NOT_REACHED[self._is_failed],
                 loss_problem=self._loss_problem(mine, arm),
-                cpu=msgspec.convert(cpu.document(), MeasuredRatio) if (cpu := compared_cpu(rounds, arm)) else None,
+                cpu=msgspec.convert(cpu.document(), MeasuredRatio) if cpu else None,
                 **self._beside_base(rounds, arm),
             )
 

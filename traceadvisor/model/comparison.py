@@ -123,6 +123,18 @@ class LikelyBecause(Enum):
 
 
 @frozen
+class CpuChange:
+    """CPU time of the training per step or sample, HEAD over BASE, where other programs used the CPU."""
+
+    ratio: float
+    low: float | None
+    """End of the 98% interval; None if the spread between captures is unknown."""
+
+    high: float | None
+    verdict: Verdict
+
+
+@frozen
 class StepChange:
     """Whether the step changed, and how certain that is."""
 
@@ -169,6 +181,9 @@ class StepChange:
 
     is_crowded: bool = False
     """Whether other programs used the CPU so much that they alone may have changed the step, as far as known."""
+
+    cpu: CpuChange | None = None
+    """None on an idle machine, on a GPU, if steps are more waiting than work, and if it is unknown."""
 
     @property
     def is_settled(self) -> bool:
@@ -415,6 +430,9 @@ class ComparedRun:
 
     is_same_code: bool | None = None
     """Whether all lines of the user's files are the same; None where a side did not record them."""
+
+    diff: tuple[str, ...] = ()
+    """Lines of the difference of a file that was renamed; empty if none was, or if a version is not at hand."""
 
 
 @frozen

@@ -66,8 +66,14 @@ class MeasuredArm:
 
     gpu_power_watts: float | None = None
     cpu: MeasuredRatio | None = None
-    """CPU time of the training process per sample, without that of loader workers, over that of the base; None if it
-    was not sampled. A second witness where other programs use the CPU."""
+    """CPU time of the training process per sample over that of the base: a second witness where other programs use the
+    CPU. None where it does not tell: on a GPU, if the step is more waiting than work, and for settings of the loader,
+    which move work into other processes."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its figures count: a single round shows nothing."""
+        return self.measured is not None and not self.problem and self.measured.rounds > 1
 
 
 @frozen(kw_only=True)

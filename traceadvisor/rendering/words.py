@@ -17,6 +17,7 @@ from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
 from traceadvisor.model.verdict import VerdictCertainty
 from traceadvisor.model.workload import InferenceSign
+from traceadvisor.text.ranges import around
 
 CATEGORY = {
     Category.KERNEL: "Kernels",
@@ -263,6 +264,20 @@ GROUPS = {
 
 MOST_NAMES = 4
 """Names in a sentence; a reader skips more."""
+
+
+def cpu_time_words(ratio: float, low: float | None, high: float | None, *, is_clear: bool) -> str:
+    """The training's CPU time per step, as a change: ``fell 31% (28% to 34%)``."""
+    if not is_clear:
+        ends = "" if low is None or high is None else f" ({low:.0%} to {high:.0%})"
+        return f"is {ratio:.0%}{ends} of before, perhaps by chance"
+    shares = sorted(abs(1 - one) for one in (ratio if low is None else low, ratio if high is None else high))
+    return f"{'fell' if ratio < 1 else 'rose'} {around(f'{abs(1 - ratio):.0%}', *map('{:.0%}'.format, shares))}"
+
+
+CANNOT_TELL, MISLEADS = "cannot tell on this busy machine", "may mislead on this busy machine"
+CPU_TIME = "the training's CPU time per step"
+CPU_TIME_IS = "CPU time leaves out waits, and other programs on the same caches and cores raise it a little."
 
 
 def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:

@@ -112,6 +112,9 @@ def test_recorded_steps_of_half_the_time_or_less_are_of_another_kind(recorded: i
     notes = [note for note in timing_notes(timing) if "loader" not in note.code]
     assert [note.code for note in notes] == codes
     assert ("take 2.0 times as long" in notes[0].message) is (codes == ["other-steps"])
+    busy = " ".join(note.message for note in timing_notes(timing, is_busy=True))
+    assert ("first repeat on an idle one" in busy) is (codes == ["other-steps"])
+    assert "--skip-first" not in busy  # one thing to do
 
 
 def test_short_recorded_steps_among_steps_as_long_as_all_are_chance() -> None:

@@ -70,7 +70,7 @@ class Block:
     """Allocations for which torch had to free its cache."""
 
     cpu_s: float | None = None
-    """CPU time of the training process per step."""
+    """CPU time of the training process per step; None on a GPU, and where the step is more waiting than work."""
 
     others_share: float | None = None
     """Share of the machine's cores that other programs kept busy."""
@@ -112,6 +112,9 @@ class Blocks:
         self.arms = 1
         self.arm_step_s: dict[str, float] = {}
         """First idea of a step's length, by arm."""
+
+        self.taken_s: dict[str, float] = {}
+        """Length of the last block of each arm, with all that goes before it."""
 
     def facts(self, step_s: float, loader_share: float | None, use: MemoryUse | None) -> Facts:
         """All that the plan needs to know about the loop; ``use``: the memory of its first steps."""
@@ -219,7 +222,9 @@ class Blocks:
         return self.whole(min(max(ceil(block_s / step_s), FEWEST_STEPS, queue), most))
 
     def least_s(self, experiment: Experiment, arm: str) -> float:
-        """Estimate the time of the shortest block of an arm; before its first steps, by the script's own step."""
+        """The time of a block of an arm; before it has one, of the shortest, by its first steps or the script's own."""
+        if taken_s := self.taken_s.get(arm):
+            return taken_s
         settings = experiment.settings(arm)
         workers, prefetch = settings.count(WORKERS), settings.count("prefetch_factor") or DEFAULT_PREFETCH
         own = Settings.of(own_settings(self.loader))
@@ -280,7 +285,7 @@ class Blocks:
             self.memory.peak_bytes(),
             gpu,
             self.memory.retries() - retries,
-            cpu_s=cpu.own_s / max(self.steps - served, 1) if cpu else None,
+            cpu_s=cpu.own_s / max(self.steps - served, 1) if cpu and cpu.own_s and not self._is_gpu else None,
             others_share=cpu.others_share if cpu else None,
         )
 

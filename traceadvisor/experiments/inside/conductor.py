@@ -187,6 +187,7 @@ class Conductor:
         self._blocks.share_s = self._left_s / (1 + experiments_after(self._plan, experiment, facts))
         self._blocks.arms = len(self._arms(experiment))
         self._blocks.arm_step_s = {START: self._first_step_s}
+        self._blocks.taken_s = {}
         begin_s = self._now_s()
         self._separate = any(one.of_loader() for one in experiment.arms.values())
         yield from self._tried(experiment)
@@ -199,6 +200,7 @@ class Conductor:
             round_begin_s = self._now_s()
             yield from self._round(experiment)
             longest_s = max(longest_s, self._now_s() - round_begin_s)
+            self._leave_out_slowest(experiment)
         self._journal.add(Finished(experiment.name))
 
     @property
@@ -206,8 +208,9 @@ class Conductor:
         return self._plan.deadline_s - self._now_s()
 
     def _least_s(self, experiment: Experiment) -> float:
-        """Estimate the time for the fewest rounds of the arms that still count."""
-        return RESERVE * FEWEST_ROUNDS * sum(self._blocks.least_s(experiment, arm) for arm in self._arms(experiment))
+        """Estimate the time until the arms that still count have the fewest rounds."""
+        rounds = max(FEWEST_ROUNDS - len(rounds_of(self._journal.rows, experiment.name)), 0)
+        return RESERVE * rounds * sum(self._blocks.least_s(experiment, arm) for arm in self._arms(experiment))
 
     def _leave_out_slowest(self, experiment: Experiment) -> None:
         """Leave out arms until the fewest rounds fit into the time left: the ceilings first, then by their first steps.
@@ -323,7 +326,9 @@ class Conductor:
         blocks: dict[str, Block] = {}
         before = self._blocks.steps
         for arm in self._chance.sample(arms, len(arms)):
+            begin_s = self._now_s()
             block = yield from self._serving(experiment, arm, self._blocks.block(experiment, arm))
+            self._blocks.taken_s[arm] = self._now_s() - begin_s
             if block is None or not self._counts(experiment, arm):
                 return
             self._weights.restore_numbers()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from traceadvisor.frozen import frozen
+from traceadvisor.recording.loop.worker_clocks import CoreWait
 from traceadvisor.system import clocks
 
 
@@ -25,19 +26,27 @@ class CpuTimes:
     all_s: float | None
     """All cores, idle or not."""
 
+    ready_s: float = 0.0
+    """The training thread while it ran, or could run and had no core."""
+
+    wall_s: float = 0.0
+
 
 @frozen
 class CpuUse:
     """CPU time between two moments."""
 
-    own_s: float
+    own_s: float | None
+    """None where the training thread waited for other things, such as workers or files, more than it could run."""
+
     others_share: float | None
     """Share of the machine's cores that other programs kept busy; None if it is unknown."""
 
 
 def between(begin: CpuTimes, end: CpuTimes) -> CpuUse:
     """The use between two readings."""
-    own_s = end.own_s - begin.own_s
+    is_work = end.ready_s - begin.ready_s >= (end.wall_s - begin.wall_s) / 2
+    own_s = end.own_s - begin.own_s if is_work else None
     if None in (begin.family_s, begin.busy_s, begin.all_s, end.family_s, end.busy_s, end.all_s):
         return CpuUse(own_s, None)
     busy, family, whole = (
@@ -50,7 +59,8 @@ class CpuWatch:
     """Reads the counters at the begin and at the end of a block."""
 
     def __init__(self, read: Callable[[], CpuTimes] | None = None) -> None:
-        self._read = read or read_times
+        waited = CoreWait()
+        self._read = read or (lambda: read_times(waited))
         self._begin: CpuTimes | None = None
 
     def start(self) -> None:
@@ -62,19 +72,20 @@ class CpuWatch:
         return None if self._begin is None else between(self._begin, self._read())
 
 
-def read_times() -> CpuTimes:
-    """The counters now."""
+def read_times(waited: CoreWait) -> CpuTimes:
+    """The counters now, in the thread that made ``waited``."""
     own_s = clocks.process_time_ns() / 1e9
+    thread = ((clocks.thread_time_ns() + (waited.total_ns() or 0)) / 1e9, clocks.perf_counter())
     try:
         import psutil  # noqa: PLC0415  # not everywhere
 
         machine = psutil.cpu_times()
         family_s = own_s + sum(_process_s(child) for child in psutil.Process(os.getpid()).children(recursive=True))
     except Exception:  # noqa: BLE001  # without psutil, or in a sealed container
-        return CpuTimes(own_s, None, None, None)
+        return CpuTimes(own_s, None, None, None, *thread)
     guest_s = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)  # in user and nice, too
     all_s = sum(machine) - guest_s
-    return CpuTimes(own_s, family_s, all_s - machine.idle - getattr(machine, "iowait", 0.0), all_s)
+    return CpuTimes(own_s, family_s, all_s - machine.idle - getattr(machine, "iowait", 0.0), all_s, *thread)
 
 
 def _process_s(process: object) -> float:

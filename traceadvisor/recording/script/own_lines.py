@@ -47,9 +47,14 @@ def _checksums(path: Path) -> tuple[int, ...]:
         if stat.st_mtime > _STARTED_S or stat.st_size > LARGEST_FILE_BYTES:
             return ()
         with tokenize.open(path) as content:
-            return tuple(_of_lines(content.read()))
+            return checksums_of(content.read())
     except (OSError, SyntaxError, ValueError):
         return ()
+
+
+def checksums_of(source: str) -> tuple[int, ...]:
+    """Return the checksum of each line of a file."""
+    return tuple(_of_lines(source))
 
 
 def _of_lines(source: str) -> Iterator[int]:

@@ -29,6 +29,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     cause_sentence,
     certainty_sentences,
     changed_sentence,
+    cpu_sentence,
     deciding_run,
     headline,
     hidden_sentence,
@@ -144,6 +145,8 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
         yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
+        if sentence := cpu_sentence(run.change):
+            yield Prose(sentence, Tone.NOTICE, SUMMARY)
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     if chart := step_dots(run, f"{anchor}-steps"):
@@ -189,6 +192,8 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
     if sentence := cause_sentence(run):
         blocks.append(Prose(sentence, Tone.ACTION, SUMMARY))
+    if run.diff:
+        blocks.append(Group("Code that changed", (Code("\n".join(run.diff), SUMMARY),), detail=SUMMARY))
     blocks += [*_findings(run)]
     tables = (differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]

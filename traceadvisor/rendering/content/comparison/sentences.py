@@ -13,6 +13,7 @@ from traceadvisor.model.comparison import (
     ComparedMemory,
     ComparedRun,
     Comparison,
+    CpuChange,
     Difference,
     DifferenceKind,
     Differing,
@@ -33,7 +34,16 @@ from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
-from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY, listed
+from traceadvisor.rendering.words import (
+    CANNOT_TELL,
+    CATEGORY,
+    CPU_TIME,
+    CPU_TIME_IS,
+    MISLEADS,
+    VERDICT_CERTAINTY,
+    cpu_time_words,
+    listed,
+)
 from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around, between
 from traceadvisor.text.shell import pasted
@@ -215,7 +225,26 @@ def verdict_sentence(run: ComparedRun) -> str:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
         size = f"No difference: {times}{beside}"
-    return f"{size}, {VERDICT_CERTAINTY[change.certainty]}"
+    by_cpu = f"; CPU time {_cpu_words(change.cpu)}" if change.cpu and change.cpu.verdict in CALLED else ""
+    return f"{size}, {VERDICT_CERTAINTY[change.certainty]}{by_cpu}"
+
+
+CALLED = {Verdict.FASTER, Verdict.SLOWER}
+
+
+def _cpu_words(cpu: CpuChange) -> str:
+    return cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
+
+
+def cpu_sentence(change: StepChange) -> str | None:
+    """The change of the training's CPU time, beside the verdict on a busy machine; None where it is unknown."""
+    cpu = change.cpu
+    if cpu is None:
+        return None
+    differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
+    lead = "" if cpu.verdict is change.verdict else f"wall time {differs}; "
+    says = f"{lead}{CPU_TIME} {_cpu_words(cpu)}. {CPU_TIME_IS}"
+    return f"{says[:1].upper()}{says[1:]}"
 
 
 def change_words(change: StepChange) -> str:

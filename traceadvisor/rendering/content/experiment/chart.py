@@ -19,6 +19,7 @@ from traceadvisor.rendering.charts.drawing import (
 )
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE
 from traceadvisor.rendering.content.experiment.words import (
+    arm_words,
     base_words,
     ceilings,
     change,
@@ -97,9 +98,11 @@ def _bars(section: Section, own_rate: float | None) -> Iterator[_Bar]:
         yield _Bar(base_words(section), own_rate, rate_words(own_rate), None, *ceilings_of(axis and axis.own))
     for arm in section.arms:
         rate = rate_of(arm, own_rate)
-        if rate is not None and arm.measured and not arm.problem:
+        if rate is not None and arm.measured and arm.is_compared:
             words = f"{rate_words(rate)}, {change(arm.measured.ratio)}, {verdict(arm)}"
-            yield _Bar(arm.name, rate, words, arm, *ceilings_of(arm.settings.get(axis.name) if axis else None))
+            yield _Bar(
+                arm_words(arm, section), rate, words, arm, *ceilings_of(arm.settings.get(axis.name) if axis else None)
+            )
 
 
 def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[tuple[str, str, float | None]]:
@@ -108,7 +111,7 @@ def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[t
         found = bar.arm.measured if bar.arm else None
         ends = f"; interval {interval(found)}" if found and interval(found) else ""
         yield bar.name, f"{bar.words}{ends}", bar.rate / fastest
-    yield from ((arm.name, verdict(arm), None) for arm in section.arms if not arm.measured or arm.problem)
+    yield from ((arm_words(arm, section), verdict(arm), None) for arm in section.arms if not arm.is_compared)
 
 
 def _rate(rate: float | None) -> str:

@@ -11,6 +11,7 @@ from traceadvisor.rendering.content.code_change import code_sentences
 from traceadvisor.rendering.content.experiment.chart import rates_chart
 from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
+    arm_words,
     axis_sentences,
     band,
     base_words,
@@ -130,14 +131,14 @@ def _about(result: ExperimentResult) -> Section:
 
 _READING = (
     "Change: samples per second compared with the script as it is, or steps where these are unknown; 99% interval.",
-    "A/A: the script as it is against itself, in its lowest and highest round. No change within it counts.",
+    "As it is, again: the script against itself, in its lowest and highest round. No change within it counts.",
     "Visible from: the smallest change that these rounds could have shown.",
     "Verdicts come from a randomisation test at 1%: blocks of all settings alternate in random order in one process.",
     "Not shown: measure longer (`--minutes`), or on an idle machine.",
 )
 
 
-NOISE = frozenset({"A/A", "Visible from"})
+NOISE = frozenset({"As it is, again", "Visible from"})
 IN_BARS = NOISE | {"Verdict", "Samples per s", "Change"}
 
 
@@ -149,7 +150,7 @@ def _table(section: MeasuredSection, currency: str | None, *, in_bars: bool) -> 
         "Samples per s",
         "Step",
         "Change",
-        "A/A",
+        "As it is, again",
         "Visible from",
         "Peak memory",
         "GPU busy",
@@ -174,22 +175,23 @@ def _table(section: MeasuredSection, currency: str | None, *, in_bars: bool) -> 
             )
             for name in columns
         ),
-        rows=(base, *(_row(arm, section.base_samples_per_s, currency) for arm in section.arms)),
+        rows=(base, *(_row(arm, section, currency) for arm in section.arms)),
         layout=Layout.ARMS,
         detail=SUMMARY,
     )
     return measured_columns(table)
 
 
-def _row(arm: MeasuredArm, own_rate: float | None, currency: str | None) -> tuple[Cell, ...]:
-    found = arm.measured
+def _row(arm: MeasuredArm, section: MeasuredSection, currency: str | None) -> tuple[Cell, ...]:
+    found = arm.measured if arm.measured and arm.measured.rounds > 1 else None
+    figures = (rate_of(arm, section.base_samples_per_s), arm.step_ns) if found else (None, None)
     ratio = cells("", "", "")
     if found:
         ratio = (Cell(change(found.ratio), remark=interval(found)), *cells(band(found), _visible(found)))
     return (
-        Cell(arm.name, code=True),
+        Cell(arm_words(arm, section), code=True),
         Cell(verdict(arm)),
-        *_figures(rate_of(arm, own_rate), arm.step_ns),
+        *_figures(*figures),
         *ratio,
         *_device(arm.peak_bytes, arm.gpu_busy_share, arm.gpu_power_watts),
         _cost(arm.cost_per_million_samples, currency),

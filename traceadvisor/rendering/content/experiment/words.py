@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredFix, MeasuredRatio, Section
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
-from traceadvisor.rendering.words import listed
+from traceadvisor.rendering.words import CANNOT_TELL, CPU_TIME, CPU_TIME_IS, MISLEADS, cpu_time_words, listed
 from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
@@ -61,7 +62,8 @@ def band(found: MeasuredRatio) -> str:
 def verdict(arm: MeasuredArm) -> str:
     """The verdict, or why there is none."""
     if arm.problem:
-        return f"not measured: {arm.problem}" if arm.measured is None else f"void: {arm.problem}"
+        is_measured = arm.measured is not None and arm.measured.rounds > 1
+        return f"void: {arm.problem}" if is_measured else f"not measured: {arm.problem}"
     if arm.measured is None:
         return "not measured"
     words = counted_verdict(arm.measured)
@@ -70,6 +72,8 @@ def verdict(arm: MeasuredArm) -> str:
 
 def counted_verdict(found: MeasuredRatio) -> str:
     """The verdict and its certainty; where nothing is shown, why."""
+    if found.rounds == 1:
+        return "not shown: one round"
     if found.rounds < FEWEST_ROUNDS:
         return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
     if found.verdict != Verdict.INCONCLUSIVE.value:
@@ -98,13 +102,15 @@ def headline(result: ExperimentResult) -> str:
         return "Nothing was measured"
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
+    by_cpu = (said for arm in arms if result.is_busy and (said := _by_cpu(arm)))
+    says = "".join(f". {said.removesuffix('.')}" for said in islice(by_cpu, 1))
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
         noun = "change" if result.code and not result.ledger else "fix" if result.kind == "try" else "setting"
-        return f"No {noun} was shown to be faster"
+        return f"No {noun} was shown to be faster{says}"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
-    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}"
+    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}{says}"
 
 
 def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) -> float | None:
@@ -142,6 +148,13 @@ def base_words(section: Section) -> str:
     """The name of the base: ``as it is (num_workers=3)`` where one setting is varied, and the script's own is known."""
     axis = section.axis
     return "as it is" if axis is None or axis.own is None else f"as it is ({settings_words({axis.name: axis.own})})"
+
+
+def arm_words(arm: MeasuredArm, section: Section) -> str:
+    """The name of an arm; the script's own value is the script as it is, again."""
+    axis = section.axis
+    is_own = axis is not None and axis.own is not None and arm.settings == {axis.name: axis.own}
+    return f"as it is, again ({arm.name})" if is_own else arm.name
 
 
 def rate_of(arm: MeasuredArm, own_rate: float | None) -> float | None:
@@ -235,16 +248,30 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
 
 
 def busy_sentences(result: ExperimentResult) -> Iterator[str]:
-    """Sentences if other programs used the CPU: how much, and what the CPU time of the training process shows then."""
+    """Sentences if other programs used the CPU: how much, and where its time in the training process tells more."""
     if not result.is_busy or result.others_cpu_share is None:
         return
     share = whole_percent(result.others_cpu_share)
     yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
-    for arm in (arm for one in result.sections for arm in one.arms):
-        is_open = arm.measured and not arm.problem and arm.measured.verdict == Verdict.INCONCLUSIVE.value
-        if is_open and arm.cpu and arm.cpu.verdict == Verdict.FASTER.value:
-            saved = f"{whole_percent(1 - arm.cpu.ratio)} less CPU time in the training process"
-            yield f"{arm.name} takes {saved}, which other programs hardly change: it may be faster on an idle machine."
+    found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
+    yield from (*found, *([CPU_TIME_IS] if found else ()))
+
+
+def _by_cpu(arm: MeasuredArm) -> str | None:
+    """The CPU time of an arm where wall time does not tell, or says otherwise; None elsewhere.
+
+    Where one round of noise keeps both from a verdict, two intervals on one side of 1 are enough.
+    """
+    step, cpu = arm.measured, arm.cpu
+    if step is None or cpu is None or arm.problem or cpu.rounds < FEWEST_ROUNDS:
+        return None
+    is_open = step.verdict == Verdict.INCONCLUSIVE.value
+    agree = max(step.high, cpu.high) < 1 or min(step.low, cpu.low) > 1
+    is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value} or (is_open and agree)
+    if (is_open and not is_clear) or (cpu.verdict == step.verdict and not is_open):
+        return None
+    says = cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
+    return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {CPU_TIME} {says}."
 
 
 def scope(result: ExperimentResult) -> str:
