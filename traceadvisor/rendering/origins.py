@@ -46,7 +46,8 @@ def frame_words(frame: Frame) -> str:
     """``torch/nn/functional.py:2300 (linear)``, without the folder of the installation; ``sleep`` if written in C."""
     if frame.file is None:
         return frame.function
-    return f"{INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
+    line = "" if frame.line is None else f":{frame.line}"
+    return f"{INSTALLED.sub('', frame.file)}{line} ({frame.function})"
 
 
 def edit_words(edit: LineEdit, *, with_arguments: bool) -> Iterator[str | Span]:

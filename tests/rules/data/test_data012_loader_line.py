@@ -138,7 +138,7 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
             "If these transformations make samples smaller",
         ),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
-        ((ITEM,), "If this line goes through values or samples one by one"),
+        ((ITEM,), "If this code goes through values or samples one by one"),
     ],
 )
 def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:

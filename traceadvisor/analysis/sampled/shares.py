@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceadvisor.analysis.operators.metric_modules import METRICS
@@ -22,6 +22,10 @@ FEWEST_SAMPLES = 12
 
 FRAMES_OF_CAPTURE = 13
 """Frames of ``traceadvisor capture`` around the first frame of the script, from a recording with Python stacks."""
+
+NEARLY_ALL = 0.9
+"""Part of a function's time that one call has, and of the time of that call's line in it, so that the call is the place
+to change."""
 
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""
@@ -188,6 +192,38 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str |
         if matches(frames) and (inner := _innermost_line(frames)):
             found.append((place_of(inner), in_training(stack).count))
     return sure_place(found) or function
+
+
+def call_of(stacks: Collection[tuple[Frames, int]], place: Location, least_share: float = 0.0) -> Location | None:
+    """Return the user's line that makes nearly all calls of a place's function, and does little else; None without one.
+
+    It has the place as the owner of its time, or the place's own. Special methods such as ``__getitem__`` have no such
+    call, nor does a function that runs modules, the backward pass or an optimizer: it may hold the training loop.
+
+    ``stacks``: frames, outermost first, with the number of samples; ``least_share``: part of the function's samples
+    that the line of the place must have.
+    """
+    calls, at_line = defaultdict[SampledFrame | None, int](int), 0
+    for frames, count in stacks if not (place.function or "").startswith("__") else ():
+        here = [at for at, frame in enumerate(frames) if frame.is_user and _is_function(frame, place)]
+        if here and count:
+            before = next(
+                (one for one in reversed(frames[: here[0]]) if one.file and one.file not in _GRAD_MODES), None
+            )
+            calls[before if before and before.is_user and not any(map(_is_pass, frames[here[0] :])) else None] += count
+            at_line += count * any(frames[at].line == place.line for at in here)
+    caller, whole = max(calls, key=lambda one: calls[one], default=None), sum(calls.values())
+    held = sum(count for frames, count in stacks if caller in frames)
+    is_known = caller is not None and calls[caller] >= max(NEARLY_ALL * max(whole, held), FEWEST_SAMPLES)
+    if caller is None or not is_known or at_line < least_share * whole:
+        return None
+    owner = place.owner or Frame(place.function or "", place.file, place.line)
+    return replace(place_of(caller), owner=owner, samples=held)
+
+
+def call_in_training(samples: StackSamples | None, place: Location) -> Location | None:
+    """Return :func:`call_of` by the samples in training steps."""
+    return call_of([(frames, in_training(stack).count) for stack, frames in _stacks(samples)], place)
 
 
 def line_calling(samples: StackSamples | None, file: str, function: str) -> Location | None:
