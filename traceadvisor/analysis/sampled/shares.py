@@ -348,6 +348,13 @@ def is_beside_training(frames: Frames) -> bool:
     return _beside(frames) is not None
 
 
+def in_modules(frames: Frames) -> Frames:
+    """Return the frames inside of a call of a module, with it."""
+    return frames[
+        next((at for at, one in enumerate(frames) if one.file == _MODULE_FILE and _is_pass(one)), len(frames)) :
+    ]
+
+
 def keeps_traceback(frames: Frames) -> bool:
     """Return whether a stack formats a stack itself, as anomaly detection does for each operator."""
     return any(frame.file == "traceback.py" for frame in frames)

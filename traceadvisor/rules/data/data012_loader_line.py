@@ -121,9 +121,9 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. If nearly all of a
-        function's time comes from one call, and the fix keeps its result, the finding names the call first. Loader
-        workers sample themselves; if the training process loads, the samples of its thread count. The finding has the
+        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. If one
+        call has nearly all of a function's time, and the fix keeps its result, the call comes first. Loader workers
+        sample themselves; if the training process loads, the samples of its thread count. The finding has the
         line's share in the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for
         workers that are late by less than the rest of the step varies, do not count.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.

@@ -33,7 +33,7 @@ from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
-from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY, listed
+from traceadvisor.rendering.words import CATEGORY, STEP_SOURCE, VERDICT_CERTAINTY, listed
 from traceadvisor.text.cleaning import clipped, clipped_inside
 from traceadvisor.text.ranges import around, between
 from traceadvisor.text.shell import pasted
@@ -438,6 +438,9 @@ def difference_words(one: Difference) -> str:
 
 def named_values(one: Difference) -> tuple[str, str, str]:
     """The name of a difference and the values of both sides, sizes with their units."""
+    if one.what is Differing.STEP_SOURCE:
+        words = {source.value: said for source, said in STEP_SOURCE.items()}
+        return one.name, words.get(one.base, one.base), words.get(one.head, one.head)
     if one.what not in _IN_BYTES:
         return one.name, one.base, one.head
     base, head = (size(int(text)) if text.isdecimal() else text for text in (one.base, one.head))
