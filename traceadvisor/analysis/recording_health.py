@@ -72,7 +72,7 @@ NO_INPUT = (
 
 RAN_AHEAD = (
     "The CPU ran ahead of the GPU: it launches an undisturbed step in {}, and the GPU needs longer. The step time is "
-    "that of the recorded steps on the GPU."
+    "that of the recorded steps on the GPU. Samples/s, where shown, are the mean of undisturbed steps."
 )
 
 OTHER_STEPS_RATIO = 0.5

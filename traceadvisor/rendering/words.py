@@ -209,7 +209,7 @@ CLEARED = {
 NOT_COUNTED = {NotCounted.START_UP: "start-up", NotCounted.RANK_WAITS: "waits for other ranks"}
 
 STEP_SOURCE = {
-    StepSource.MARKS: "torch.profiler's mark of each step in the recording",
+    StepSource.MARKS: "the profiler marked each step in the recording",
     StepSource.SERVING: "each iteration of the serving engine, or each call of generate(), is one step",
     StepSource.OPTIMIZER: "the recording marks no steps; each ends when the optimizer has updated the parameters",
     StepSource.COMPILED: "the recording marks no steps; each begins with a call of the compiled step function",

@@ -62,8 +62,8 @@ def _captured(
 def test_a_line_inside_the_loader_is_named_before_the_loop(tmp_path: Path) -> None:
     found = _captured(tmp_path, 0, _loading(80, ITEM, JSON)).finding(LoaderLineCost())
     assert found.locations == (Location("train.py", 31, "__getitem__"), LOOP)
-    assert evidence(found, "share of the loading in this line") == 0.8
-    assert evidence(found, "samples of this line") == 80
+    assert evidence(found, "share of the loading in the costliest line") == 0.8
+    assert evidence(found, "samples of the costliest line") == 80
     assert found.fix.summary == "Read this file once, when the data set is made, and keep what it holds"
 
 

@@ -117,6 +117,7 @@ def test_checkpoints_between_epochs_are_found(tmp_path: Path) -> None:
     found = _captured(tmp_path, validation_us=10, epoch_checkpoint_us=500).finding(OutsideSteps())
     assert evidence(found, "time in checkpoints between epochs") == 3 * 500 * US
     assert "Save checkpoints less often" in found.fix.summary
+    assert found.rule.title == "Saving checkpoints takes long"
 
 
 def test_checkpoints_within_an_epoch_are_left_to_the_check_of_slow_steps(tmp_path: Path) -> None:
@@ -162,6 +163,8 @@ def test_a_line_outside_of_the_model_with_most_of_the_validation_is_to_be_made_c
     found = captured.with_run(stacks=samples.build()).finding(OutsideSteps())
     assert found.fix.summary.startswith("Make what this line does outside of the model cheaper") is is_own
     assert [one.line for one in found.locations] == ([9, 31] if count == 30 else [30])
+    share = evidence(found, "share of the training time at the line")
+    assert share == pytest.approx(0.5 * max(count, 25) / (25 + count), abs=1e-3)
 
 
 ADAPTING = user("adapt", 20), library("grad", 1, "torch/autograd/__init__.py")

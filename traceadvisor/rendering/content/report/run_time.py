@@ -126,7 +126,7 @@ def run_time_sentence(found: RunTime, *, of_inference: bool = False) -> str | No
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     other = whole_percent(1 - share)
     sentence = f"{whole} takes {duration(found.total_ns)}{f', of which {listed}' if named else ''}."
-    whole = "time from the first step to the last" if of_inference else "training time"
+    whole = "loop" if of_inference else "training time"
     return sentence if other in {"0%", "<1%"} else f"{other} of the {whole} passes outside of steps. {sentence}"
 
 
