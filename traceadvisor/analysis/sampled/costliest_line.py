@@ -76,7 +76,7 @@ def _costliest(
     frames = [[samples.frames[place] for place in stack.frames] for stack in samples.stacks]
     around = {line for one in frames for line in around_optimizer(one)}
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
-        inside = set() if StepState.OTHER not in weights or len(weights) > 1 else set(in_modules(own_frames))
+        inside = set(in_modules(own_frames)) if weights.keys() == {StepState.OTHER} else set()
         lines = tuple(line for line in users if line not in around | inside)
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         imports = None in weights and path_of(samples, stack).owner is IMPORT

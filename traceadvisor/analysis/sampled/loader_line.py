@@ -42,8 +42,7 @@ class LoaderLine:
     """Whether most of its time is in other functions of the user."""
 
     call: Location | None
-    """The call of its function, of which nearly all of the function's time is; with the line as the owner of its time.
-    None if there are several, or only Python or torch call it."""
+    """The call from which nearly all of its function's time is; None if there are several, or only torch calls it."""
 
     share: float
     low: float

@@ -24,8 +24,7 @@ FRAMES_OF_CAPTURE = 13
 """Frames of ``traceadvisor capture`` around the first frame of the script, from a recording with Python stacks."""
 
 NEARLY_ALL = 0.9
-"""Part of a function's time that one call has, and of the time of that call's line in it, so that the call is the place
-to change."""
+"""Part of a function's time from one line, and of that line's in the function, from which this call is the place."""
 
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""
@@ -207,15 +206,14 @@ def call_of(stacks: Collection[tuple[Frames, int]], place: Location, least_share
     for frames, count in stacks if not (place.function or "").startswith("__") else ():
         here = [at for at, frame in enumerate(frames) if frame.is_user and _is_function(frame, place)]
         if here and count:
-            before = next(
-                (one for one in reversed(frames[: here[0]]) if one.file and one.file not in _GRAD_MODES), None
-            )
-            calls[before if before and before.is_user and not any(map(_is_pass, frames[here[0] :])) else None] += count
+            before = [one for one in frames[: here[0]] if one.file and one.file not in _GRAD_MODES][-1:]
+            is_plain = before and before[0].is_user and not any(map(_is_pass, frames[here[0] :]))
+            calls[before[0] if is_plain else None] += count
             at_line += count * any(frames[at].line == place.line for at in here)
     caller, whole = max(calls, key=lambda one: calls[one], default=None), sum(calls.values())
     held = sum(count for frames, count in stacks if caller in frames)
-    is_known = caller is not None and calls[caller] >= max(NEARLY_ALL * max(whole, held), FEWEST_SAMPLES)
-    if caller is None or not is_known or at_line < least_share * whole:
+    is_most = calls[caller] >= max(NEARLY_ALL * max(whole, held), FEWEST_SAMPLES) and at_line >= least_share * whole
+    if caller is None or not is_most:
         return None
     owner = place.owner or Frame(place.function or "", place.file, place.line)
     return replace(place_of(caller), owner=owner, samples=held)
@@ -350,9 +348,8 @@ def is_beside_training(frames: Frames) -> bool:
 
 def in_modules(frames: Frames) -> Frames:
     """Return the frames inside of a call of a module, with it."""
-    return frames[
-        next((at for at, one in enumerate(frames) if one.file == _MODULE_FILE and _is_pass(one)), len(frames)) :
-    ]
+    called = (at for at, one in enumerate(frames) if one.file == _MODULE_FILE and _is_pass(one))
+    return frames[next(called, len(frames)) :]
 
 
 def keeps_traceback(frames: Frames) -> bool:
