@@ -649,7 +649,8 @@ class Facts:
     def loading_locations(self) -> tuple[Location, ...]:
         """The line that takes most of the time of a batch, if samples show it, and the loop over the loader."""
         line = self.run.loader_line
-        return (*((line.location,) if line else ()), *self.loader_locations)
+        at_call = line is not None and line.callee is None
+        return (*(line.places(at_call=at_call) if line else ()), *self.loader_locations)
 
     @property
     def why_not_judged(self) -> str:

@@ -85,7 +85,7 @@ def test_a_fix_whose_rank_the_load_decides_is_named_below_the_first_one() -> Non
     folded = FoldedFinding(other.finding.rule, FoldedBecause.LOAD_DECIDES, other.finding.fix, other.finding.saving)
     words = page(report_document(replace(report, findings=(replace(first, folded=(folded,)),))))
     assert f'<span class="lead">Or</span> {escape(other.finding.fix.summary)}' in words
-    assert "How busy the machine is decides which fix saves more" in words
+    assert "on an idle machine, they may save more than this" in words
     same = replace(folded, because=FoldedBecause.SAME_TIME)
     assert '<span class="lead">Or</span>' not in page(
         report_document(replace(report, findings=(replace(first, folded=(same,)),)))

@@ -54,6 +54,7 @@ def test_each_view_of_a_finding_ends_with_all_others_and_sums_to_one() -> None:
     (table,) = every(Table, [view])
     for by in ("operator", "module", "line"):
         rows = [row for row in table.rows if row[1].text == by]
+        assert [row[3].text for row in table.rows] == ["30.0 ms"] * 3 + ["20.0 ms"] * 3 + ["10.0 ms"] * 3
         assert rows[-1][0].text == OTHER
         assert [row[4].text for row in rows] == ["50.0%", "33.3%", "16.7%"]
         assert [row[3].text for row in rows] == ["30.0 ms", "20.0 ms", "10.0 ms"]
@@ -146,6 +147,18 @@ def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> No
     )
     assert f"Origin: {phrase}" in comment
     assert f"Origin: {phrase}" in terminal
+
+
+def test_the_larger_of_operator_and_place_comes_first() -> None:
+    found = origins(60_000_000, 5)
+    assert found.stacks
+    first, *others = found.stacks.rows
+    rows, other = (replace(first, total_ns=first.total_ns + 1), *others), found.stacks.other
+    less = replace(other, total_ns=other.total_ns - 1)
+    larger = replace(found, stacks=replace(found.stacks, rows=rows, other=less))
+    phrase = origin_phrase(larger, is_placed=False)
+    assert phrase
+    assert phrase.index("train.py:41") < phrase.index("aten::conv2d")
 
 
 def test_without_a_claim_there_is_no_origin() -> None:

@@ -124,7 +124,7 @@ def test_of_several_recordings_the_smallest_judged_share_is_shown() -> None:
     ("skipped", "sentence"),
     [
         (1, "No check found a problem."),
-        (2, "1 check could run and found no problem; 2 could not run."),
+        (2, "1 check ran and found no problem; 2 do not apply, or lack input."),
     ],
 )
 def test_without_findings_the_report_says_if_most_checks_could_not_run(skipped: int, sentence: str) -> None:

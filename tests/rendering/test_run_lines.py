@@ -148,13 +148,13 @@ def test_time_that_no_finding_is_about_is_in_the_headline_with_its_line_and_as_n
     report = on_the_cpu()
     recording = replace(report.recordings[0], costliest_line=COSTLIEST, workload=Workload.TRAINING)
     report = replace(report, recordings=(recording,), findings=(replace(found, finding=finding),))
-    assert ("model.py:12 takes 20% of the training loop, within train.py:34 (35%)." in verdict(report)) is is_open
+    assert ("model.py:12 takes 20% of the training time, within train.py:34 (35%)." in verdict(report)) is is_open
     said = [line.text for line in summary(report) if line.text.startswith("Line with the most time")]
     assert len(said) == 1
     assert said[0].startswith(
-        "Line with the most time outside backward() and the optimizer: train.py:34 takes 35.0% of the training loop, "
+        "Line with the most time outside backward() and the optimizer: train.py:34 takes 35.0% of the training time, "
         "with all that it calls, mostly called "
-        "at train.py:60; of this, model.py:12 takes 20.0%. "
+        "at train.py:60; inside it, model.py:12 takes 20.0%. "
         "In a recorded step, forward runs 2.5 times and starts 40 operators."
     )
     assert ("not a saving" in said[0]) is is_open

@@ -66,7 +66,7 @@ def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
 
 def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
     assert run_time_sentence(RUN) == (
-        "71% of the loop is not training. The whole run takes 10.0 s, of which "
+        "71% of the training time passes outside of steps. The whole run takes 10.0 s, of which "
         "50.0% loops without training, 20.0% start-up and 10.0% after the last step."
     )
     part = run_time_sentence(replace(RUN, is_whole=False))
@@ -77,7 +77,7 @@ def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None
 def test_the_recording_is_no_part_of_the_loop() -> None:
     parts = {RunPart.TRAINING: 6, RunPart.RECORDING: 28, RunPart.PAUSED: 10, RunPart.VALIDATION: 2}
     assert (run_time_sentence(RunTime(46, parts, 9, is_whole=False)) or "").startswith(
-        "25% of the loop is not training."
+        "25% of the training time passes outside of steps."
     )
 
 
@@ -224,7 +224,7 @@ def test_the_run_of_an_inference_has_steps_and_no_training() -> None:
     report = _report()
     served = replace(report.recordings[0], workload=Workload.INFERENCE)
     lines = " ".join(line.text for line in summary(replace(report, recordings=(served,))))
-    assert "71% of the loop is outside of steps." in lines
+    assert "71% of the loop passes outside of steps." in lines
     rows = run_time_table(RUN, of_inference=True).rows
     assert [cell.text for cell in rows[1]] == [
         "Steps",

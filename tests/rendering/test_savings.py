@@ -92,11 +92,16 @@ def test_the_time_of_a_place_is_no_saving() -> None:
     (card,) = _cards(report)
     text = FORMATS["md"].render(report).decode()
     assert "this takes about 30.0 ms of 100.0 ms per step (30.0%)" in text
-    assert "Time of this place, not a saving: which of the changes is possible is not recorded." in text
+    assert (
+        "Time of this place, not a saving: the recording does not show which of these changes gives the same results."
+        in text
+    )
     assert "aves about" not in text
     assert not _begins(card, "Range: ")
     assert not _begins(card, "Step with this fix alone: ")
-    assert joint_sentences(report) == (f"{NO_PREDICTION}: which of the changes is possible is not recorded.",)
+    assert joint_sentences(report) == (
+        f"{NO_PREDICTION}: the recording does not show which of these changes gives the same results.",
+    )
 
 
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:

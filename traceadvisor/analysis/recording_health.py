@@ -72,7 +72,7 @@ NO_INPUT = (
 
 RAN_AHEAD = (
     "The CPU ran ahead of the GPU: it launches an undisturbed step in {}, and the GPU needs longer. The step time is "
-    "that of the recorded steps on the GPU; samples/s are the mean of undisturbed steps, if that is as long."
+    "that of the recorded steps on the GPU. Samples/s, where shown, are the mean of undisturbed steps."
 )
 
 OTHER_STEPS_RATIO = 0.5
@@ -173,7 +173,7 @@ def _meaning(found: Distortion) -> str:
     if found.is_random:
         return " The speed of the run varied by as much, so they may not be typical."
     if found.is_strong:
-        return " The profiler slowed these steps: treat the shares as rough."
+        return " The profiler slowed these steps, so the shares are rough."
     return " Findings about the CPU are less certain."
 
 

@@ -227,7 +227,7 @@ _NAMES = {
     Differing.WORKER_COUNT: "num_workers",
     Differing.DATASET_LENGTH: "dataset_length",
     Differing.BATCH_COUNT: "batch_count",
-    Differing.STEP_SOURCE: "Steps detected from",
+    Differing.STEP_SOURCE: "Where steps begin and end",
     Differing.OPERATORS: "Different operators",
 }
 _OF_LOADER = {

@@ -27,7 +27,7 @@ def sentence(recording: Recording, *, of_rank: str = "") -> str | None:
     if found is None:
         return None
     caller = f", mostly called at {_words(found.caller)}" if found.caller else ""
-    inside = f"; of this, {_words(found.inside.place)} takes {percent(found.inside.share)}" if found.inside else ""
+    inside = f"; inside it, {_words(found.inside.place)} takes {percent(found.inside.share)}" if found.inside else ""
     trains, loop = recording.workload is Workload.TRAINING, _whole(found, recording)
     beside = " outside backward() and the optimizer" if trains and not found.of_run else ""
     return (
@@ -40,7 +40,7 @@ def _whole(found: CostliestLine, recording: Recording) -> str:
     """The whole that the shares are parts of."""
     if found.of_run:
         return "the run without its imports"
-    return "the training loop" if recording.workload is Workload.TRAINING else "the loop"
+    return "the training time" if recording.workload is Workload.TRAINING else "the loop"
 
 
 def _words(place: Location) -> str:
@@ -50,7 +50,8 @@ def _words(place: Location) -> str:
 def _calls(found: CostliestLine) -> str:
     if not found.calls_per_step or not found.function:
         return ""
-    operators = number_of(round(found.operators_per_step or 0.0), "operator")
+    started = round(found.operators_per_step or 0.0)
+    operators = number_of(started, "operator") if started else "no operators"
     times = "once" if found.calls_per_step == 1 else f"{count(found.calls_per_step)} times"
     function = clipped_inside(found.function.function or "", LONGEST_PHRASE)
     return f" In a recorded step, {function} runs {times} and starts {operators}."

@@ -46,7 +46,8 @@ def frame_words(frame: Frame) -> str:
     """``torch/nn/functional.py:2300 (linear)``, without the folder of the installation; ``sleep`` if written in C."""
     if frame.file is None:
         return frame.function
-    return f"{INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
+    line = "" if frame.line is None else f":{frame.line}"
+    return f"{INSTALLED.sub('', frame.file)}{line} ({frame.function})"
 
 
 def edit_words(edit: LineEdit, *, with_arguments: bool) -> Iterator[str | Span]:
@@ -141,7 +142,8 @@ def finding_fold(origins: Origins | None) -> Fold | None:
     mostly = "" if named is None else f": {_with_share(named.name or '', named, origins)}"
     columns = titled("Origin", "By", "Count per step", "Time per step", "Share", words=("By",))
     figures = (origins.total_ns, origins.step_count)
-    rows = ((part.cell, Cell(part.view), *_figures(part.row, *figures)) for part in origin_parts(origins))
+    parts = sorted(origin_parts(origins), key=lambda part: -part.row.total_ns)
+    rows = ((part.cell, Cell(part.view), *_figures(part.row, *figures)) for part in parts)
     table = Table("Origins of this time", columns, tuple(rows), is_sortable=True)
     return Fold(f"Where this time comes from{mostly}", (table,), look=FoldLook.ORIGIN)
 
@@ -157,9 +159,11 @@ def origin_phrase(origins: Origins | None, *, is_placed: bool) -> str | None:
     operator = next((row for row in origins.operators.rows if row.name is not None), None)
     stack = next((row for row in origins.stacks.rows if row.line or row.owner), None) if origins.stacks else None
     is_said = (stack is not None or is_placed) and operator is not None and operator.is_python
-    parts = [_with_share(operator.name, operator, origins)] if operator and operator.name and not is_said else []
-    parts += [_with_share(place_words(stack), stack, origins)] if stack else []
-    return "; ".join(parts) or None
+    parts: list[tuple[str, OriginRow | StackRow]] = [(place_words(stack), stack)] if stack else []
+    if operator and operator.name and not is_said:
+        parts.insert(0, (operator.name, operator))
+    parts.sort(key=lambda part: -part[1].total_ns)
+    return "; ".join(_with_share(name, row, origins) for name, row in parts) or None
 
 
 def place_words(place: CodePlace) -> str:

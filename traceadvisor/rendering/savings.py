@@ -250,7 +250,7 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
     if any(further(case).is_of_place for row in report.findings for case in (row.by_recording or (row,))):
         return (f"{NO_PREDICTION}: {DOUBT[Doubt.CONDITIONS]}.",)
     if is_too_wide(report.findings):
-        return (f"{NO_PREDICTION}: what the fixes save depends too much on what else runs.",)
+        return (f"{NO_PREDICTION}: the ranges of the savings above are too wide.",)
     sentences = [
         _joint_sentence(recording.id, recording.replay.joint_step_ns, recording.step_now_ns, counts[recording.id])
         for recording in report.recordings

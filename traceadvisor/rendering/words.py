@@ -129,14 +129,14 @@ CERTAINTY = {
 
 FOLDED = {
     FoldedBecause.SAME_TIME: "same cause",
-    FoldedBecause.LOAD_DECIDES: "same cause; how busy the machine is decides which fix saves more",
+    FoldedBecause.LOAD_DECIDES: "same cause; it needs free CPU cores, and may save more on an idle machine",
     FoldedBecause.ALTERNATIVE: "an alternative to this fix",
     FoldedBecause.WITHIN_LIMIT: "within the upper limit of this fix",
     FoldedBecause.INDIRECT: "may have the same cause; measure again after this fix",
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
-LOAD_DECIDES = "How busy the machine is decides which fix saves more: worker processes need free CPU cores."
+LOAD_DECIDES = "Worker processes need free CPU cores: on an idle machine, they may save more than this."
 """Behind the second of two fixes, of which only one needs free cores."""
 
 VERDICT_CERTAINTY = {one: one.value.replace("_", " ") for one in VerdictCertainty}
@@ -169,7 +169,7 @@ DOUBT = {
     "is uncertain",
     Doubt.WAITS_FOR_DEVICE: "after this fix the step waits for the GPU, and how long that takes is uncertain",
     Doubt.MEASURE_AGAIN: "the fixes above may save this time, too",
-    Doubt.CONDITIONS: "which of the changes is possible is not recorded",
+    Doubt.CONDITIONS: "the recording does not show which of these changes gives the same results",
 }
 
 
@@ -210,11 +210,11 @@ CLEARED = {
 NOT_COUNTED = {NotCounted.START_UP: "start-up", NotCounted.RANK_WAITS: "waits for other ranks"}
 
 STEP_SOURCE = {
-    StepSource.MARKS: "the profiler's step marks",
-    StepSource.SERVING: "iterations of the serving engine or of text generation",
-    StepSource.OPTIMIZER: "optimizer steps (the recording has no step marks)",
-    StepSource.COMPILED: "calls of the compiled step (the recording has no step marks)",
-    StepSource.WINDOW: "nothing: the recording has no step marks, so all of it counts as one step",
+    StepSource.MARKS: "the profiler marked each step in the recording",
+    StepSource.SERVING: "each iteration of the serving engine, or each call of generate(), is one step",
+    StepSource.OPTIMIZER: "the recording marks no steps; each ends when the optimizer has updated the parameters",
+    StepSource.COMPILED: "the recording marks no steps; each begins with a call of the compiled step function",
+    StepSource.WINDOW: "the recording marks no steps and shows no optimizer; all of it counts as one step",
 }
 
 INFERENCE_SIGN = {

@@ -70,6 +70,27 @@ def test_the_call_of_a_function_is_named_whose_lines_have_too_little_each() -> N
     assert known((41, (ITEM, user("stats", 13))), *stacks).location.line == 13
 
 
+@pytest.mark.parametrize(
+    ("stacks", "places"),
+    [
+        (((60, (ITEM, user("bank", 12))), (20, (ITEM, user("bank", 14))), (10, (FETCH,))), [31]),  # several lines
+        (((70, (ITEM, user("bank", 12), user("hat", 3))), (10, (FETCH,))), [31]),  # a call inside the other
+        (((40, (ITEM, user("mel", 9), user("bank", 12))), (20, (ITEM, user("mel", 8)))), [9]),  # mel does more
+        (((60, (ITEM, user("bank", 12), JSON)), (10, (FETCH,))), [12, 31]),  # a library's function takes the time
+        (((40, (ITEM, user("bank", 12))), (9, (user("__getitem__", 33), user("bank", 12)))), [12]),  # two calls
+        (((60, (ITEM, user("bank", 12))), (9, (ITEM,))), [12]),  # the line does more
+        (((60, (ITEM, user("__getitem__", 12))), (1, (FETCH,))), [12]),  # a data set inside another
+    ],
+)
+def test_the_call_with_nearly_all_of_a_functions_time_is_the_place_to_keep_its_result(
+    stacks: tuple[tuple[int, tuple[SampledFrame, ...]], ...], places: list[int]
+) -> None:
+    found = known(*stacks)
+    named = found.places(at_call=found.callee is None)
+    assert [one.line for one in named] == places
+    assert (named[0].owner is None) == (len(places) == 1 and places[0] not in {31, 9})
+
+
 def test_waiting_and_cpu_time_have_shares_of_their_own() -> None:
     found = known((30, (ITEM, C_SLEEP)), (10, (ITEM, JSON)), (40, (user("decode", 5),)), (20, (FETCH,)), waiting=0)
     assert found.location.line in {5, 31}

@@ -7,6 +7,7 @@ from traceadvisor.analysis.sampled.shares import (
     FEWEST_SAMPLES,
     FRAMES_OF_CAPTURE,
     beside_training,
+    call_in_training,
     in_backward,
     in_collective,
     in_optimizer,
@@ -137,6 +138,24 @@ def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:
     assert line_of_call(samples, TRAIN, "copy.py(119): deepcopy") == Location("train.py", 23, "train")
     assert line_of_call(Samples().add(3, *COPY).build(), TRAIN, "copy.py(119): deepcopy") == TRAIN
     assert line_of_call(None, TRAIN, "copy.py(119): deepcopy") == TRAIN
+
+
+@pytest.mark.parametrize(
+    ("between", "inside", "count", "line"),
+    [
+        ((), (), 12, 23),
+        ((library("decorate_context", 1, "torch/utils/_contextlib.py"),), (), 12, 23),
+        ((library("_call_impl", 1, "torch/nn/modules/module.py"),), (), 12, None),  # torch calls it
+        ((), (library("step", 1, "torch/optim/sgd.py"),), 12, None),  # it may hold the training loop
+        ((), (), 11, None),  # too few samples
+    ],
+)
+def test_a_function_has_a_call_if_the_user_makes_it_and_it_does_not_train(
+    between: tuple[SampledFrame, ...], inside: tuple[SampledFrame, ...], count: int, line: int | None
+) -> None:
+    samples = Samples().add(count, MAIN, user("train", 23), *between, user("auc", 9), *inside).build()
+    found = call_in_training(samples, Location("train.py", 9, "auc"))
+    assert (found.line if found else None) == line
 
 
 def test_a_line_without_samples_in_training_steps_is_unknown() -> None:

@@ -185,7 +185,7 @@ def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
     assert found.doubt == Reason(Doubt.DISTORTED, 1.6)
 
 
-@pytest.mark.parametrize(("recorded", "words"), [(120, "Findings about the CPU"), (160, "treat the shares as rough")])
+@pytest.mark.parametrize(("recorded", "words"), [(120, "Findings about the CPU"), (160, "the shares are rough")])
 def test_distortion_is_a_quiet_note_with_its_interval(recorded: int, words: str) -> None:
     steps = [*_steps(*[100, 102] * 20), *_steps(*[recorded] * 8, state=RECORDED, first=41)]
     (note,) = timing_notes(run_timing(steps, 1))

@@ -29,12 +29,14 @@ from traceadvisor.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Differing,
     FindingStatus,
     OtherProgram,
 )
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
 from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Distributed
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.step_dots import step_dots
@@ -44,6 +46,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     changed_sentence,
     headline,
     line_words,
+    named_values,
     prediction_sentence,
     settling_commands,
     side_names,
@@ -54,6 +57,7 @@ from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
+from traceadvisor.rendering.words import STEP_SOURCE
 from traceadvisor.rendering.writers import markdown
 from traceadvisor.rendering.writers.html import page
 from traceadvisor.rendering.writers.templates import script
@@ -168,6 +172,8 @@ def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed(
 
 def test_a_setting_is_no_command_and_no_memory_by_its_name() -> None:
     named = Difference(DifferenceKind.SETTING, "Command", "a", "b")
+    steps = Difference(DifferenceKind.RECORDING, "Steps", "marks", "optimizer", Differing.STEP_SOURCE)
+    assert named_values(steps)[1:] == (STEP_SOURCE[StepSource.MARKS], STEP_SOURCE[StepSource.OPTIMIZER])
     sized = Difference(DifferenceKind.SETTING, "BUFFER in bytes", "1024", "2048")
     words = changed_sentence(replace(_saving_more(), differences=(named, sized), findings=()))
     assert words == "Changed: Command a -> b, BUFFER in bytes 1024 -> 2048."

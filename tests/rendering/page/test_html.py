@@ -208,8 +208,8 @@ def test_a_report_without_findings_counts_skipped_checks() -> None:
     text = read(replace(one_recording(), findings=())).text
 
     assert text.count("No check found a problem.") == 1
-    assert "Nothing above a threshold. 2 checks passed (" in text
-    assert "); 1 could not run: no input, or not about this run." in text
+    assert "No problem found. 2 checks passed (" in text
+    assert "); 1 do not apply to this run, or lack input." in text
 
 
 def test_a_finding_shows_its_saving_and_fix_before_it_unfolds() -> None:

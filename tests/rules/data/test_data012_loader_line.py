@@ -62,8 +62,8 @@ def _captured(
 def test_a_line_inside_the_loader_is_named_before_the_loop(tmp_path: Path) -> None:
     found = _captured(tmp_path, 0, _loading(80, ITEM, JSON)).finding(LoaderLineCost())
     assert found.locations == (Location("train.py", 31, "__getitem__"), LOOP)
-    assert evidence(found, "share of the loading in this line") == 0.8
-    assert evidence(found, "samples of this line") == 80
+    assert evidence(found, "share of the loading in the costliest line") == 0.8
+    assert evidence(found, "samples of the costliest line") == 80
     assert found.fix.summary == "Read this file once, when the data set is made, and keep what it holds"
 
 
@@ -138,7 +138,7 @@ def test_beside_a_gpu_a_line_saves_at_most_the_wait(tmp_path: Path) -> None:
             "If these transformations make samples smaller",
         ),
         ((ITEM, SampledFrame("tensor")), "Convert the data"),
-        ((ITEM,), "If this line goes through values or samples one by one"),
+        ((ITEM,), "If this code goes through values or samples one by one"),
     ],
 )
 def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_sampler_that_starts_with_the_first_batch_is_no_part_of_every_step(tmp
     found = captured.finding(SlowSampler())
     assert found.of_run
     assert "with replacement" in found.fix.summary
-    assert float(evidence(found, "share of the training loop in the sampler, at the start of loops")) < 0.5
+    assert float(evidence(found, "share of the training time in the sampler, at the start of loops")) < 0.5
 
 
 def test_without_a_capture_the_rule_is_skipped(tmp_path: Path) -> None:

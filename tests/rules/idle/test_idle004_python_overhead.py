@@ -18,7 +18,7 @@ from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Certainty, Effort, Fix, Found, Location, Method, Skipped
-from traceadvisor.model.location import PlaceKind
+from traceadvisor.model.location import Frame, PlaceKind
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import OnlyCall, SampledFrame
 from traceadvisor.model.trace import Origin
@@ -687,6 +687,18 @@ def test_samples_of_undisturbed_steps_decide_over_the_recording(tmp_path: Path) 
     assert "recording makes" in (
         Captured(_with_average(), tmp_path).with_run(stacks=hardly).clear(PythonOverhead()).remark or ""
     )
+
+
+def test_code_with_one_call_is_named_by_the_line_that_can_run_less_often(tmp_path: Path) -> None:
+    main, train = user("<module>", 80), user("train", 20)
+    samples = Samples().add(30, main, user("train", 23), user("update", 65)).add(10, main, user("train", 23))
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    shared = Captured(_with_average(), tmp_path).with_run(stacks=samples.add(160, *rest).build())
+    assert [each.line for each in shared.finding(PythonOverhead()).locations] == [65]  # its line does more
+    alone = Samples().add(30, main, user("train", 23), user("update", 65)).add(170, *rest).build()
+    (found,) = Captured(_with_average(), tmp_path).with_run(stacks=alone).finding(PythonOverhead()).locations
+    assert (found.line, found.function, found.samples) == (23, "train", 30)
+    assert found.owner == Frame("update", "train.py", 65)
 
 
 @pytest.mark.parametrize(("count", "method"), [(10, Method.MODEL), (9, Method.BOUND)])

@@ -57,7 +57,7 @@ def _captured(
 def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -> None:
     found = _captured(tmp_path, validation_us=1000).finding(OutsideSteps())
     # Half of the loop but for the two microseconds of loader starts that lie in validation.
-    assert evidence(found, "share of the training loop in validation and checkpoints") == pytest.approx(0.5, abs=1e-3)
+    assert evidence(found, "share of the training time in validation and checkpoints") == pytest.approx(0.5, abs=1e-3)
     assert evidence(found, "loops without training steps") == 3
     assert found.saving.high_ns == pytest.approx(100 * US, rel=2e-3)  # as much again as the step
     assert found.whole_ns == pytest.approx(200 * US, rel=2e-3)
@@ -83,7 +83,7 @@ def test_workers_that_start_and_stop_for_each_validation_are_no_validation(tmp_p
     )
     captured = _captured(tmp_path, validation_us=1000).with_settings(loops=(loops,))
     # Of 3,000 us, 1,000 stop workers, and the first batches of two loops come 1,200 us later than they take.
-    share = "share of the training loop in validation and checkpoints"
+    share = "share of the training time in validation and checkpoints"
     assert captured.clear(OutsideSteps()).value == pytest.approx(800 / 6000, abs=1e-3)
     kept = captured.with_settings(loops=(replace(loops, keeps_workers=True),))
     assert evidence(kept.finding(OutsideSteps()), share) == pytest.approx(0.5, abs=1e-3)
@@ -117,6 +117,7 @@ def test_checkpoints_between_epochs_are_found(tmp_path: Path) -> None:
     found = _captured(tmp_path, validation_us=10, epoch_checkpoint_us=500).finding(OutsideSteps())
     assert evidence(found, "time in checkpoints between epochs") == 3 * 500 * US
     assert "Save checkpoints less often" in found.fix.summary
+    assert found.rule.title == "Saving checkpoints takes long"
 
 
 def test_checkpoints_within_an_epoch_are_left_to_the_check_of_slow_steps(tmp_path: Path) -> None:
@@ -161,7 +162,9 @@ def test_a_line_outside_of_the_model_with_most_of_the_validation_is_to_be_made_c
     captured = _captured(tmp_path, validation_us=1000).with_settings(validation_nodes=36.0)
     found = captured.with_run(stacks=samples.build()).finding(OutsideSteps())
     assert found.fix.summary.startswith("Make what this line does outside of the model cheaper") is is_own
-    assert [one.line for one in found.locations] == ([9, 31] if count == 30 else [5, 30])
+    assert [one.line for one in found.locations] == ([9, 31] if count == 30 else [30])
+    share = evidence(found, "share of the training time at the line")
+    assert share == pytest.approx(0.5 * max(count, 25) / (25 + count), abs=1e-3)
 
 
 ADAPTING = user("adapt", 20), library("grad", 1, "torch/autograd/__init__.py")

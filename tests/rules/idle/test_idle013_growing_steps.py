@@ -183,7 +183,7 @@ def _compiling(last: int, *, every: int = 10) -> Run:
 def test_compilations_of_the_whole_run_are_found_though_no_recorded_step_compiles(tmp_path: Path) -> None:
     found = _with(_compiling(99), tmp_path).finding(Recompilation())
     assert evidence(found, "steps that compile") == 10
-    assert evidence(found, "the same as a share of the training loop") == pytest.approx(400 / 1400)
+    assert evidence(found, "the same as a share of the training time") == pytest.approx(400 / 1400)
     assert evidence(found, "what had changed") == "0/1: n == 3"
     assert "out of the compiled code" in found.fix.summary
     assert found.saving.high_ns == pytest.approx(4 * MS, rel=0.01)

@@ -50,7 +50,7 @@ def _rounds(
 def test_a_function_that_each_round_runs_is_found_at_its_line(tmp_path: Path) -> None:
     found = _rounds(tmp_path).finding(CodeBetweenSteps())
     assert found.locations == (Location("data.py", 36, "read_data"),)
-    assert evidence(found, "share of the training loop in one function between steps") == pytest.approx(180 / 490)
+    assert evidence(found, "share of the training time in one function between steps") == pytest.approx(180 / 490)
     assert evidence(found, "stretches between steps with it") == 3
     assert found.saving.low_ns == 0
     assert found.whole_ns == pytest.approx(490e6 / 31)
@@ -79,7 +79,7 @@ def test_what_runs_once_is_no_part_of_each_round(tmp_path: Path) -> None:
 def test_what_runs_again_after_the_last_step_counts(tmp_path: Path) -> None:
     found = _rounds(tmp_path, rounds=2, pieces=7, after=7).finding(CodeBetweenSteps())
     assert evidence(found, "stretches between steps with it") == 3
-    assert evidence(found, "share of the training loop in one function between steps") == pytest.approx(210 / 420)
+    assert evidence(found, "share of the training time in one function between steps") == pytest.approx(210 / 420)
 
 
 @pytest.mark.parametrize(

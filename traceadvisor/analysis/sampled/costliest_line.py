@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from traceadvisor.analysis.sampled.loader_frames import gets_batch
 from traceadvisor.analysis.sampled.paths import IMPORT, path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import users_in_loop
-from traceadvisor.analysis.sampled.shares import around_optimizer, is_beside_training
+from traceadvisor.analysis.sampled.shares import around_optimizer, in_modules, is_beside_training
 from traceadvisor.frozen import replace
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
@@ -52,7 +52,7 @@ def costliest_line(
 def costliest_between_steps(
     samples: StackSamples | None, loop: Location | None, *, outside_modules: bool = False
 ) -> CostliestLine | None:
-    """Return the same of what runs between training steps, such as validation.
+    """Return the same of what runs between training steps, such as validation; the line is outside of modules.
 
     ``outside_modules``: whether only what runs outside of calls of modules counts, such as a metric, and no line that
     gets a batch: what the loader does has other remedies.
@@ -76,7 +76,8 @@ def _costliest(
     frames = [[samples.frames[place] for place in stack.frames] for stack in samples.stacks]
     around = {line for one in frames for line in around_optimizer(one)}
     for stack, own_frames, users in zip(samples.stacks, frames, users_in_loop(samples, loop), strict=True):
-        lines = tuple(line for line in users if line not in around)
+        inside = set(in_modules(own_frames)) if weights.keys() == {StepState.OTHER} else set()
+        lines = tuple(line for line in users if line not in around | inside)
         time_ns = sum(weight * stack.by_state.get(one, NOTHING_SAMPLED).time_ns for one, weight in weights.items())
         imports = None in weights and path_of(samples, stack).owner is IMPORT
         if time_ns and OWN_WORK not in own_frames[-1:] and not imports:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from traceadvisor.analysis.sampled.exact_lines import sure
 from traceadvisor.analysis.sampled.loader_frames import part_of, transforms
 from traceadvisor.analysis.sampled.paths import in_training, place_of
+from traceadvisor.analysis.sampled.shares import NEARLY_ALL, call_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.loader_time import LoaderPart
 from traceadvisor.model.location import Frame, Location
@@ -40,6 +41,9 @@ class LoaderLine:
     calls_own: bool
     """Whether most of its time is in other functions of the user."""
 
+    call: Location | None
+    """The call from which nearly all of its function's time is; None if there are several, or only torch calls it."""
+
     share: float
     low: float
     """Lower end of the 95% interval of the share."""
@@ -65,6 +69,12 @@ class LoaderLine:
 
     whole_count: int
     """Samples of the loading."""
+
+    def places(self, *, at_call: bool) -> tuple[Location, ...]:
+        """The place to change first; ``at_call``: whether that is where the function's result can be kept."""
+        if at_call and self.call:
+            return (self.call,)
+        return (self.location, replace(self.call, owner=None)) if self.call else (self.location,)
 
     @property
     def only_stacks(self) -> bool:
@@ -107,6 +117,8 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     waiting_ns = sum(path.time_ns for path in here if path.is_waiting)
     all_waiting_ns = sum(path.time_ns for path in paths if path.is_waiting)
     line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
+    calls_own = 2 * _time_ns([one for one in here if len(one.users) > depth + 1]) > time_ns
+    place = replace(place_of(line), owner=_own_callee(here, depth) if calls_own else callee, samples=count)
     sampled = min(samples.effective_count, whole_count)
     caller = here[0].frames[: here[0].frames.index(line)][-1:]
     around = [
@@ -117,9 +129,10 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     ]
     function_ns, once_ns = _time_ns(around), _time_ns([one for one in around if not transforms(one.callee)])
     return LoaderLine(
-        replace(place_of(line), owner=callee, samples=count),
+        place,
         callee,
-        2 * _time_ns([one for one in here if len(one.users) > depth + 1]) > time_ns,
+        calls_own,
+        _call(paths, place, calls_own=calls_own),
         share,
         share_interval(share, sampled)[0],
         max(once_ns, time_ns) / whole_ns,
@@ -174,6 +187,26 @@ def _within(paths: list[_Path], depth: int) -> list[_Path]:
     inner = _heaviest(paths, depth)
     counts = ((path.users[depth] if depth < len(path.users) else None, path.count) for path in paths)
     return inner if inner and sure(counts) == inner[0].users[depth] else []
+
+
+def _call(paths: Sequence[_Path], place: Location, *, calls_own: bool) -> Location | None:
+    """The outermost call that does nearly nothing else than a line's function, one call inside the other.
+
+    ``calls_own``: whether the line is a call itself: that of its function must have little else.
+    """
+    stacks = [(path.frames, path.count) for path in paths]
+    found, least_share = None, NEARLY_ALL if calls_own else 0.0
+    while caller := call_of(stacks, found or place, least_share):
+        found, least_share = caller, NEARLY_ALL
+    return found
+
+
+def _own_callee(paths: Sequence[_Path], depth: int) -> Frame:
+    """The function of the user with most of a line's time, and its line if that has most."""
+    called = [path for path in paths if len(path.users) > depth + 1]
+    inner = _heaviest(called, depth + 1)
+    frame = inner[0].users[depth + 1]
+    return Frame(frame.function, frame.file, frame.line if 2 * _time_ns(inner) > _time_ns(paths) else None)
 
 
 def _is_same_function(one: SampledFrame, other: SampledFrame) -> bool:

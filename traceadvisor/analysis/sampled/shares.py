@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceadvisor.analysis.operators.metric_modules import METRICS
@@ -22,6 +22,9 @@ FEWEST_SAMPLES = 12
 
 FRAMES_OF_CAPTURE = 13
 """Frames of ``traceadvisor capture`` around the first frame of the script, from a recording with Python stacks."""
+
+NEARLY_ALL = 0.9
+"""Part of a function's time from one line, and of that line's in the function, from which this call is the place."""
 
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""
@@ -190,6 +193,37 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str |
     return sure_place(found) or function
 
 
+def call_of(stacks: Collection[tuple[Frames, int]], place: Location, least_share: float = 0.0) -> Location | None:
+    """Return the user's line that makes nearly all calls of a place's function, and does little else; None without one.
+
+    It has the place as the owner of its time, or the place's own. Special methods such as ``__getitem__`` have no such
+    call, nor does a function that runs modules, the backward pass or an optimizer: it may hold the training loop.
+
+    ``stacks``: frames, outermost first, with the number of samples; ``least_share``: part of the function's samples
+    that the line of the place must have.
+    """
+    calls, at_line = defaultdict[SampledFrame | None, int](int), 0
+    for frames, count in stacks if not (place.function or "").startswith("__") else ():
+        here = [at for at, frame in enumerate(frames) if frame.is_user and _is_function(frame, place)]
+        if here and count:
+            before = [one for one in frames[: here[0]] if one.file and one.file not in _GRAD_MODES][-1:]
+            is_plain = before and before[0].is_user and not any(map(_is_pass, frames[here[0] :]))
+            calls[before[0] if is_plain else None] += count
+            at_line += count * any(frames[at].line == place.line for at in here)
+    caller, whole = max(calls, key=lambda one: calls[one], default=None), sum(calls.values())
+    held = sum(count for frames, count in stacks if caller in frames)
+    is_most = calls[caller] >= max(NEARLY_ALL * max(whole, held), FEWEST_SAMPLES) and at_line >= least_share * whole
+    if caller is None or not is_most:
+        return None
+    owner = place.owner or Frame(place.function or "", place.file, place.line)
+    return replace(place_of(caller), owner=owner, samples=held)
+
+
+def call_in_training(samples: StackSamples | None, place: Location) -> Location | None:
+    """Return :func:`call_of` by the samples in training steps."""
+    return call_of([(frames, in_training(stack).count) for stack, frames in _stacks(samples)], place)
+
+
 def line_calling(samples: StackSamples | None, file: str, function: str) -> Location | None:
     """Return the user's line that calls a function of a library; None if it is unknown, or one of several."""
     found: list[tuple[Location, int]] = []
@@ -310,6 +344,12 @@ def in_collective(frames: Frames) -> bool:
 def is_beside_training(frames: Frames) -> bool:
     """Return whether a stack is in the user's code outside the training passes."""
     return _beside(frames) is not None
+
+
+def in_modules(frames: Frames) -> Frames:
+    """Return the frames inside of a call of a module, with it."""
+    called = (at for at, one in enumerate(frames) if one.file == _MODULE_FILE and _is_pass(one))
+    return frames[next(called, len(frames)) :]
 
 
 def keeps_traceback(frames: Frames) -> bool:

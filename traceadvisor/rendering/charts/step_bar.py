@@ -62,7 +62,7 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
     if found := recording.distortion:
         title = f"{title}: recorded, {duration(mean.duration_ns)}"
         if is_changed(recording):
-            doubt = ": treat the shares as rough" if found.is_strong else ""
+            doubt = "; the shares are rough" if found.is_strong else ""
             title = f"{title}; an undisturbed one takes {duration(found.undisturbed_step_ns)}{doubt}"
     return Chart(
         id=chart_id,

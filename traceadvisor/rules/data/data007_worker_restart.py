@@ -96,7 +96,7 @@ class WorkerRestart(Rule):
         )
 
     def _measured(self, facts: Facts, found: Sequence[LoopsShare]) -> Outcome:
-        share, label = sum(one.share for one in found), "share of the training loop in starts and stops of workers"
+        share, label = sum(one.share for one in found), "share of the training time in starts and stops of workers"
         costly = [one for one in found if one.share >= self.min_share / 2]
         if share < self.min_share or not costly:
             kept = facts.settings.loader is not None and bool(facts.settings.loader.persistent_workers) and not found
@@ -161,7 +161,7 @@ class LoopsShare:
 
     loops: LoaderLoops
     share: float
-    """Time that kept workers save, as a share of the training loop."""
+    """Time that kept workers save, as a share of the training time."""
 
     @property
     def name(self) -> str:

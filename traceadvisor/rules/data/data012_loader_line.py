@@ -62,6 +62,9 @@ class _Remedy:
     is_conditional: bool = False
     """Whether nothing recorded shows which of its changes gives the same batches."""
 
+    at_call: bool = False
+    """Whether it changes the call of the line's function, to keep the result."""
+
 
 _CHEAPER = _Remedy(
     "If these transformations make samples smaller, resize or crop first. If one is not random, do it once before the "
@@ -83,10 +86,10 @@ _COLLATE = _Remedy(
 _CONVERTED = _Remedy("Convert the data to one array or tensor before the training")
 _WAIT_LESS = _Remedy(WAIT_LESS, takes_others=False, effort=Effort.REFACTOR)
 _SAME_OR_PART = (
-    "gives the same in each epoch, do its work once before the training. If it needs a part of the elements, such as "
-    "those of a crop, do it on these"
+    "gives the same in each epoch, do its work once before the training and keep the result. If it needs a part of the "
+    "elements, such as those of a crop, do it on these"
 )
-_ONCE_OR_FEWER = _Remedy(f"If this line {_SAME_OR_PART}", is_conditional=True)
+_ONCE_OR_FEWER = _Remedy(f"If this code {_SAME_OR_PART}", is_conditional=True, at_call=True)
 """For a line whose time is that of large operators: whole batches take as long."""
 
 _WHOLE_TENSORS = _Remedy(
@@ -99,7 +102,7 @@ FEWEST_IN_A_CALL = 100
 
 _ONCE = replace(
     _ONCE_OR_FEWER,
-    words="If this line goes through values or samples one by one, compute with whole arrays or batches. "
+    words="If this code goes through values or samples one by one, compute with whole arrays or batches. "
     f"If it {_SAME_OR_PART}",
 )
 
@@ -118,8 +121,9 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. Loader
-        workers sample themselves; if the training process loads, the samples of its thread count. The finding has the
+        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. If one
+        call has nearly all of a function's time, and the fix keeps its result, the call comes first. Loader workers
+        sample themselves; if the training process loads, the samples of its thread count. The finding has the
         line's share in the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for
         workers that are late by less than the rest of the step varies, do not count.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
@@ -181,18 +185,20 @@ class LoaderLineCost(Rule):
             fix=Fix(remedy.words, what_if=edit, effort=remedy.effort, is_conditional=remedy.is_conditional),
             saving=None if _is_simulated(facts, edit) else _calculated(facts, line, likely),
             evidence=(
-                Evidence("share of the loading in this line", line.share, Unit.SHARE),
+                Evidence("share of the loading in the costliest line", line.share, Unit.SHARE),
                 facts.known(
                     "share of the loading in its function", line.with_others if is_one_of_several else None, Unit.SHARE
                 ),
-                Evidence("share of the CPU time of loading in this line", line.cpu_share, Unit.SHARE),
-                facts.known("share of the waiting time of loading in this line", line.wait_share or None, Unit.SHARE),
-                Evidence("samples of this line", line.count, Unit.COUNT),
+                Evidence("share of the CPU time of loading in the costliest line", line.cpu_share, Unit.SHARE),
+                facts.known(
+                    "share of the waiting time of loading in the costliest line", line.wait_share or None, Unit.SHARE
+                ),
+                Evidence("samples of the costliest line", line.count, Unit.COUNT),
                 Evidence("samples of the loading", line.whole_count, Unit.COUNT),
                 facts.time_per_step("data wait", wait),
                 *cost_evidence(facts),
             ),
-            locations=facts.loading_locations,
+            locations=(*line.places(at_call=remedy.at_call), *facts.loader_locations),
             caveats=(EACH_NEEDS, *((LOADED_ONCE,) if remedy.takes_others and _is_loaded_once(facts) else ())),
         )
 

@@ -124,7 +124,7 @@ class SlowSampler(Rule):
             ),
             effort=Effort.LINE if makes_list else Effort.REFACTOR,
             evidence=(
-                Evidence("share of the training loop in the sampler, at the start of loops", share, Unit.SHARE),
+                Evidence("share of the training time in the sampler, at the start of loops", share, Unit.SHARE),
                 *(
                     Evidence("time in the sampler per start", one.sampler_ns / one.count, Unit.NS)
                     for one in loops
@@ -166,7 +166,7 @@ def _usual_ns(facts: Facts) -> float:
 
 
 def _share_at_start(facts: Facts, first_ns: float) -> float:
-    """The share of the training loop that samplers take at the start of loops.
+    """The share of the training time that samplers take at the start of loops.
 
     ``first_ns``: their time in first batches: a sampler that is a generator starts when it is asked for an index.
     """

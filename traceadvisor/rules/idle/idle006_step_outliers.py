@@ -152,7 +152,7 @@ class StepOutliers(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence("extra time of slow steps in this code", extra_ns, Unit.NS),
-                Evidence("the same as a share of the training loop", extra_ns / loop_ns, Unit.SHARE),
+                Evidence("the same as a share of the training time", extra_ns / loop_ns, Unit.SHARE),
                 Evidence("slow steps with it", len(indices), Unit.COUNT),
             ),
             most_share=min(extra_ns / loop_ns, 1.0),
@@ -176,7 +176,7 @@ class StepOutliers(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("share of undisturbed steps at this line, without training passes", found.share, Unit.SHARE),
-                Evidence("extra time of slow steps as a share of the training loop", excess_share, Unit.SHARE),
+                Evidence("extra time of slow steps as a share of the training time", excess_share, Unit.SHARE),
                 Evidence("slow steps with it", len(slow.steps_with(RunCause.OTHER)), Unit.COUNT),
                 Evidence("training steps", whole.training_steps, Unit.COUNT),
             ),

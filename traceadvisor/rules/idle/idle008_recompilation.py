@@ -120,7 +120,7 @@ class Recompilation(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence("time in compilation after the first step", total_ns, Unit.NS),
-                Evidence("the same as a share of the training loop", total_ns / loop_ns, Unit.SHARE),
+                Evidence("the same as a share of the training time", total_ns / loop_ns, Unit.SHARE),
                 Evidence("steps that compile", len(compiling), Unit.COUNT),
                 Evidence("training steps", whole.training_steps, Unit.COUNT),
                 facts.known("times that one function was compiled", versions or None, Unit.COUNT),

@@ -7,6 +7,7 @@ from traceadvisor.model.run_time import CostliestLine, RunPart
 from traceadvisor.rules.base import Facts, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.step_outliers import SAVE_LESS_OFTEN
 
+CHECKPOINTS, VALIDATION = "Saving checkpoints takes long", "Loops without training steps, such as validation, take long"
 NOT_TIMED = "The whole run was not timed"
 _LESS = "If this loop validates, run it less often, or on part of the data"
 VALIDATE_LESS = f"{_LESS}. If the training needs its results, keep those that stay the same"
@@ -22,12 +23,12 @@ class OutsideSteps(Rule):
     """Much of the run passes in loops without training steps, such as validation, or saving checkpoints.
 
     What it finds: Time of the whole run in validation, which is every loop over a data loader without an optimizer
-        step, and in saving checkpoints. It names the line that holds most of this time, such as one of a metric. Loops
-        of one batch each before nearly every training step bring it data, such as the episodes of meta-learning, unless
-        samples show code without gradients. Start-up, the profiler and the end of the script do not count. Epoch
-        starts, workers for validation, and checkpoints within an epoch have checks of their own. With gradients,
-        validation makes nodes of autograd for a backward pass that never runs: a capture counts them, and the finding
-        says so.
+        step, and in saving checkpoints. It names the line that holds most of this time outside of the model: that
+        which calls the model, or one of a metric. Loops of one batch each before nearly every training step bring it
+        data, such as the episodes of meta-learning, unless samples show code without gradients. Start-up, the profiler
+        and the end of the script are no training time. Epoch starts, workers for validation, and checkpoints within an
+        epoch have checks of their own. With gradients, validation makes nodes of autograd for a backward pass that
+        never runs: a capture counts them, and the finding says so.
     Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps. With gradients,
         torch also keeps the activations of each batch, and does not use its faster kernels for inference.
     How to fix it: If one line outside of the model takes most of this time, such as suppression of boxes or a metric in
@@ -63,7 +64,7 @@ class OutsideSteps(Rule):
         validation_ns = max(found.parts_ns.get(RunPart.VALIDATION, 0) - facts.run.validation_workers_ns, 0)
         checkpoints_ns = min(facts.run.checkpoints_between_epochs_ns, found.parts_ns.get(RunPart.CHECKPOINTS, 0))
         share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)
-        label = "share of the training loop in validation and checkpoints between steps"
+        label = "share of the training time in validation and checkpoints between steps"
         if share < self.min_share:
             return Clear(label, share, self.min_share, Unit.SHARE)
         if facts.timing.launch_ns and not facts.timing.pace_ns:
@@ -71,8 +72,10 @@ class OutsideSteps(Rule):
         nodes, (line, is_own) = _unused_nodes(facts), _line(facts)
         of_validation = MAKE_CHEAPER if is_own else WITHOUT_GRAPHS if nodes else VALIDATE_LESS
         is_of_checkpoints = validation_ns < checkpoints_ns
+        between = sum(found.parts_ns.get(part, 0) for part in BETWEEN) / max(loop_ns, 1)
         return finding_of(
             facts,
+            title=CHECKPOINTS if is_of_checkpoints else VALIDATION,
             fix=Fix(SAVE_LESS_OFTEN, not_replayed="it lies outside the simulated steps")
             if is_of_checkpoints
             else Fix.conditional(of_validation),
@@ -83,9 +86,9 @@ class OutsideSteps(Rule):
                 Evidence("loops without training steps", facts.run.validation_loops, Unit.COUNT),
                 facts.known("nodes of autograd per batch of validation", nodes, Unit.COUNT),
                 Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
-                Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
+                Evidence("training time: from the first step to the last, without the profiler", loop_ns, Unit.NS),
                 facts.known(
-                    "share of what runs between steps at the line", line.line.share if line else None, Unit.SHARE
+                    "share of the training time at the line", line.line.share * between if line else None, Unit.SHARE
                 ),
             ),
             most_share=min(share, 1.0),
@@ -102,6 +105,9 @@ def _line(facts: Facts) -> tuple[CostliestLine | None, bool]:
     is_own = own is not None and own.line.share >= MOSTLY
     return own if is_own else all_, is_own
 
+
+BETWEEN = (RunPart.VALIDATION, RunPart.CHECKPOINTS, RunPart.OTHER)
+"""The parts whose samples are between steps."""
 
 MOSTLY = 0.5
 FEWEST_NODES = 4

@@ -45,7 +45,7 @@ class CodeBetweenSteps(Rule):
         if run.training_steps < self.least_steps:
             return Skipped(f"Fewer than {self.least_steps} training steps were timed: train for longer.")
         share = found.share if found else 0.0
-        label = "share of the training loop in one function between steps"
+        label = "share of the training time in one function between steps"
         if found is None or share < self.min_share or found.least_share < self.min_low_share:
             return Clear(label, min(share, self.min_share), self.min_share, Unit.SHARE)
         if found.times < self.fewest_times:

@@ -37,17 +37,16 @@ MOSTLY = 0.5
 _REPORTS = re.compile(r"(?:print|write\w*|flush|fsync|dumps?|save\w*|im(?:save|write)|to_csv|state_dict)$")
 """Functions that show or store values."""
 
-OF_NEEDED = (
-    "{} less often than every step if the next operators do not need what it makes. If it does not depend on the "
-    "parameters, as where it makes inputs, do it ahead in the loader's workers or another process. Otherwise only "
-    "faster code saves time"
+_AHEAD = (
+    "if not each step needs its result. If it prepares inputs and needs no parameters of the model, do it ahead in the "
+    "loader's workers or another process"
 )
+OF_NEEDED = f"{{}} less often than every step {_AHEAD}. Otherwise only faster code saves time"
 """For a function of which nothing shows that the training does without it for a step."""
 
 OF_NEEDED_CODE = (
-    "If this code goes through values one by one, compute with whole arrays or tensors instead. Run it less often than "
-    "every step if the next operators do not need what it makes. If it does not depend on the parameters, as where it "
-    "makes inputs, do it ahead in the loader's workers or another process"
+    "If this code goes through values one by one, compute with whole arrays or tensors instead. Run it less often "
+    f"{_AHEAD}"
 )
 """The same for lines of the script."""
 

@@ -26,6 +26,7 @@ from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
 from traceadvisor.analysis.sampled.shares import (
     SampledShare,
+    call_in_training,
     in_backward,
     line_of_call,
     own_lines_of,
@@ -501,14 +502,17 @@ def python_places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
 
 
 def lines_of(facts: Facts, site: CallSite) -> tuple[Location, ...]:
-    """The line of the call, if samples show it."""
+    """The line of the call, if samples show it, and that of its function; of a function's own work, only the latter."""
     if len(site.locations) > 1 or (site.callee is None and site.locations[0].is_line):
         return site.locations
     found = line_of_call(facts.run.stack_samples, site.locations[0], site.callee)
     if not found.is_line and site.callee:
         known = facts.run.exact_lines.exact(replace(found, owner=frame_of(site.callee)))
         found = known if known.is_line else found
-    return (found,)
+    call = call_in_training(facts.run.stack_samples, found)
+    if call and site.callee is None:
+        return (call,)
+    return (found, replace(call, owner=None)) if call else (found,)
 
 
 def some_of(by_step_ns: Sequence[int], most_ns: int) -> str:

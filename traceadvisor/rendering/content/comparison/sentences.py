@@ -40,6 +40,7 @@ from traceadvisor.rendering.words import (
     CPU_TIME,
     CPU_TIME_IS,
     MISLEADS,
+    STEP_SOURCE,
     VERDICT_CERTAINTY,
     cpu_time_words,
     listed,
@@ -467,6 +468,9 @@ def difference_words(one: Difference) -> str:
 
 def named_values(one: Difference) -> tuple[str, str, str]:
     """The name of a difference and the values of both sides, sizes with their units."""
+    if one.what is Differing.STEP_SOURCE:
+        words = {source.value: said for source, said in STEP_SOURCE.items()}
+        return one.name, words.get(one.base, one.base), words.get(one.head, one.head)
     if one.what not in _IN_BYTES:
         return one.name, one.base, one.head
     base, head = (size(int(text)) if text.isdecimal() else text for text in (one.base, one.head))

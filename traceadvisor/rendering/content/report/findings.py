@@ -247,7 +247,8 @@ def _remedy(finding: Finding, shown: Shown) -> Iterator[Block]:
             yield Code(change, SUMMARY, too_long=LONG_CHANGE)
     if finding.locations:
         more = len(finding.locations) - 1
-        others = (f", and {number_of(more, 'more place')}",) if more else ()
+        one_more = (", and ", *_line(finding.locations[1])) if more == 1 else ()
+        others = (f", and {number_of(more, 'more place')}",) if more > 1 else one_more
         lead = Span("Costs time at" if edit else "At", Mark.LEAD)
         yield Prose((lead, *_place(finding.locations[0]), *others), Tone.PLACE, SUMMARY)
         if code := finding.locations[0].code:
@@ -335,17 +336,24 @@ def _where_words(location: Location) -> str:
     return clipped_inside(location_words(location), LONGEST_PLACE)
 
 
-def _place(location: Location) -> Iterator[str | Span]:
-    """``train.py:41 in main, 36 samples, time in scipy/ndimage.py:7 (zoom)``."""
+def _line(location: Location) -> Iterator[str | Span]:
     yield Span(_where_words(location), Mark.CODE)
     if location.function and location.is_line:
         yield from (" in ", Span(clipped_inside(location.function, LONGEST_PLACE), Mark.CODE))
+
+
+def _place(location: Location) -> Iterator[str | Span]:
+    """``train.py:41 in main, 36 samples, most of the time in scipy/ndimage.py:7 (zoom)``."""
+    yield from _line(location)
     if location.kind is PlaceKind.ONLY_CALL:
         yield ", the only call there"
     if location.samples is not None:
         yield f", {number_of(location.samples, 'sample')}"
     if location.owner is not None:
-        yield from (", time in ", Span(clipped_inside(frame_words(location.owner), LONGEST_PLACE), Mark.CODE))
+        yield from (
+            ", most of the time in ",
+            Span(clipped_inside(frame_words(location.owner), LONGEST_PLACE), Mark.CODE),
+        )
 
 
 def _effort(finding: Finding) -> str:

@@ -45,8 +45,8 @@ def checked_sentence(report: Report) -> str:
     passed, skipped = passed_and_skipped(report)
     topics = Counter(GROUPS.get(rule_id.rstrip("0123456789"), "Other rules") for rule_id in sorted(passed))
     counted = f" ({', '.join(f'{topic} {count}' for topic, count in topics.most_common())})" if topics else ""
-    remark = f"; {len(skipped)} could not run: no input, or not about this run" if skipped else ""
-    return f"Nothing above a threshold. {number_of(len(passed), 'check')} passed{counted}{remark}."
+    remark = f"; {len(skipped)} do not apply to this run, or lack input" if skipped else ""
+    return f"No problem found. {number_of(len(passed), 'check')} passed{counted}{remark}."
 
 
 def partly_judged_sentence(report: Report) -> str | None:
@@ -64,7 +64,9 @@ def nothing_found(report: Report) -> str:
     """The sentence on the checks of a report without findings."""
     passed, skipped = passed_and_skipped(report)
     if len(skipped) > len(passed):
-        return f"{number_of(len(passed), 'check')} could run and found no problem; {len(skipped)} could not run."
+        return (
+            f"{number_of(len(passed), 'check')} ran and found no problem; {len(skipped)} do not apply, or lack input."
+        )
     return "No check found a problem."
 
 

@@ -403,7 +403,7 @@ def environment_facts(recording: Recording) -> Iterator[Fact]:
         yield Fact("Communication backend", group.backend or "not recorded")
     if recording.inference_sign is not None:
         yield Fact("Recognised as inference by", INFERENCE_SIGN[recording.inference_sign])
-    yield Fact("Steps detected from", STEP_SOURCE[recording.step_source])
+    yield Fact("Where steps begin and end", STEP_SOURCE[recording.step_source])
     if recording.framework is not None:
         yield Fact("Framework", recording.framework.value)
     yield Fact("Input" if recording.framework else "Data loader", ", ".join(recording.loader_kinds) or "not found")

@@ -59,7 +59,7 @@ RUN_CAUSE = {
     RunCause.SAVING: "saving",
     RunCause.LOGGING: "logging",
     RunCause.EVALUATION: "code without gradients",
-    RunCause.OTHER: "other code, or other programs",
+    RunCause.OTHER: "other code or other programs",
 }
 
 INFERENCE_MEANING = {RunPart.TRAINING: "Steps of the inference, without the parts below."}
@@ -126,8 +126,8 @@ def run_time_sentence(found: RunTime, *, of_inference: bool = False) -> str | No
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     other = whole_percent(1 - share)
     sentence = f"{whole} takes {duration(found.total_ns)}{f', of which {listed}' if named else ''}."
-    what = "outside of steps" if of_inference else "not training"
-    return sentence if other == "0%" else f"{other} of the loop is {what}. {sentence}"
+    whole = "loop" if of_inference else "training time"
+    return sentence if other in {"0%", "<1%"} else f"{other} of the {whole} passes outside of steps. {sentence}"
 
 
 def _causes(found: RunTime, part: RunPart) -> str:
