@@ -483,3 +483,28 @@ def test_the_recorded_step_is_that_of_the_recording_whatever_its_findings_are_sh
     loop = replace(report.findings[0], step_ns=8e9)
     assert recorded_step_ns(replace(report, findings=(loop, *report.findings))) == report.recordings[0].step_now_ns
     assert recorded_step_ns(None) is None
+
+
+def test_a_change_within_the_noise_of_any_round_of_its_table_is_no_winner() -> None:
+    """One worker halves the step; in a round without it, the script as it is takes three times as long as itself."""
+    rows: list[AnyRow] = [facts(), *finished("num_workers", {"num_workers=1": 0.5})]
+    noisy = [*rows[:-1], round_of("num_workers", {"A'": 3.0}), rows[-1]]
+    shown, hidden = (_measured_of_one_worker(one) for one in (rows, noisy))
+    assert counted_verdict(shown) == "faster, shown"
+    assert counted_verdict(hidden).startswith("not shown: unchanged rounds differ by -66.7%")
+
+
+def _measured_of_one_worker(rows: list[AnyRow]) -> MeasuredRatio:
+    found = _result(plan_in(FOLDER, axes=(Axis("num_workers", (1,)),)), rows).sections[0].arms[0].measured
+    assert found is not None
+    return found
+
+
+def test_a_single_round_has_no_bar_and_no_figures() -> None:
+    one_more = round_of("num_workers", {"num_workers=1": 0.5, "num_workers=2": 0.4})
+    rows: list[AnyRow] = [facts(), one_more, *finished("num_workers", {"num_workers=1": 0.5})]
+    result = _result(plan_in(FOLDER, axes=(Axis("num_workers", (1, 2)),)), rows)
+    chart = rates_chart(result.sections[0], "a")
+    assert chart is not None
+    assert "num_workers=2" not in chart.description
+    assert any("num_workers=2" in line and "not shown: one round" in line for line in _lines(result))
