@@ -155,6 +155,8 @@ def script_names() -> dict[str, Any]:
         "loss": loss,
         "losses": [],
         "parts": [],
+        "length": 4,
+        "entry": torch.ones(2),
         "output": torch.ones(2, 3),
         "inputs": (inputs := torch.randn(3, requires_grad=True)),
         "outputs": inputs**2,

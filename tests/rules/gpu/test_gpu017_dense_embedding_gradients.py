@@ -85,7 +85,7 @@ def test_without_a_capture_the_optimizer_has_no_known_part(tmp_path: Path) -> No
 
 
 def test_a_batch_that_uses_many_rows_is_clear(tmp_path: Path) -> None:
-    assert clear(DenseEmbeddingGradients(), _step(used=201), tmp_path).value == 0.201
+    assert clear(DenseEmbeddingGradients(), _step(used=301), tmp_path).value == 0.301
 
 
 def test_the_rows_of_all_calls_of_a_step_count(tmp_path: Path) -> None:

@@ -790,10 +790,11 @@ def _calls_of_a_module(
     has_shapes: bool = True,
     feeds: list[list[int]] | None = None,
     has_backward: bool = True,
+    gap: int = 0,
 ) -> TraceBuilder:
     """Steps with 40 calls of a module with one product each, operators after each call, and the backward pass.
 
-    ``feeds``: shapes of one more operator, right before the next call.
+    ``feeds``: shapes of one more operator, right before the next call. ``gap``: Python before that, in microseconds.
     """
     builder, at = TraceBuilder(), 0
     shapes = [[32, 4], [makes, 4]] if has_shapes else []
@@ -806,6 +807,9 @@ def _calls_of_a_module(
             for place, name in enumerate(between):
                 builder.op(name, at + 14 + 7 * place, at + 20 + 7 * place)
             at += 14 + 7 * len(between)
+            if gap:
+                builder.python("env.py(20): step", at, at + gap)
+                at += gap
             if feeds:
                 builder.op("aten::cat", at, at + 5, dims=feeds)
                 at += 6
@@ -830,6 +834,13 @@ def test_calls_of_a_module_that_need_the_one_before_are_no_small_operators(
     builder: TraceBuilder, tmp_path: Path
 ) -> None:
     clear(PythonOverhead(), builder, tmp_path)
+
+
+def test_python_between_calls_that_need_each_other_is_the_scripts_own(tmp_path: Path) -> None:
+    """As where an environment makes the next observation: each step calls it 40 times."""
+    builder = _calls_of_a_module("aten::mul", "aten::add", gap=200)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert found.claims.total_ns >= 4 * 40 * 200_000
 
 
 def test_a_call_whose_input_is_drawn_from_the_output_before_needs_it(tmp_path: Path) -> None:

@@ -32,12 +32,13 @@ def _rounds(
     ms: float = 10.0,
     fetches: int = 0,
     after: int = 0,
+    more: tuple[Frames, ...] = (),
 ) -> Captured:
-    """Rounds of steps of 10 ms, each after so many samples of other code."""
+    """Rounds of steps of 10 ms, each after so many samples of other code, and one of each of ``more``."""
     runs = Runs()
     runs.step([(TRAIN, 10.0)])
     for _ in range(rounds):
-        runs.step([(between, ms)] * pieces, state=StepState.OTHER, fetches=fetches)
+        runs.step([(between, ms)] * pieces + [(one, ms) for one in more], state=StepState.OTHER, fetches=fetches)
         for _ in range(steps):
             runs.step([(TRAIN, 10.0)])
     for _ in range(after):
@@ -54,6 +55,23 @@ def test_a_function_that_each_round_runs_is_found_at_its_line(tmp_path: Path) ->
     assert evidence(found, "stretches between steps with it") == 3
     assert found.saving.low_ns == 0
     assert found.whole_ns == pytest.approx(490e6 / 31)
+
+
+def test_a_function_counts_with_all_that_it_calls(tmp_path: Path) -> None:
+    calls = SampledFrame("read_data", "data.py", 38, is_user=True)
+    parse, each = (SampledFrame(name, "text.py", 9, is_user=True) for name in ("parse", "<lambda>"))
+    other = SampledFrame("report", "text.py", 30, is_user=True)
+    found = _rounds(
+        tmp_path, more=(*[line(14, calls, parse)] * 3, *[line(14, calls, each)] * 4, line(14, other))
+    ).finding(CodeBetweenSteps())
+    assert evidence(found, "share of the training time in one function between steps") == pytest.approx(390 / 730)
+    assert found.locations == (Location("data.py", 38, "read_data"),), "its line with the most time"
+
+
+def test_of_a_function_that_holds_the_training_only_its_own_lines_count(tmp_path: Path) -> None:
+    own = (SampledFrame("main", "train.py", 20, is_user=True),)
+    found = _rounds(tmp_path, own, more=(READS,) * 3).finding(CodeBetweenSteps())
+    assert evidence(found, "share of the training time in one function between steps") == pytest.approx(180 / 580)
 
 
 def test_code_without_gradients_counts_as_well(tmp_path: Path) -> None:

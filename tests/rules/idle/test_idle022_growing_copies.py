@@ -10,16 +10,26 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.model.saving import Method
-from traceadvisor.rules.idle.idle022_growing_copies import GrowingCopies
+from traceadvisor.rules.idle.idle022_growing_copies import TITLE_OF_WINDOW, WINDOW, GrowingCopies
 from traceadvisor.statistics import share_interval
 
 UPDATE = "train.py(21): update"
 
 
 def _steps(
-    *kept: int, added: int = 8, dim: int = 0, shapes: bool = True, on_gpu: bool = False, cat_us: float = 20
+    *kept: int,
+    added: int = 8,
+    dim: int = 0,
+    shapes: bool = True,
+    on_gpu: bool = False,
+    cat_us: float = 20,
+    before: tuple[str, ...] = (),
+    has_gradient: bool = False,
 ) -> TraceBuilder:
-    """Steps of 100 us that each join a tensor of so many rows of 10 to 8 new rows."""
+    """Steps of 100 us that each join a tensor of so many rows of 10 to 8 new rows.
+
+    ``before``: operators right before. ``has_gradient``: whether the backward pass goes through the join.
+    """
     builder = TraceBuilder().python("train.py(60): main", 0, 100 * len(kept), called="train.py:80")
     for number, rows in enumerate(kept):
         at = 100 * number
@@ -27,7 +37,13 @@ def _steps(
         builder.step(number, at, at + 100).op("aten::mm", at, at + 10, dims=[[8, 8], [8, 8]], sequence=number)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at + 12, at + 20, sequence=number)
         builder.python(UPDATE, at + 28, at + 60, called="train.py:33")
-        builder.op("aten::cat", at + 30, at + 30 + cat_us, dims=[sizes, []] if shapes else ())
+        for place, name in enumerate(before):
+            builder.op(name, at + 21 + place, at + 22 + place)
+        sequence = 50 + number if has_gradient else None
+        builder.op("aten::cat", at + 30, at + 30 + cat_us, dims=[sizes, []] if shapes else (), sequence=sequence)
+        if has_gradient:
+            node = "autograd::engine::evaluate_function: CatBackward0"
+            builder.op(node, at + 90, at + 95, sequence=sequence, forward_thread=1)
         if on_gpu:
             builder.launch(at + 31, at + 32, kernel=(at + 35, at + 65))
     return builder
@@ -43,7 +59,7 @@ def _captured(builder: TraceBuilder, folder: Path, samples: Samples) -> Captured
 def test_a_tensor_that_each_step_joins_to_the_one_before_is_found(dim: int, tmp_path: Path) -> None:
     found = finding(GrowingCopies(), _steps(800, 808, 816, 824, dim=dim), tmp_path)
     assert evidence(found, "elements kept, in the last recorded step") == 8240
-    assert evidence(found, "elements that a step adds") == 80
+    assert evidence(found, "elements added each time") == 80
     assert found.claims.total_ns == 4 * 20_000
     assert found.saving.method is Method.BOUND
 
@@ -68,6 +84,31 @@ def test_with_a_gpu_its_kernels_count(tmp_path: Path) -> None:
     found = finding(GrowingCopies(), _steps(800, 808, 816, on_gpu=True), tmp_path)
     assert found.claims.total_ns == 3 * 30_000
     assert found.saving.method is Method.BOUND
+
+
+SLICED = ("aten::slice", "aten::unsqueeze")
+
+
+def test_a_window_that_is_copied_for_each_new_entry_is_found(tmp_path: Path) -> None:
+    found = finding(GrowingCopies(), _steps(800, 800, 800, before=SLICED), tmp_path)
+    assert (found.rule.title, found.fix.summary) == (TITLE_OF_WINDOW, WINDOW.summary)
+    assert evidence(found, "elements kept, in the last recorded step") == 8000
+    assert evidence(found, "elements added each time") == 80
+    assert found.claims.total_ns == 3 * 20_000
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        _steps(800, 800, before=SLICED),  # in two steps only
+        _steps(800, 800, 800, before=SLICED, has_gradient=True),  # a layer computes what it joins
+        _steps(800, 800, 800, before=(*SLICED, "aten::mul", "aten::add")),  # what is joined is computed after that
+        _steps(800, 700, 600, before=SLICED),  # of other sizes in each step
+        _steps(24, 24, 24, before=SLICED),  # little more than what is added
+    ],
+)
+def test_other_joins_are_no_windows(builder: TraceBuilder, tmp_path: Path) -> None:
+    assert clear(GrowingCopies(), builder, tmp_path).value == 0
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class BetweenSteps:
     """Its line with the most time."""
 
     share: float
-    """Share of the training loop, with what it takes after the last step."""
+    """Share of the training loop, with all that it calls, and with what it takes after the last step."""
 
     least_share: float
     """Lower end of the 95% interval of the share."""
@@ -53,16 +53,21 @@ def between_steps(run: Run, sampled: SampledSteps | None, loop_ns: int) -> Betwe
     """
     if sampled is None or not run.steps or loop_ns <= 0:
         return None
-    lines = [_own_line(frames, cause) for frames, cause in zip(sampled.frames, sampled.causes, strict=True)]
+    users = [_users(frames, cause) for frames, cause in zip(sampled.frames, sampled.causes, strict=True)]
     between, after = (
         _between(run, sampled),
         sampled.at_ns >= max((step.clock_ns or 0) + step.duration_ns for step in run.steps),
     )
-    times_ns = _by_function(sampled, lines, between)
+    times_ns = _by_function(sampled, users, between)
     most = max(times_ns, key=lambda one: times_ns[one], default=None)
     if most is None:
         return None
-    is_own = np.array([line is not None and _function(line) == most for line in lines], dtype=np.bool_)[sampled.stack]
+    held = [[one for one in of if _function(one) == most] for of in users]
+    trains = set(sampled.stack[~between & (sampled.step != NONE)].tolist())
+    if any(held[stack] for stack in trains):  # it also holds the training steps: only its own lines count
+        held = [[one for one in of[-1:] if _function(one) == most] for of in users]
+    lines = [of[-1] if of else None for of in held]
+    is_own = np.array([line is not None for line in lines], dtype=np.bool_)[sampled.stack]
     own = is_own & (between | after)
     count, time_ns = int(own.sum()), int(sampled.weight_ns[own].sum())
     if count < FEWEST_SAMPLES or not time_ns:
@@ -79,14 +84,15 @@ def _between(run: Run, sampled: SampledSteps) -> Mask:
     return found
 
 
-def _own_line(frames: Iterable[SampledFrame], cause: RunCause | None) -> SampledFrame | None:
-    """The innermost line of the user; None in work of the capture, or of another part of the run."""
-    found = None
-    for frame in frames:
-        if frame == OWN_WORK:
-            return None
-        found = frame if frame.is_user else found
-    return found if cause in _SCRIPT else None
+def _users(frames: Iterable[SampledFrame], cause: RunCause | None) -> list[SampledFrame]:
+    """The lines of the user's functions, outermost first; none in work of the capture, or of another part of the run.
+
+    What a comprehension or a lambda takes is time of the function that holds it.
+    """
+    of = list(frames)
+    if OWN_WORK in of or cause not in _SCRIPT:
+        return []
+    return [one for one in of if one.is_user and (one.function == "<module>" or not one.function.startswith("<"))]
 
 
 def _function(line: SampledFrame) -> tuple[str | None, str]:
@@ -94,11 +100,12 @@ def _function(line: SampledFrame) -> tuple[str | None, str]:
 
 
 def _by_function(
-    sampled: SampledSteps, lines: list[SampledFrame | None], which: Mask
+    sampled: SampledSteps, users: list[list[SampledFrame]], which: Mask
 ) -> dict[tuple[str | None, str], int]:
+    """The time in which each function is the innermost one of the user's."""
     found: dict[tuple[str | None, str], int] = {}
     for stack, weight_ns in zip(sampled.stack[which].tolist(), sampled.weight_ns[which].tolist(), strict=True):
-        if (line := lines[stack]) is not None:
+        for line in users[stack][-1:]:
             found[_function(line)] = found.get(_function(line), 0) + weight_ns
     return found
 

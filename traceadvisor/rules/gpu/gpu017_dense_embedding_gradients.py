@@ -65,8 +65,9 @@ class DenseEmbeddingGradients(Rule):
     min_share: float = 0.1
     """Share of the step. Less is not worth a second optimizer."""
 
-    most_used_share: float = 0.2
-    """Share of the rows that a batch uses. With more, sparse gradients save little."""
+    most_used_share: float = 0.3
+    """Indices that a batch looks up over rows. On one core, ``SparseAdam`` and sparse gradients of 60,000 rows of 64
+    took 0.22, 0.54 and 0.62 of the time with a tenth, a fifth and three tenths, and 1.5 times as long with half."""
 
     def check(self, facts: Facts) -> Outcome:
         rows = rows_named(facts.trace, Kind.OPERATOR, _ROWS_AT.__contains__)

@@ -150,7 +150,7 @@ class PythonOverhead(Rule):
         """A finding on code inside of the model, or on small operators; else the time beside the training's own."""
         beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
         chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
-        needed = chained | _as_in_passes(facts)
+        needed = (chained - lost) | _as_in_passes(facts)
         beside = (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)) - needed
         lost, in_pieces = lost - needed, beside - _on_whole_tensors(facts)
         if not has_large_operators(facts, in_pieces):

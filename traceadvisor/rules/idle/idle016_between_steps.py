@@ -13,8 +13,9 @@ class CodeBetweenSteps(Rule):
     """One function of the script takes much of the run between training steps.
 
     What it finds: The function of the script that most samples show outside training steps: between epochs, rounds or
-        updates. It must run at least twice. What it takes after the last step counts as well. Loops over a data loader,
-        checkpoints, start-up and the profiler do not count.
+        updates, with all that it calls, unless it holds the training loop. It must run at least twice. What it takes
+        after the last step counts as well. Loops over a data loader, checkpoints, start-up and the profiler do not
+        count.
     Why it costs time: No parameter changes meanwhile, in each round again.
     How to fix it: Keep what each round makes anew although it stays the same, such as data that is read again. Replace
         Python loops, such as those that match predictions for a metric, by operators on whole arrays.

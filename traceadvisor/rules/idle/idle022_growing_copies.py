@@ -8,9 +8,10 @@ from math import prod
 
 import numpy as np
 
+from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
@@ -28,8 +29,23 @@ FIX = Fix(
     not_replayed=NOT_REPLAYED,
 )
 
+WINDOW = Fix(
+    "Keep the last entries in a deque, and stack them where the window is read, or write each entry into a tensor of "
+    "fixed size, at its number modulo the length",
+    "from collections import deque\n\n"
+    "window = deque(maxlen=length)   # in place of torch.cat([window[1:], entry])\n"
+    "window.append(entry.detach().clone())\n"
+    "torch.stack(tuple(window))      # where it is read",
+    not_replayed="how often the window is read is unknown",
+)
+TITLE_OF_WINDOW = "Each new entry copies the window of all that is kept"
+
 FEWEST_STEPS = 3
-"""Recorded steps in a row of which each but the first continues the tensor of the step before."""
+"""Recorded steps in a row of which each but the first continues the tensor of the step before, or shifts a window."""
+
+_LEAVES_OUT = frozenset({"aten::slice", "aten::narrow"})
+_VIEWS_BETWEEN = 3
+"""Operators before a join, one of which leaves out the oldest entries of a window."""
 
 LARGER = 4
 """Elements kept over those that a step adds, at least: before that, joining costs little more than the parts."""
@@ -40,12 +56,15 @@ class GrowingCopies(Rule):
     """Each training step joins its results to all earlier ones, and so copies them again.
 
     What it finds: Calls of ``torch.cat`` of which one input has exactly the size of what the step before joined, in at
-        least three recorded steps in a row: predictions, targets or losses of an epoch, or a buffer of samples. What
-        was kept is at least four times as large as what a step adds.
+        least three recorded steps in a row: predictions, targets or losses of an epoch, or a buffer of samples. So are
+        calls that join a new entry to a window without its oldest one, as ``torch.cat([window[1:], entry])`` does,
+        without gradients and in at least three recorded steps. What was kept is at least four times as large as what is
+        added.
     Why it costs time: The time of each step grows with the steps before it, and that of an epoch with their square. The
-        first recorded steps show little of it.
+        first recorded steps show little of it. A window is copied as a whole for each entry.
     How to fix it: Append to a list and call ``torch.cat`` once, or make a tensor of the final size and fill it. Keep
-        counts or sums instead of predictions if a metric needs no more.
+        counts or sums instead of predictions if a metric needs no more. A window becomes a ``deque``, or a tensor that
+        entries are written into in turn.
     How the saving is estimated: Without a GPU, the share of the line in samples of all undisturbed steps, with its
         interval, applied to the mean undisturbed step. Otherwise, the time in the recorded steps is stated; the run
         may save more.
@@ -67,6 +86,9 @@ class GrowingCopies(Rule):
         if (facts.trace.details.dims_id.at(facts.tree.rows, np.int32(NONE)) == NONE).all():
             return Skipped(facts.unknown_without("The sizes of tensors are unknown", Option.SHAPES))
         rows, kept, added = _continued(facts)
+        is_window = not rows.size
+        if is_window:
+            rows, kept, added = _shifted(facts)
         claims = self._claims(facts, rows)
         sampled = _share_of_run(facts, rows)
         share = sampled.share if sampled else facts.share(claims)
@@ -77,14 +99,15 @@ class GrowingCopies(Rule):
         return finding_of(
             facts,
             claims=claims,
-            fix=FIX,
+            title=TITLE_OF_WINDOW if is_window else None,
+            fix=WINDOW if is_window else FIX,
             effort=Effort.LINE,
             saving=_measured(sampled, mean_ns) if sampled and mean_ns else None,
             most_share=None if is_measured else facts.share(claims),
             whole_ns=mean_ns if is_measured else None,
             evidence=(
                 Evidence("elements kept, in the last recorded step", kept, Unit.COUNT),
-                Evidence("elements that a step adds", added, Unit.COUNT),
+                Evidence("elements added each time", added, Unit.COUNT),
                 facts.time_per_step("time to join them", claims),
                 Evidence("share of undisturbed steps at this line", share, Unit.SHARE) if is_measured else None,
             ),
@@ -133,6 +156,38 @@ def _continued(facts: Facts) -> tuple[Int64, int, int]:
     last = [row for row, chain in chains.items() if len(chain) >= FEWEST_STEPS and _is_large(*kept[row])]
     rows = sorted({row for one in last for row in chains[one]})
     return np.array(rows, np.int64), *max((kept[row] for row in last), default=(0, 0))
+
+
+def _shifted(facts: Facts) -> tuple[Int64, int, int]:
+    """Calls that join few new entries to a window without its oldest ones, and the elements that they keep and add.
+
+    No gradient goes back through them, and each of at least three recorded steps has such calls of the same sizes.
+    """
+    found: dict[tuple[Shape, ...], list[list[int]]] = {}
+    is_shift = _follows_slice(facts)
+    for rows in _by_step(facts):
+        of_step: dict[tuple[Shape, ...], list[int]] = {}
+        for row, shapes in _joined(facts, rows).items():
+            kept = max(map(prod, shapes))
+            if any(_results(shapes)) and _is_large(kept, sum(map(prod, shapes)) - kept) and row in is_shift:
+                of_step.setdefault(tuple(shapes), []).append(row)
+        for one, mine in of_step.items():
+            found.setdefault(one, []).append(mine)
+    windows = {one: mine for one, mine in found.items() if len(mine) >= FEWEST_STEPS}
+    kept, added = max(((k := max(map(prod, one)), sum(map(prod, one)) - k) for one in windows), default=(0, 0))
+    return np.array(sorted(row for mine in windows.values() for rows in mine for row in rows), np.int64), kept, added
+
+
+def _follows_slice(facts: Facts) -> frozenset[int]:
+    """Outermost operators without a gradient that come right after one that leaves out a part of a tensor."""
+    tree, names = facts.tree, facts.trace.names
+    outer = np.flatnonzero((tree.thread == facts.observation.thread) & (tree.parent == NONE))
+    outer = outer[np.argsort(tree.start_ns[outer], kind="stable")]
+    is_slice = name_mask(names, _LEAVES_OUT.__contains__)[facts.trace.events.name_id[tree.rows[outer]]]
+    before = np.cumsum(np.append(0, is_slice))
+    follows = before[:-1] > before[np.maximum(np.arange(outer.size) - _VIEWS_BETWEEN, 0)]
+    has_gradient = np.isin(outer, forward_operators(facts.trace, tree)[1])
+    return frozenset(tree.rows[outer[follows & ~has_gradient]].tolist())
 
 
 def _is_large(kept: int, added: int) -> bool:

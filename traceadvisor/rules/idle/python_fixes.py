@@ -38,7 +38,7 @@ _REPORTS = re.compile(r"(?:print|write\w*|flush|fsync|dumps?|save\w*|im(?:save|w
 """Functions that show or store values."""
 
 _AHEAD = (
-    "if not each step needs its result. If it prepares inputs and needs no parameters of the model, do it ahead in the "
+    "if not each step needs its result. If it prepares inputs without the model's parameters, do it ahead in the "
     "loader's workers or another process"
 )
 OF_NEEDED = f"{{}} less often than every step {_AHEAD}. Otherwise only faster code saves time"
