@@ -81,7 +81,7 @@ SETTINGS = RecordedSettings(
         Constructed(Role.OPTIMIZER, "AdamW", PLACE, through="transformers"),
     ),
     environment={"OMP_NUM_THREADS": "4"},
-    padding=Padding(0.5, 0.25, 128, 8, "attention_mask"),
+    padding=Padding(0.5, 0.25, 128, 8, "attention_mask", varies=True),
     unused_gradients=UnusedGradients(0.5, 6, 12, is_cleared=False),
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
     device_name="NVIDIA H100",

@@ -225,6 +225,8 @@ MASK = "attention_mask"
 
 REPEATED = "a value that only ends or only begins rows"
 
+LENGTHS = "lengths in the batch"
+
 
 @frozen
 class Padding:
@@ -242,6 +244,9 @@ class Padding:
     batch_count: int
     source: str
     """The sign of the padding."""
+
+    varies: bool = False
+    """Whether batches differ in their positions of a sample: these follow their samples."""
 
 
 class PauseKind(Enum):

@@ -30,6 +30,7 @@ from traceadvisor.bundle.stacks import (
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, StepLog, step_rows
 from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, decoded_line
 from traceadvisor.model.run import (
+    LENGTHS,
     MASK,
     REPEATED,
     Change,
@@ -145,7 +146,7 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     kept["thread_pools"] = [one for one in THREAD_POOLS if isinstance(pools, list) and one in pools]
     if isinstance(padding := found.get("padding"), dict):
         kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
-        kept["padding"]["source"] = sign if (sign := padding.get("source")) in (MASK, REPEATED) else "other"
+        kept["padding"]["source"] = sign if (sign := padding.get("source")) in (LENGTHS, MASK, REPEATED) else "other"
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
     kept["devices"] = _identified(found.get("devices"), texts)

@@ -29,12 +29,10 @@ def _captured(
     builder: TraceBuilder | None = None,
     longest: int = 128,
     surplus: float = 0.4,
-    mean: float | None = 100.0,
+    varies: bool = True,
 ) -> Captured:
-    padding = Padding(padded, surplus, longest, 8, "attention_mask")
-    return Captured(builder or _step(), folder).with_settings(
-        padding=padding, loader=LoaderSettings(batch_size=8), positions_per_sample=mean
-    )
+    padding = Padding(padded, surplus, longest, 8, "attention_mask", varies=varies)
+    return Captured(builder or _step(), folder).with_settings(padding=padding, loader=LoaderSettings(batch_size=8))
 
 
 @pytest.mark.parametrize(("surplus", "share"), [(0.4, 0.4), (0.1, 0.5)])
@@ -107,21 +105,18 @@ def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tm
     ]
 
 
-def _windows(folder: Path, indices: list[int] | None, mean: float | None = 128.0) -> Captured:
+def _windows(folder: Path, indices: list[int] | None) -> Captured:
     """Batches whose samples all have 128 positions, looked up in a table with such indices."""
     builder = _step()
     for at in range(0, 400, 100):
         if indices is not None:
             builder.op("aten::embedding_dense_backward", at + 60, at + 65, dims=[[*indices, 64], indices, [], [], []])
-    return _captured(folder, builder=builder, surplus=0.0, mean=mean)
+    return _captured(folder, builder=builder, surplus=0.0, varies=False)
 
 
 @pytest.mark.parametrize("indices", [None, [128], [8, 64]], ids=["none", "places of a position", "other tokens"])
-@pytest.mark.parametrize("mean", [128.0, None])
-def test_similar_lengths_do_not_shorten_windows_of_one_length(
-    mean: float | None, indices: list[int] | None, tmp_path: Path
-) -> None:
-    outcome = _windows(tmp_path, indices, mean).outcome(PaddedBatches())
+def test_similar_lengths_do_not_shorten_windows_of_one_length(indices: list[int] | None, tmp_path: Path) -> None:
+    outcome = _windows(tmp_path, indices).outcome(PaddedBatches())
     assert isinstance(outcome, Skipped)
     assert "same length" in outcome.reason
 
@@ -201,7 +196,19 @@ def test_sizes_that_differ_between_steps_are_positions(tmp_path: Path) -> None:
     for at, length in zip(range(0, 400, 100), (60, 61, 62, 63), strict=True):
         builder.step(at // 100, at, at + 100).op("aten::addmm", at + 10, at + 90, dims=[[8 * length, 64]])
     assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns == pytest.approx(40_000)
-    assert not _captured(tmp_path, builder=builder, mean=None).is_found(PaddedBatches())
+    assert not _captured(tmp_path, builder=builder, varies=False).is_found(PaddedBatches())
+
+
+def test_convolutions_and_layers_over_features_go_along_with_their_positions(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for at, length in zip(range(0, 400, 100), (60, 128, 90, 100), strict=True):
+        builder.step(at // 100, at, at + 100)
+        builder.op("aten::conv1d", at + 10, at + 40, dims=[[8, 40, length], [48, 40, 5]])
+        builder.op("aten::conv1d", at + 40, at + 60, dims=[[8, 48, length // 2], [48, 48, 5]])
+        builder.op("aten::linear", at + 60, at + 80, dims=[[8, length, 40], [48, 40]])
+        builder.op("aten::addmm", at + 80, at + 90, dims=[[8, 48], [48, 48]])
+    found = _captured(tmp_path, builder=builder, surplus=0.0).finding(PaddedBatches())
+    assert found.saving.high_ns == pytest.approx(0.5 * 7 / 8 * 100_000)
 
 
 @pytest.mark.parametrize(("padded", "found"), [(0.19, False), (0.2, True)])

@@ -5,18 +5,21 @@ See ``docs/decisions/0027-padding.md``: what counts as padding, and what it cost
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from traceadvisor.model.run import MASK, REPEATED, Padding
+from traceadvisor.model.run import LENGTHS, MASK, REPEATED, Padding
 
 MOST_BATCHES = 8
 """Batches to look at, all before the first recording by default."""
 
 MOST_VALUES = 1 << 17
-"""Values of a tensor. A larger one is left out: looking at this one takes a few milliseconds."""
+"""Values of a tensor to look at, which takes up to a millisecond. Of more features, every so many are looked at."""
 
 MOST_ENTRIES = 32
 """Entries of a list, tuple or mapping to look at."""
@@ -29,16 +32,31 @@ LEAST_LENGTH = 8
 
 _KINDS = (torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64)
 
+_LAYOUTS = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
+"""Dimensions of floating point values that may be the samples, the positions and the features."""
+
+
+@dataclass
+class _Sums:
+    """The padding of one tensor of each batch, in one layout."""
+
+    source: str = REPEATED
+    values: int = 0
+    positions: int = 0
+    padded: int = 0
+    surplus: int = 0
+    widths: set[int] = field(default_factory=set)
+
+    is_certain: bool = False
+    """Whether it shows padding in windows of a constant length, too."""
+
 
 class PaddingSeen:
     """Adds up the padding of batches."""
 
     def __init__(self) -> None:
-        self._batches = self._positions = self._padded = self._surplus = self._longest = 0
-        self._source = ""
-        self._widths: set[int] = set()
-        self._has_values = False
-        """Whether more than flags showed padding."""
+        self._batches = 0
+        self._sums: defaultdict[object, _Sums] = defaultdict(_Sums)
         self._rows = self._values = 0
         """Rows of token ids, and their values."""
 
@@ -54,25 +72,37 @@ class PaddingSeen:
         self._batches += 1
         try:
             tensors = dict(_tensors(batch, "", DEEPEST))
-            masks = {name: values for name, values in tensors.items() if name.endswith(MASK)}
-            longest = max(tensors.values(), key=Tensor.numel, default=None)
+            ids = {name: values for name, values in tensors.items() if values.dim() == 2}
+            masks = {name: values != 0 for name, values in ids.items() if name.endswith(MASK)}
+            longest = max(ids.values(), key=Tensor.numel, default=None)
             if longest is not None:
                 self._rows, self._values = self._rows + len(longest), self._values + longest.numel()
-            for values in (masks or tensors).values():
-                lengths = (values != 0).sum(1) if masks else _lengths(values.long())
-                if lengths is not None:
-                    self._add(values.shape[1], lengths, MASK if masks else REPEATED)
-                    self._has_values |= bool(masks) or values.dtype is not torch.bool
+            given = [mask.sum(1) for mask in masks.values()]
+            for (name, mask), lengths in zip(masks.items(), given, strict=True):
+                self._add(name, mask, (lengths, MASK), mask.numel())
+            given += [values.long() for values in tensors.values() if values.dim() == 1]
+            for name, values in ids.items() if not masks else ():
+                self._add(name, values, _lengths(values.long(), given), values.numel())
+            features = [(values.numel(), name) for name, values in tensors.items() if values.dim() == 3]
+            for layout in _LAYOUTS if features else ():
+                count, name = max(features)
+                if (rows := _alike(tensors[name].permute(layout))) is not None:
+                    self._add((name, layout), rows, _lengths(rows, given), count)
         except Exception:  # noqa: BLE001  # a batch may be anything
             self._batches = MOST_BATCHES
 
-    def _add(self, width: int, lengths: Tensor, source: str) -> None:
-        self._positions += len(lengths) * width
-        self._padded += int((width - lengths).sum())
-        self._surplus += len(lengths) * (width - int(lengths.max()))
-        self._longest = max(self._longest, width)
-        self._widths.add(width)
-        self._source = source
+    def _add(self, key: object, rows: Tensor, found: tuple[Tensor, str] | None, values: int) -> None:
+        """Add rows of positions, with their lengths and the sign of these, of so many values."""
+        sums = self._sums[key]
+        sums.values += values
+        sums.positions += rows.numel()
+        sums.widths.add(rows.shape[1])
+        if found is not None:
+            lengths, sums.source = found
+            sums.padded += rows.numel() - int(lengths.sum())
+            sums.surplus += len(rows) * (rows.shape[1] - int(lengths.max()))
+            is_id = rows.dtype is not torch.bool and not rows.is_floating_point()
+            sums.is_certain |= is_id or sums.source != REPEATED
 
     @property
     def positions_per_sample(self) -> float | None:
@@ -82,20 +112,31 @@ class PaddingSeen:
     def result(self) -> Padding | None:
         """The padding so far; None if no tensor showed any.
 
-        Flags alone show none in windows of a constant length: they say which positions the loss leaves out.
+        That of the tensor with the most values, which most of the model's work goes along with.
+        Flags and floating point values alone show none in windows of a constant length: flags say which positions the
+        loss leaves out, and such values may end alike by chance.
         """
-        if not self._padded or (len(self._widths) == 1 and not self._has_values):
+        shown = [one for one in self._sums.values() if one.padded and (one.is_certain or len(one.widths) > 1)]
+        if not shown:
             return None
+        most = max(shown, key=lambda one: (one.values, one.is_certain))
         return Padding(
-            self._padded / self._positions, self._surplus / self._positions, self._longest, self._batches, self._source
+            most.padded / most.positions,
+            most.surplus / most.positions,
+            max(most.widths),
+            self._batches,
+            most.source,
+            varies=len(most.widths) > 1,
         )
 
 
 def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the values of each batch of sequences."""
+    """Yield the name and the values of each batch of numbers, of sequences of token ids, and of features."""
     if type(value) is Tensor:
-        is_small = value.device.type == "cpu" and value.dim() == 2 and value.numel() <= MOST_VALUES
-        if is_small and value.dtype in _KINDS and value.shape[0] and value.shape[1] >= LEAST_LENGTH:
+        is_small = value.dim() in (1, 2) and value.numel() <= MOST_VALUES and value.dtype in _KINDS
+        is_long = value.dim() == 1 or value.shape[-1] >= LEAST_LENGTH
+        is_features = value.dim() == 3 and value.is_floating_point()
+        if value.device.type == "cpu" and value.numel() and (is_features or (is_small and is_long)):
             yield name, value
     elif levels and isinstance(value, Mapping):
         for key, entry in list(value.items())[:MOST_ENTRIES]:
@@ -105,12 +146,34 @@ def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tenso
             yield from _tensors(entry, f"{name}.{number}", levels - 1)
 
 
-def _lengths(values: Tensor) -> Tensor | None:
-    """Return the length of each row without padding; None if no value only ends, or only begins, rows."""
-    for rows in (values, values.flip(1)):
-        is_pad = rows == rows[:, -1].mode().values
+def _alike(values: Tensor) -> Tensor | None:
+    """Return the one value of all features of each position, infinity where they differ; None if it takes too long."""
+    every, count = -(-values.numel() // MOST_VALUES), values.shape[2]
+    if values.shape[1] < LEAST_LENGTH or every >= max(count, 2):
+        return None
+    least, most = values.detach()[..., ::every].float().aminmax(dim=2)
+    return least.where(least == most, math.inf)
+
+
+def _lengths(rows: Tensor, given: list[Tensor]) -> tuple[Tensor, str] | None:
+    """Return the length of each row without padding, and its sign; None if no value only ends, or only begins, rows.
+
+    Args:
+        rows: the value of each position; infinity is none of padding.
+        given: what may be the lengths; these confirm a value that occurs elsewhere, too.
+    """
+    width, is_features = rows.shape[1], rows.is_floating_point()
+    for side in (rows, rows.flip(1)):
+        ends = side[:, -1][side[:, -1].isfinite()]
+        if not len(ends):
+            continue
+        is_pad = side == ends.mode().values
         run = is_pad.flip(1).long().cumprod(1).sum(1)
-        is_only_there = bool(is_pad.sum() == run.sum())
-        if is_only_there and bool((run > 1).any()) and not bool(is_pad.all(1).any()):
-            return rows.shape[1] - (run - 1).clamp(min=0)  # the first may end the text
+        if bool(run.any()) and any(torch.equal(width - run, lengths) for lengths in given):
+            return width - run, LENGTHS
+        is_only_there = bool(is_pad.sum() == run.sum()) and not bool(is_pad.all(1).any())
+        if is_features and is_only_there and bool(run.min() != run.max()):
+            return width - run, REPEATED
+        if not is_features and is_only_there and bool((run > 1).any()):
+            return width - (run - 1).clamp(min=0), REPEATED  # the first may end the text
     return None

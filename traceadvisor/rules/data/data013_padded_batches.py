@@ -82,7 +82,7 @@ class PaddedBatches(Rule):
         computing = (Category.KERNEL,) if facts.observation.has_device else (Category.FORWARD, Category.BACKWARD)
         claims = facts.claim(*computing)
         within = facts.steps.typical_windows if facts.observation.has_device else claims
-        goes_along = share_by_position(facts, padding, within, varies=_lengths_differ(facts))
+        goes_along = share_by_position(facts, padding, within)
         share = padding.padded_share * goes_along * facts.share(claims)
         if padding.padded_share < self.min_padded_share:
             return Clear("padding in batches", padding.padded_share, self.min_padded_share, Unit.SHARE)
@@ -92,7 +92,7 @@ class PaddedBatches(Rule):
             facts,
             claims=claims,
             fix=Fix(
-                AS_LONGEST if is_surplus else BY_LENGTH if _lengths_differ(facts) else BOTH,
+                AS_LONGEST if is_surplus else BY_LENGTH if padding.varies else BOTH,
                 TO_LONGEST if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
                 is_conditional=not is_surplus,
@@ -119,15 +119,9 @@ def _unknown(facts: Facts, padding: Padding, *, is_surplus: bool) -> str | None:
     """Return why shorter batches are not known to save work; None if they are."""
     if any(map(_UNPADDED.search, facts.trace.names)):
         return "The model leaves out padding: it packs its sequences."
-    if is_surplus or _lengths_differ(facts) or _has_tokens(facts, padding.longest):
+    if is_surplus or padding.varies or _has_tokens(facts, padding.longest):
         return None
     return "All batches have the same length: no length of a sample is known to change it."
-
-
-def _lengths_differ(facts: Facts) -> bool:
-    """Return whether the batches were shorter on average than the longest: their lengths follow their samples."""
-    mean, padding = facts.settings.positions_per_sample, facts.settings.padding
-    return padding is not None and mean is not None and mean < padding.longest
 
 
 def _has_tokens(facts: Facts, length: int) -> bool:

@@ -30,16 +30,16 @@ MOST_AT_POSITION = 4.0
 """Times that a recurrence runs an operator with equal shapes for each position: two layers in both directions."""
 
 
-def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies: bool) -> float:
+def share_by_position(facts: Facts, padding: Padding, within: SpanSet) -> float:
     """Return the share of the model's time in operators on each position; 1 where no shapes were recorded.
 
-    A layer on the mean of all positions has none of their sizes, and takes as long whatever their number.
+    A layer on the mean of all positions has none of their sizes, and takes as long whatever their number. Where batches
+    differ in length, sizes that not every step has may be their positions, too.
 
     Args:
         facts: of the recording.
         padding: of its batches.
         within: the spans of operators that count.
-        varies: whether batches differ in length, so that sizes which not every step has may be their positions, too.
     """
     tree, windows = facts.tree, facts.steps.typical_windows
     dims = facts.trace.details.dims_id.at(tree.rows, np.int32(NONE)).astype(np.int64)
@@ -48,7 +48,8 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet, *, varies
         return 1.0
     sizes = {one: frozenset(map(int, _SIZE.findall(facts.trace.texts[one]))) for one in np.unique(dims[known]).tolist()}
     steps = np.array([step.start_ns for step in facts.steps.typical])
-    follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes) if varies else ())
+    by_step = _by_step(tree.start_ns[known], dims[known], steps, sizes) if padding.varies else ()
+    follows = _follows(facts, padding, by_step)
     chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
     convolves = name_mask(facts.trace.names, lambda name: "conv" in name)[facts.trace.events.name_id[tree.rows]]
     texts = ((one, facts.trace.texts[one]) for one in np.unique(dims[chosen & convolves]).tolist())
