@@ -1,28 +1,44 @@
-"""Gradients behind the last used one are unused if no optimizer has them, or if they are gone when theirs steps."""
+"""Gradients that lead to nothing used are unused if no optimizer has them, or if they are gone when theirs steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+import weakref
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.optim import SGD, Optimizer
+from torch.utils.checkpoint import checkpoint
 
 from traceadvisor.model.run import UnusedGradients
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.unused_gradients import FIRST_STEPS, MEASURED_STEPS, GradientsSeen
 
 
+class _Ticks(torch.autograd.Function):
+    """Passes on a tensor. Its backward pass takes a tick of the clock."""
+
+    now_ns = 0
+
+    @staticmethod
+    def forward(_context: object, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(_context: object, *gradients: Tensor) -> Tensor:
+        _Ticks.now_ns += 1
+        return gradients[0]
+
+
 class _Loop:
-    """Two linear layers, the lower one of which feeds the upper one. The clock ticks at each gradient and step."""
+    """Two linear layers, the lower one of which feeds the upper one. The backward pass of each takes a tick."""
 
     def __init__(self) -> None:
         self._sites = Constructors()
         self.lower, self.upper = self._linear(), self._linear()
-        self.seen = GradientsSeen(self._sites, count().__next__)
+        self.seen = GradientsSeen(self._sites, lambda: _Ticks.now_ns)
 
     def _linear(self) -> nn.Linear:
         hook = register_module_parameter_registration_hook(self._sites.module_grows)
@@ -47,24 +63,35 @@ class _Loop:
         self.seen.stepped(optimizer)
 
     def both(self, x: Tensor) -> Tensor:
-        result: Tensor = self.upper(self.lower(x))
-        return result
+        return self.judged(self.made(x))
+
+    def made(self, x: Tensor) -> Tensor:
+        return _ticks(self.lower(x))
+
+    def judged(self, x: Tensor) -> Tensor:
+        return _ticks(self.upper(x))
+
+
+def _ticks(x: Tensor) -> Tensor:
+    result: Tensor = _Ticks.apply(x)  # type: ignore[no-untyped-call]
+    return result
 
 
 @pytest.fixture
-def loop() -> _Loop:
-    return _Loop()
+def loop() -> Iterator[_Loop]:
+    loop, original = _Loop(), torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    yield loop
+    torch.autograd._engine_run_backward = original  # type: ignore[attr-defined]
 
 
 def test_gradients_of_a_module_without_an_optimizer_are_unused(loop: _Loop) -> None:
     found = loop.train(loop.optimizer(loop.upper), loop.both)
-    # Of five ticks of each step (four gradients and the step), two pass behind the second gradient.
-    assert found == UnusedGradients(2 / 5, 2, MEASURED_STEPS, is_cleared=False)
+    assert found == UnusedGradients(1 / 2, 2, MEASURED_STEPS, is_cleared=False)
     assert loop.seen.place is not None
     assert (loop.seen.place.name, loop.seen.place.place.function) == ("Linear", "_linear")
 
 
-def test_gradients_in_front_of_the_last_used_one_may_lead_to_it(loop: _Loop) -> None:
+def test_gradients_of_nodes_that_lead_to_used_ones_do_not_count(loop: _Loop) -> None:
     assert loop.train(loop.optimizer(loop.lower), loop.both) == UnusedGradients(
         0.0, 0, MEASURED_STEPS, is_cleared=False
     )
@@ -81,7 +108,7 @@ def test_a_module_without_gradients_is_fine(loop: _Loop) -> None:
 def test_gradients_that_another_optimizer_clears_are_unused(loop: _Loop, *, is_detached: bool) -> None:
     upper, lower = loop.optimizer(loop.upper), loop.optimizer(loop.lower)
     for _ in range(12):
-        loop.step(upper, lambda x: loop.upper(loop.lower(x).detach()) if is_detached else loop.both(x))
+        loop.step(upper, lambda x: loop.judged(loop.made(x).detach()) if is_detached else loop.both(x))
         loop.step(lower, loop.both)
     found = loop.seen.result()
     assert found is not None
@@ -126,16 +153,84 @@ def test_each_of_several_backward_passes_before_a_step_is_measured(loop: _Loop) 
 
     found = loop.train(optimizer, twice)
     assert found is not None
-    assert found.step_share == pytest.approx(4 / 9)
+    assert found.step_share == pytest.approx(1 / 2)
     assert found.pass_count == 2 * MEASURED_STEPS
 
 
-def test_no_parameter_keeps_a_hook_and_few_steps_give_no_result(loop: _Loop) -> None:
+def _discriminator_loss(loop: _Loop, order: str, x: Tensor) -> Tensor:
+    if order == "real first":
+        return loop.judged(x) + loop.both(x)
+    if order == "fake first":
+        return loop.both(x) + loop.judged(x)
+    first, last = (loop.both, loop.judged) if order == "fake alone first" else (loop.judged, loop.both)
+    first(x).sum().backward()  # type: ignore[no-untyped-call]
+    return last(x)
+
+
+@pytest.mark.parametrize("order", ["real first", "fake first", "real alone first", "fake alone first"])
+@pytest.mark.parametrize("is_detached", [True, False])
+def test_a_generator_is_found_in_any_part_of_its_discriminators_loss(
+    loop: _Loop, order: str, *, is_detached: bool
+) -> None:
+    upper, lower = loop.optimizer(loop.upper), loop.optimizer(loop.lower)
+    if is_detached:
+        loop.both = lambda x: loop.judged(loop.made(x).detach())  # type: ignore[method-assign]
+    for _ in range(12):
+        loop.step(upper, lambda x: _discriminator_loss(loop, order, x))
+        loop.step(lower, lambda x: loop.judged(loop.made(x)))
+    found = loop.seen.result()
+    assert found is not None
+    # Of three ticks of the discriminator's loss and two of the generator's, one is for nothing.
+    assert found.step_share == pytest.approx(0.0 if is_detached else 1 / 5)
+    assert found.parameter_count == (0 if is_detached else 2)
+
+
+def test_gradients_that_add_up_over_several_losses_are_used(loop: _Loop) -> None:
+    upper, lower = loop.optimizer(loop.upper), loop.optimizer(loop.lower)
+    for _ in range(12):
+        lower.zero_grad()
+        loop.both(torch.ones(2, 4)).sum().backward()  # type: ignore[no-untyped-call]
+        loop.step(upper, loop.both)
+        lower.step()
+        loop.seen.stepped(lower)
+    found = loop.seen.result()
+    assert found is not None
+    assert found.step_share == 0
+
+
+def test_a_backward_pass_with_another_one_inside_does_not_count(loop: _Loop) -> None:
+    upper, lower = loop.optimizer(loop.upper), loop.optimizer(loop.lower)
+    for _ in range(12):
+        # No node of the outer pass leads to the upper layer: it runs within one of them.
+        loop.step(upper, lambda x: checkpoint(loop.judged, loop.made(x), use_reentrant=True) + loop.judged(x))
+        loop.step(lower, loop.both)
+    found = loop.seen.result()
+    assert found == UnusedGradients(0.0, 0, MEASURED_STEPS, is_cleared=False)
+
+
+def test_gradients_are_the_same_and_no_graph_is_kept(loop: _Loop) -> None:
+    optimizer = loop.optimizer(loop.upper)
+    loop.train(optimizer, loop.both, FIRST_STEPS)
+    optimizer.zero_grad()
+    x = torch.ones(2, 4)
+    loss = (loop.both(x) * x).sum()
+    kept = weakref.ref(x)
+    loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+    assert loop.upper.bias.grad is not None
+    assert loop.upper.bias.grad.tolist() == [2.0] * 4
+    loop.train(optimizer, loop.both, MEASURED_STEPS + 1)
+    assert loop.seen.is_over
+    del loss, x
+    assert kept() is None
+
+
+def test_no_hook_is_kept_and_few_steps_give_no_result(loop: _Loop) -> None:
+    original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
     optimizer = loop.optimizer(loop.upper)
     assert loop.train(optimizer, loop.both, FIRST_STEPS + MEASURED_STEPS - 1) is None
-    assert loop.upper.weight._post_accumulate_grad_hooks
+    assert torch.autograd._engine_run_backward is not original  # type: ignore[attr-defined]
     assert loop.train(optimizer, loop.both, 2) is not None
-    assert not loop.upper.weight._post_accumulate_grad_hooks
+    assert torch.autograd._engine_run_backward is original  # type: ignore[attr-defined]
 
 
 def test_an_error_in_a_parameter_ends_the_measurement_and_not_the_script(loop: _Loop) -> None:

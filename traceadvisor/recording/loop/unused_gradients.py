@@ -1,16 +1,21 @@
 """Finds gradients that a backward pass computes and no optimizer uses, in a few early steps.
 
-A backward pass is over for an optimizer as soon as the last gradient of its parameters is there. What comes later is
-for other parameters. Their gradients are unused if no optimizer has these parameters, or if the gradients are gone when
-their optimizer steps. See ``docs/decisions/0031-unused-gradients.md``.
+Before each backward pass, the nodes of its graph show which optimizers' parameters they lead to. The time of nodes that
+lead to no parameter of the next optimizer that steps is for other parameters. Their gradients are unused if no
+optimizer has these parameters, or if the gradients are gone when their optimizer steps. See
+``docs/decisions/0031-unused-gradients.md``.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import or_
 from typing import Any
 
 import torch
@@ -19,8 +24,10 @@ from torch.optim import Optimizer
 
 from traceadvisor.model.location import Constructed
 from traceadvisor.model.run import UnusedGradients
+from traceadvisor.recording.after_import import BACKWARD
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.profiler import has_compiled
+from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.system import clocks
 
 FIRST_STEPS = 3
@@ -29,26 +36,43 @@ FIRST_STEPS = 3
 MEASURED_STEPS = 6
 """Steps of that optimizer to measure, all before the first recording by default."""
 
-MOST_ARRIVALS = 100_000
-"""Gradients in all measured steps. After more, the optimizer of the first step is not the one of the training."""
+MOST_NODES = 100_000
+"""Nodes of autograd in all measured steps. To look at each takes 2 µs."""
+
+_OF_WEIGHTS = frozenset(f"{name}Backward0" for name in ("T", "Transpose", "Permute", "View", "ToCopy"))
+"""Nodes that pass on the gradient of a parameter: it is the node above them that computes it."""
 
 COMPARED = 8
 """Values of a parameter that show whether the script changes it without an optimizer."""
 
-_Arrival = tuple[int, Tensor]
-"""When the gradient of a parameter was there, and the parameter."""
+_USED = 1
+"""The bit of parameters of which nothing is known."""
+
+_OF_NONE = 2
+"""The bit of parameters of no optimizer. Each optimizer has another one."""
 
 
 @dataclass(slots=True)
-class _Tail:
-    """The end of a backward pass, behind the last gradient of the optimizer that stepped after it."""
+class _Pass:
+    """A backward pass. Each of its nodes leads to parameters, known by the bits of their optimizers."""
 
-    used_ns: int
-    """When the last gradient that is used was there."""
+    below: dict[int, list[Tensor]]
+    """Parameters right below nodes, by the bits to which these lead."""
 
-    arrivals: list[_Arrival]
+    hooks: list[Any] = field(default_factory=list)
+    changes: list[tuple[int, int]] = field(default_factory=list)
+    """When nodes began that lead to other bits than those before, and the bits."""
+
+    spent_ns: Counter[int] = field(default_factory=Counter)
+    """Time of the nodes by their bits."""
+
+    used: int = _USED
     held: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """By optimizer that has not stepped since: one of its parameters, and the gradient of that parameter."""
+
+    def unused(self) -> list[int]:
+        """Bits of nodes that lead to nothing that is used."""
+        return [bits for bits in self.spent_ns if not bits & self.used]
 
 
 class GradientsSeen:
@@ -57,13 +81,18 @@ class GradientsSeen:
     def __init__(self, constructors: Constructors, clock: Callable[[], int] = clocks.perf_counter_ns) -> None:
         self._constructors, self._clock = constructors, clock
         self._first: Optimizer | None = None
-        self._steps = self._passes = self._arrivals = self._unused_ns = self._begun_ns = 0
+        self._steps = self._pass_count = self._nodes = self._unused_ns = self._begun_ns = 0
         self._ended_ns: int | None = None
         self.is_over = self._is_cleared = False
         self._owner: dict[int, int] = {}
-        self._hooks: list[Any] = []
-        self._arrived: list[_Arrival] = []
-        self._tails: list[_Tail] = []
+        self._bits: dict[int, int] = {}
+        """By optimizer."""
+        self._unhook: Callable[[], None] = _nothing
+        self._running: _Pass | None = None
+        self._passes: list[_Pass] = []
+        """Since the last optimizer step."""
+        self._judged: list[_Pass] = []
+        """Those that wait for steps of other optimizers."""
         self._unused: dict[int, weakref.ref[Tensor]] = {}
         self._before: dict[int, Tensor] = {}
         self.place: Constructed | None = None
@@ -84,14 +113,18 @@ class GradientsSeen:
         if not self.is_over or self._ended_ns is None or self._are_used_elsewhere():
             return None
         share = self._unused_ns / max(self._ended_ns - self._begun_ns, 1)
-        return UnusedGradients(min(share, 1.0), len(self._unused), self._passes, self._is_cleared)
+        return UnusedGradients(min(share, 1.0), len(self._unused), self._pass_count, self._is_cleared)
 
     def _follow(self, optimizer: Optimizer, now_ns: int) -> None:
+        if self._running:
+            self._ended_ns = None
+            self._end()  # it steps within the backward pass
+            return
         self._first = self._first or optimizer
         self._steps += optimizer is self._first
         if self._ended_ns is not None:
             self._judge(optimizer)
-            if not self._tails or optimizer is self._first:
+            if not self._judged or optimizer is self._first:
                 self._end()
         elif self._begun_ns:
             self._judge(optimizer)
@@ -103,62 +136,115 @@ class GradientsSeen:
             self._begin(optimizer, now_ns)
 
     def _begin(self, optimizer: Optimizer, now_ns: int) -> None:
-        """Ask every parameter to tell when its gradient is there."""
+        """Follow the backward passes."""
         if _is_shared_or_compiled():
             self.is_over = True
             return
         optimizers = [optimizer, *self._constructors.known(Optimizer)]
-        parameters = {id(one): one for each in optimizers for one in _parameters(each)}
         self._owner = {id(one): id(each) for each in optimizers for one in _parameters(each)}
+        self._bits = {key: 4 << place for place, key in enumerate(dict.fromkeys(map(id, optimizers)))}
         for module in self._constructors.known(nn.Module):
-            parameters |= {id(one): one for one in module.parameters()}
-        for one in parameters.values():
-            if one.requires_grad and one.is_leaf:
-                hook = one.register_post_accumulate_grad_hook(self._arrive)  # type: ignore[no-untyped-call]
-                self._hooks.append(hook)
-            if id(one) not in self._owner:
-                self._before[id(one)] = _some_values(one)
+            self._before |= {id(one): _some_values(one) for one in module.parameters() if id(one) not in self._owner}
+        self._unhook = _hooked_backward(self._enter, self._leave)
         self._begun_ns = now_ns
 
-    def _arrive(self, parameter: Tensor) -> None:
-        self._arrivals += 1
-        self._arrived.append((self._clock(), parameter))
-        if self._arrivals == MOST_ARRIVALS:
-            self._ended_ns = None
-            self._end()
+    def _enter(self, roots: Iterable[Tensor], inputs: Collection[Tensor]) -> _Pass | None:
+        """A backward pass begins; None if it is not followed."""
+        if self._running or inputs:
+            self._running = self._running and _Pass({})  # nodes do not show what another pass within one leads to
+            return None
+        began_ns = self._clock()
+        try:
+            self._running = self._walk(roots)
+        except Exception:  # noqa: BLE001  # the script may have nodes of any kind
+            self._running = _Pass({})
+        self._begun_ns += self._clock() - began_ns
+        return self._running
+
+    def _leave(self, running: _Pass | None) -> None:
+        if running is None:
+            return
+        ended_ns, is_whole, self._running = self._clock(), self._running is running, None
+        for hook in running.hooks:
+            hook.remove()
+        if is_whole and not self.is_over:
+            for (at_ns, bits), (until_ns, _) in pairwise((*running.changes, (ended_ns, 0))):
+                running.spent_ns[bits] += until_ns - at_ns
+            self._passes.append(running)
+
+    def _walk(self, roots: Iterable[Tensor]) -> _Pass:
+        """Find where the nodes lead, and have each tell when it begins that leads elsewhere than the one before.
+
+        A thread always runs the newest of its nodes that can run. ``KeyError`` if several made them.
+        """
+        leads, nodes = dict[Any, int](), dict[Any, list[Any]]()
+        left = [one.grad_fn for one in roots if one.grad_fn]
+        while left:
+            if (node := left.pop()) not in nodes:
+                nodes[node] = [one for one, _ in node.next_functions if one]
+                left += nodes[node]
+                self._nodes += 1
+                if self._nodes > MOST_NODES:
+                    self._ended_ns = None
+                    self._end()
+                    return _Pass({})
+        leaves = {node: node.variable for node in nodes if type(node).__name__ == "AccumulateGrad"}
+        leads |= {leaf: self._bits_of(one) for leaf, one in leaves.items()}
+        found, ordered = _Pass({}), list[Any]()
+        for node in sorted(nodes.keys() - leaves.keys(), key=lambda node: node._sequence_nr()):
+            leads[node] = functools.reduce(or_, (leads[one] for one in nodes[node]), 0) or _USED
+            if type(node).__name__ in _OF_WEIGHTS and nodes[node][0] in leaves:
+                leaves[node] = leaves[nodes[node][0]]
+                continue
+            ordered.append(node)
+            found.below.setdefault(leads[node], []).extend(leaves[one] for one in nodes[node] if one in leaves)
+        before = 0
+        for node in reversed(ordered):
+            if leads[node] != before:
+                before = leads[node]
+                note = functools.partial(_note, self._clock, found.changes, before)
+                found.hooks.append(node.register_prehook(note))
+        return found
+
+    def _bits_of(self, parameter: Tensor) -> int:
+        owner = self._owner.get(id(parameter))
+        return (_OF_NONE if id(parameter) in self._before else _USED) if owner is None else self._bits[owner]
 
     def _close(self, optimizer: Optimizer) -> None:
-        """Keep the gradients behind the last one of this optimizer."""
-        arrived, self._arrived = self._arrived, []
-        for arrivals in _passes(arrived):
-            mine = [at for at, one in arrivals if self._owner.get(id(one)) == id(optimizer)]
-            if not mine:
+        """Keep the backward passes that lead to parameters of this optimizer."""
+        passes, self._passes = self._passes, []
+        mine = self._bits.get(id(optimizer), 0)
+        for one in passes:
+            if not any(bits & mine for bits in one.spent_ns):
                 continue
-            self._passes += 1
-            tail = _Tail(max(mine), [(at, one) for at, one in arrivals if at > max(mine) and one.grad is not None])
-            for _, one in sorted(tail.arrivals, key=lambda arrival: arrival[1].numel()):
-                if (owner := self._owner.get(id(one))) is not None and one.grad is not None:
-                    tail.held.setdefault(owner, (one, one.grad))
-            self._tails.append(tail)
+            self._pass_count += 1
+            one.used |= mine
+            for bits in one.unused():
+                if any(parameter.grad is None for parameter in one.below[bits]):
+                    one.used |= bits
+            unused = (parameter for bits in one.unused() for parameter in one.below[bits])
+            for parameter in sorted(unused, key=Tensor.numel):
+                if (owner := self._owner.get(id(parameter))) is not None and parameter.grad is not None:
+                    one.held.setdefault(owner, (parameter, parameter.grad))
+            self._judged.append(one)
         self._count()
 
     def _judge(self, optimizer: Optimizer) -> None:
         """The gradients of an optimizer that it finds again as it steps are used."""
-        for tail in self._tails:
-            parameter, gradient = tail.held.pop(id(optimizer), (None, None))
+        for one in self._judged:
+            parameter, gradient = one.held.pop(id(optimizer), (None, None))
             if parameter is not None and parameter.grad is gradient:
-                mine = [at for at, one in tail.arrivals if self._owner.get(id(one)) == id(optimizer)]
-                tail.used_ns = max(tail.used_ns, *mine)
-                tail.arrivals = [one for one in tail.arrivals if one[0] > tail.used_ns]
+                one.used |= self._bits[id(optimizer)]
         self._count()
 
     def _count(self) -> None:
-        """Add up the tails of which all is known."""
-        known = [tail for tail in self._tails if not tail.held]
-        self._tails = [tail for tail in self._tails if tail.held]
-        for tail in known:
-            self._unused_ns += max((at for at, _ in tail.arrivals), default=tail.used_ns) - tail.used_ns
-            self._unused |= {id(one): weakref.ref(one) for _, one in tail.arrivals}
+        """Add up the passes of which all is known."""
+        known = [one for one in self._judged if not one.held]
+        self._judged = [one for one in self._judged if one.held]
+        for one in known:
+            for bits in one.unused():
+                self._unused_ns += one.spent_ns[bits]
+                self._unused |= {id(parameter): weakref.ref(parameter) for parameter in one.below[bits]}
 
     def _end(self) -> None:
         self.is_over = True
@@ -167,14 +253,9 @@ class GradientsSeen:
         self._before = {key: values for key, values in self._before.items() if key in self._unused}
         with suppress(Exception):  # modules may have any methods
             self.place = self._constructors.of_parameters(self._unused.keys())
-        self._tails.clear()
+        self._judged.clear()
+        self._passes.clear()
         self._first = None
-
-    def _unhook(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._arrived.clear()
 
     def _are_used_elsewhere(self) -> bool:
         """Whether an optimizer made later has such parameters, or the script changed one."""
@@ -193,15 +274,35 @@ def _parameters(optimizer: Optimizer) -> Iterable[Tensor]:
     return (one for group in optimizer.param_groups for one in group["params"])
 
 
-def _passes(arrivals: Iterable[_Arrival]) -> Iterator[list[_Arrival]]:
-    """Yield the gradients of each backward pass: a parameter gets one gradient in each."""
-    current: dict[int, _Arrival] = {}
-    for arrival in arrivals:
-        if id(arrival[1]) in current:
-            yield list(current.values())
-            current = {}
-        current[id(arrival[1])] = arrival
-    yield list(current.values())
+def _note(clock: Callable[[], int], changes: list[tuple[int, int]], bits: int, _gradients: object) -> None:
+    changes.append((clock(), bits))
+
+
+def _nothing() -> None:
+    """Nothing is hooked."""
+
+
+def _hooked_backward(
+    enter: Callable[[Iterable[Tensor], Collection[Tensor]], _Pass | None], leave: Callable[[_Pass | None], None]
+) -> Callable[[], None]:
+    """Tell of each backward pass, until the returned function is called."""
+    original = getattr(torch.autograd, BACKWARD)
+
+    @functools.wraps(original)
+    @unseen
+    def backward(roots: Any, gradients: Any, keep: Any, create: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        followed = enter(roots, inputs)
+        try:
+            return original(roots, gradients, keep, create, inputs, *args, **kwargs)
+        finally:
+            leave(followed)
+
+    def unhook() -> None:
+        if getattr(torch.autograd, BACKWARD) is backward:
+            setattr(torch.autograd, BACKWARD, original)
+
+    setattr(torch.autograd, BACKWARD, backward)
+    return unhook
 
 
 def _is_shared_or_compiled() -> bool:

@@ -16,7 +16,7 @@ SWITCHED_OFF = (
 class UnusedGradients(Rule):
     """The backward pass computes gradients of parameters that no optimizer updates with them.
 
-    What it finds: Gradients that arrive behind the last one that the next optimizer step uses: of parameters of no
+    What it finds: Parts of the backward pass that lead to no gradient that an optimizer uses: only to parameters of no
         optimizer, or of another one that clears them before it steps. ``traceadvisor capture`` measures this in a few
         early steps: a trace does not show which parameters an optimizer has.
     Why it costs time: Backward goes on through all code that may need gradients: a frozen backbone, a teacher, or a
@@ -24,9 +24,9 @@ class UnusedGradients(Rule):
     How to fix it: Call ``requires_grad_(False)`` on a model that is not trained, and run it under ``torch.no_grad()``.
         Where one loss goes through a model that it does not train, do so for its forward and backward pass: gradients
         still reach what comes before it. Where nothing before it is trained either, ``detach()`` its output.
-    How the saving is estimated: The measured time from the last used gradient to the last one of the same backward
-        pass, as a share of these steps: 0.9 to 1.1 of it without a GPU, an upper limit with one. Gradients of another
-        optimizer may come before the last used one as well; their upper limit is the backward pass.
+    How the saving is estimated: The measured time of these parts, as a share of these steps: 0.9 to 1.1 of it without
+        a GPU, an upper limit with one. Operators on the way to used gradients may compute gradients of another
+        optimizer as well; their upper limit is the backward pass.
     When it may be wrong: The script may read these gradients itself. Parameters that the script changes without an
         optimizer do not count.
     """
@@ -80,7 +80,7 @@ class UnusedGradients(Rule):
 def _most_ns(facts: Facts, share: float, *, is_cleared: bool) -> float:
     """The time of all such gradients at most.
 
-    Those of another optimizer may come before the last used one, too, and the measured time leaves these out.
+    Operators on the way to used ones may compute those of another optimizer, too; the measured time leaves these out.
     """
     passes_share = facts.share(facts.claim(Category.BACKWARD)) if is_cleared else 0.0
     return max(1.1 * share, passes_share) * (facts.step_ns or 0.0)

@@ -111,7 +111,8 @@ class PythonOverhead(Rule):
         for small operators, the Python between them and the time of each beyond what its shapes have to compute, with
         up to two fifths of the rest of the step, or the sampled share of the function that runs most of them, with its
         part of the backward pass; for a function inside of modules, its sampled or recorded share, whichever is larger.
-        For a loop, all iterations but one. For large operators, loops over larger operators, functions inside of
+        For a loop, all iterations but one; for a function that makes a scalar of each sample, calling its operators in
+        all samples but one. For large operators, loops over larger operators, functions inside of
         modules and waits for other processes, the report states this time and promises no saving. It does so, too, for
         training code of which nothing shows that steps do without it, such as logging does, and which is no loop over
         small operators.
@@ -156,7 +157,7 @@ class PythonOverhead(Rule):
         if not has_large_operators(facts, in_pieces):
             beside = in_pieces  # Python code takes the rest
         in_model = lost - beside if facts.trace.python_calls.start_ns.size else SpanSet.empty()
-        small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
+        small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share, self.min_share)
         found = python_in_model(facts, in_model, beside, self.min_share) or small.check(facts, beside, chained)
         return found or lost | beside
 

@@ -14,6 +14,7 @@ from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.composites import composite_spans
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators, with_backward
+from traceadvisor.analysis.operators.inputs import tensor_shapes
 from traceadvisor.analysis.operators.looped_operators import (
     FEWEST_CALLS,
     LoopedOperators,
@@ -93,6 +94,12 @@ FASTER_REST = 0.4
 a capture at each step, leave it less of the CPU's caches. In one training of little else 0.7 stayed."""
 
 
+FEWEST_PER_CALL = 20
+"""Operators and nodes per call of a function, from which one call for all samples has far fewer."""
+
+_REDUCES = re.compile(r"aten::(?:sum|mean|amax|amin|max|min|logsumexp|select|dot|\w*norm|\w*_loss\w*)$")
+"""Operators that make a scalar of a vector."""
+
 MOST_OF_OPERATORS = 0.75
 """Share of the operators outside the backward pass that begin in one function of the script, from which the operators
 are its own: the rest of the step stays as it is."""
@@ -105,6 +112,7 @@ class SmallOperators:
     min_between_share: float
     max_small_us: float
     min_small_share: float
+    min_share: float
 
     def check(self, facts: Facts, beside: SpanSet, chained: SpanSet) -> Outcome | None:
         """Find small operators, if they and the Python between them take more than code beside the training.
@@ -128,7 +136,9 @@ class SmallOperators:
         is_whole = loop is not None and (loop.claims & claims).total_ns >= LOOP_SHARE * claims.total_ns
         if loop and loop.saved_share >= least and not (is_small and is_whole):
             return _of_loop(facts, loop)
-        if not is_small or _cells_need_the_step_before(facts, own):
+        if not is_small:
+            return self._per_sample(facts, passes)
+        if _cells_need_the_step_before(facts, own):
             return None
         rows = operators_in(facts, most)
         computing = 1 - calling_share(facts.observation, facts.tree, rows)
@@ -162,6 +172,23 @@ class SmallOperators:
         ]
         most = max((spans for _, spans in small), key=lambda spans: spans.total_ns, default=None)
         return _own_function(facts, most) if most else None
+
+    def _per_sample(self, facts: Facts, passes: SpanSet) -> Outcome | None:
+        """A finding on the function that takes most among those that make a scalar for each sample."""
+        found = [
+            (one, high)
+            for one in _functions(facts)
+            if one.backward
+            and len(one.spans) >= FEWEST_CALLS * facts.step_count
+            and operators_in(facts, passes & one.whole).size >= FEWEST_PER_CALL * len(one.spans)
+            and min(facts.share(passes & one.whole), _sampled(facts, one, lambda share: share.share) or 0.0)
+            >= self.min_share
+            and usual_ns(facts, passes & one.whole) < MOST_USUAL_US * 1e3
+            and _makes_scalars(facts, one)
+            and (high := _sampled(facts, one, lambda share: share.high)) is not None
+        ]
+        own, high = max(found, key=lambda one: (passes & one[0].whole).total_ns, default=(None, 0.0))
+        return _of_samples(facts, own, passes & own.whole, high) if own else None
 
 
 def _functions(facts: Facts) -> list[UserFunction]:
@@ -264,6 +291,11 @@ OF_TENSORS = (
 _GATES = ("aten::sigmoid", "aten::tanh")
 _DRAWS = re.compile(r"aten::(?:argmax|multinomial|topk|bernoulli\w*|item|_local_scalar_dense)$")
 """Operators from whose result a loop may compute its next input."""
+
+_LAYERS = re.compile(
+    r"aten::(?:\w*mm|linear|matmul|einsum|conv\w*|scaled_dot_product_attention|argmax|multinomial|topk|\w*_cell)$"
+)
+"""Operators of layers, and of what draws their next input."""
 
 _TAKES_APART = re.compile(r"aten::(?:unbind|chunk|\w*split\w*)$")
 _NORMALIZES = re.compile(r"aten::\w*batch_norm$")
@@ -417,6 +449,54 @@ def _of_loop(facts: Facts, loop: _Loop) -> Outcome:
         locations=loop.locations,
         caveats=(OF_BATCH_NORM,) if loop.has_batch_norm else (),
     )
+
+
+OF_SAMPLES = (
+    "If no call of {name} needs the result of another, compute all samples of the batch in one call, padded and with a "
+    "mask. Loop only over what needs the one before, such as time"
+)
+
+
+def _of_samples(facts: Facts, own: UserFunction, claims: SpanSet, most_share: float) -> Outcome:
+    """A finding on a function that is called for each sample; ``most_share``: of undisturbed steps in it."""
+    calls = len(own.spans) / facts.step_count
+    called = calling_share(facts.observation, facts.tree, operators_in(facts, claims)) * (1 - 1 / calls)
+    call = call_in_training(facts.run.stack_samples, own.location)
+    most_ns = most_share * called * (facts.step_ns or 0.0)
+    return finding_of(
+        facts,
+        claims=claims,
+        title="A loop over samples calls small operators for each",
+        fix=Fix.conditional(OF_SAMPLES.format(name=own.location.function)),
+        saving=Estimate(0.0, most_ns / 2, most_ns, Method.BOUND, of_the_fix(UNKNOWN_LOOP)),
+        effort=Effort.REFACTOR,
+        evidence=(
+            Evidence("calls of this function per step", round(calls), Unit.COUNT),
+            Evidence("share of undisturbed steps in this function, at most", most_share, Unit.SHARE),
+            facts.time_per_step("time of this loop, with its part of the backward pass", claims),
+        ),
+        locations=(*((call,) if call else ()), own.location),
+    )
+
+
+def _makes_scalars(facts: Facts, own: UserFunction) -> bool:
+    """Whether most calls of a function take parts of tensors, and end with a scalar, which the next has no use for.
+
+    Where they multiply matrices, as layers do, or draw, nothing tells.
+    """
+    details, texts = facts.trace.details, facts.trace.texts
+    rows = outermost_forward(facts.observation, facts.tree, facts.steps.typical_windows).rows
+    names, starts_ns = _names(facts, rows), facts.trace.events.start_ns[rows]
+    begins, ends = (np.searchsorted(starts_ns, at).tolist() for at in (own.spans.starts_ns, own.spans.ends_ns))
+    scalars = takes = 0
+    for before, begin, end in zip([begins[0], *ends[:-1]], begins, ends, strict=True):
+        if any(map(_LAYERS.match, names[begin:end])):
+            return False
+        takes += any(map(_TAKES.match, names[before:end]))
+        dims = int(details.dims_id.at(rows[end - 1 : end], np.int32(NONE))[0]) if end > begin else NONE
+        most = max(map(len, tensor_shapes(texts[dims])), default=0) if dims != NONE else 2
+        scalars += most == 0 or (most == 1 and _REDUCES.match(names[end - 1]) is not None)
+    return min(scalars, takes) > TAKEN_SHARE * len(begins)
 
 
 FEWEST_CELLS = 8
