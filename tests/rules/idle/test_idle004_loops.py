@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,14 @@ from traceadvisor.analysis.operators.looped_operators import calling_share
 from traceadvisor.analysis.sampled.shares import own_lines_of
 from traceadvisor.model.findings import Location
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
-from traceadvisor.rules.idle.small_operators import OF_BATCH_NORM, OF_CELLS, OF_MODULE, OF_TENSORS, TITLE_OF_LOOP
+from traceadvisor.rules.idle.small_operators import (
+    OF_BATCH_NORM,
+    OF_CELLS,
+    OF_MODULE,
+    OF_SAMPLES,
+    OF_TENSORS,
+    TITLE_OF_LOOP,
+)
 
 GATES = ("aten::sigmoid", "aten::tanh")
 
@@ -119,3 +127,53 @@ def test_no_samples_tell_no_line() -> None:
 def test_calling_takes_nothing_of_no_operators(tmp_path: Path) -> None:
     facts = facts_of(_loop(), tmp_path)
     assert calling_share(facts.observation, facts.tree, np.empty(0, np.int64)) == 0
+
+
+def _samples_of_a_loss(last: str = "[[], []]", takes: str = "aten::slice", inner: str = "aten::sub") -> TraceBuilder:
+    """Steps with a function that is called for each of eight samples, and a large product.
+
+    ``last``: shapes of the last operator of each call. ``takes``: the operator before each. ``inner``: the others.
+    """
+    builder, at = TraceBuilder(), 0
+    for number in range(4):
+        begin, calls = at, range(8 * number, 8 * number + 8)
+        for call in calls:
+            builder.op(takes, at, at + 4).python("train.py(19): score", at + 5, at + 160)
+            for place in range(30):
+                dims = json.loads(last) if place == 29 else [[4], [4]]
+                builder.op(inner, at + 6 + 5 * place, at + 10 + 5 * place, dims=dims, sequence=30 * call + place)
+            at += 162
+        for call in reversed(calls):
+            builder.op(f"{AUTOGRAD}: SubBackward0", at, at + 4, sequence=30 * call, forward_thread=1)
+            at += 5
+        builder.op("aten::mm", at, at + 8000).step(number, begin, at + 8020)
+        at += 8020
+    return builder
+
+
+def _sampled(builder: TraceBuilder, folder: Path, inside: int = 20) -> Captured:
+    samples = Samples().add(inside, user("main", 80), user("loss", 24), user("score", 20)).add(100, user("main", 81))
+    return Captured(builder, folder).with_run(stacks=samples.build())
+
+
+def test_a_function_that_makes_a_scalar_for_each_sample_is_found(tmp_path: Path) -> None:
+    found = _sampled(_samples_of_a_loss(), tmp_path).finding(PythonOverhead())
+    assert found.fix.summary == OF_SAMPLES.format(name="score")
+    assert found.fix.is_conditional
+    assert evidence(found, "calls of this function per step") == 8
+    assert [at.function for at in found.locations][-1] == "score"
+
+
+@pytest.mark.parametrize(
+    ("builder", "inside"),
+    [
+        (_samples_of_a_loss(last="[[4], [4]]"), 20),  # the next call may need this vector
+        (_samples_of_a_loss(takes="aten::neg"), 20),  # nothing says that each goes over another part
+        (_samples_of_a_loss(inner="aten::addmm"), 20),  # layers
+        (_samples_of_a_loss(), 3),  # too little by samples
+    ],
+)
+def test_functions_that_may_need_each_other_or_take_little_are_not(
+    builder: TraceBuilder, inside: int, tmp_path: Path
+) -> None:
+    _sampled(builder, tmp_path, inside).clear(PythonOverhead())
