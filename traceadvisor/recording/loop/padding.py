@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -77,15 +78,13 @@ class PaddingSeen:
             longest = max(ids.values(), key=Tensor.numel, default=None)
             if longest is not None:
                 self._rows, self._values = self._rows + len(longest), self._values + longest.numel()
-            given = [mask.sum(1) for mask in masks.values()]
-            for (name, mask), lengths in zip(masks.items(), given, strict=True):
-                self._add(name, mask, (lengths, MASK), mask.numel())
-            given += [values.long() for values in tensors.values() if values.dim() == 1]
+            for name, mask in masks.items():
+                self._add(name, mask, (mask.sum(1), MASK), mask.numel())
+            given = [one.long() for one in tensors.values() if one.dim() == 1] + [one.sum(1) for one in masks.values()]
             for name, values in ids.items() if not masks else ():
                 self._add(name, values, _lengths(values.long(), given), values.numel())
             features = [(values.numel(), name) for name, values in tensors.items() if values.dim() == 3]
-            for layout in _LAYOUTS if features else ():
-                count, name = max(features)
+            for (count, name), layout in product(sorted(features)[-1:], _LAYOUTS):
                 if (rows := _alike(tensors[name].permute(layout))) is not None:
                     self._add((name, layout), rows, _lengths(rows, given), count)
         except Exception:  # noqa: BLE001  # a batch may be anything
@@ -101,8 +100,7 @@ class PaddingSeen:
             lengths, sums.source = found
             sums.padded += rows.numel() - int(lengths.sum())
             sums.surplus += len(rows) * (rows.shape[1] - int(lengths.max()))
-            is_id = rows.dtype is not torch.bool and not rows.is_floating_point()
-            sums.is_certain |= is_id or sums.source != REPEATED
+            sums.is_certain |= sums.source != REPEATED or rows.dtype in _KINDS[1:]
 
     @property
     def positions_per_sample(self) -> float | None:
@@ -114,29 +112,23 @@ class PaddingSeen:
 
         That of the tensor with the most values, which most of the model's work goes along with.
         Flags and floating point values alone show none in windows of a constant length: flags say which positions the
-        loss leaves out, and such values may end alike by chance.
+        loss leaves out, and features may end in silence.
         """
         shown = [one for one in self._sums.values() if one.padded and (one.is_certain or len(one.widths) > 1)]
         if not shown:
             return None
         most = max(shown, key=lambda one: (one.values, one.is_certain))
-        return Padding(
-            most.padded / most.positions,
-            most.surplus / most.positions,
-            max(most.widths),
-            self._batches,
-            most.source,
-            varies=len(most.widths) > 1,
-        )
+        shares = most.padded / most.positions, most.surplus / most.positions
+        return Padding(*shares, max(most.widths), self._batches, most.source, varies=len(most.widths) > 1)
 
 
 def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tensor]]:
     """Yield the name and the values of each batch of numbers, of sequences of token ids, and of features."""
     if type(value) is Tensor:
-        is_small = value.dim() in (1, 2) and value.numel() <= MOST_VALUES and value.dtype in _KINDS
-        is_long = value.dim() == 1 or value.shape[-1] >= LEAST_LENGTH
+        is_long = value.dim() == 1 or (value.dim() == 2 and value.shape[1] >= LEAST_LENGTH)
+        is_whole = is_long and value.dtype in _KINDS and value.numel() <= MOST_VALUES
         is_features = value.dim() == 3 and value.is_floating_point()
-        if value.device.type == "cpu" and value.numel() and (is_features or (is_small and is_long)):
+        if value.device.type == "cpu" and value.numel() and (is_whole or is_features):
             yield name, value
     elif levels and isinstance(value, Mapping):
         for key, entry in list(value.items())[:MOST_ENTRIES]:
@@ -147,7 +139,11 @@ def _tensors(value: object, name: str, levels: int) -> Iterator[tuple[str, Tenso
 
 
 def _alike(values: Tensor) -> Tensor | None:
-    """Return the one value of all features of each position, infinity where they differ; None if it takes too long."""
+    """Return the one value of all features of each position, infinity where they differ.
+
+    Args:
+        values: of samples, positions and features; None is returned of short ones, and where looking takes too long.
+    """
     every, count = -(-values.numel() // MOST_VALUES), values.shape[2]
     if values.shape[1] < LEAST_LENGTH or every >= max(count, 2):
         return None
@@ -172,8 +168,6 @@ def _lengths(rows: Tensor, given: list[Tensor]) -> tuple[Tensor, str] | None:
         if bool(run.any()) and any(torch.equal(width - run, lengths) for lengths in given):
             return width - run, LENGTHS
         is_only_there = bool(is_pad.sum() == run.sum()) and not bool(is_pad.all(1).any())
-        if is_features and is_only_there and bool(run.min() != run.max()):
-            return width - run, REPEATED
-        if not is_features and is_only_there and bool((run > 1).any()):
-            return width - (run - 1).clamp(min=0), REPEATED  # the first may end the text
+        if is_only_there and bool(run.min() != run.max() if is_features else (run > 1).any()):
+            return width - (run if is_features else (run - 1).clamp(min=0)), REPEATED  # the first may end the text
     return None

@@ -43,8 +43,10 @@ class PaddedBatches(Rule):
     """A large part of each batch is padding, and the model computes on it like on data.
 
     What it finds: Padding in the first batches that the training loop received, as ``traceadvisor capture`` measured it
-        on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows. Where all batches
-        have one length, such as that of a window, positions up to their longest sample count only as token ids.
+        on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows, of token ids or of
+        features such as spectrograms. The tensor with the most values decides. Where all batches have one length, such
+        as that of a window, positions up to their longest sample count only as token ids, and features only where the
+        batch holds their lengths.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch

@@ -48,8 +48,7 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet) -> float:
         return 1.0
     sizes = {one: frozenset(map(int, _SIZE.findall(facts.trace.texts[one]))) for one in np.unique(dims[known]).tolist()}
     steps = np.array([step.start_ns for step in facts.steps.typical])
-    by_step = _by_step(tree.start_ns[known], dims[known], steps, sizes) if padding.varies else ()
-    follows = _follows(facts, padding, by_step)
+    follows = _follows(facts, padding, _by_step(tree.start_ns[known], dims[known], steps, sizes))
     chosen = known & np.isin(dims, [one for one, found in sizes.items() if found & follows])
     convolves = name_mask(facts.trace.names, lambda name: "conv" in name)[facts.trace.events.name_id[tree.rows]]
     texts = ((one, facts.trace.texts[one]) for one in np.unique(dims[chosen & convolves]).tolist())
@@ -91,7 +90,7 @@ def _by_step(
 def _follows(facts: Facts, padding: Padding, steps: Iterable[frozenset[int]]) -> Set[int]:
     """Sizes that follow the positions: these, those of whole batches, and those that not every step has."""
     lengths = range(max(padding.longest - 1, 2), padding.longest + 2)  # a model may cut off the first, or add one
-    batch, by_step = facts.run.batch_size or 1, [one for one in steps if one]
+    batch, by_step = facts.run.batch_size or 1, [one for one in steps if one and padding.varies]
     every = frozenset.intersection(*by_step) if by_step else frozenset()
     most = lengths[-1]  # larger sizes are those of other inputs, such as the sounds of a text
     varying = (one for one in frozenset().union(*by_step) - every if one <= most or not one % batch)
