@@ -73,6 +73,13 @@ def test_batches_large_operators_and_a_single_sample_are_clear(builder: TraceBui
     assert isinstance(_captured(builder, tmp_path).outcome(SingleSampleTraining()), Clear)
 
 
+def test_layers_that_get_a_batch_are_not_in_the_limit(tmp_path: Path) -> None:
+    builder = _steps(*[("aten::addmm", ONE_ROW)] * 11, ("aten::addmm", ROWS))
+    found = _captured(builder, tmp_path).finding(SingleSampleTraining())
+    whole = _captured(_steps(*[("aten::addmm", ONE_ROW)] * 12), tmp_path / "whole").finding(SingleSampleTraining())
+    assert whole.claims.total_ns - found.claims.total_ns == 3 * 10_000
+
+
 def test_long_python_code_is_not_in_the_limit(tmp_path: Path) -> None:
     saving = (
         _captured(_steps(*[("aten::addmm", ONE_ROW)] * 4, other_us=120), tmp_path)

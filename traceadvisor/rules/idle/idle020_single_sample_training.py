@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.idle.causes import plain_python
+from traceadvisor.analysis.operators.forward import forward_operators, with_backward
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
@@ -52,13 +53,14 @@ class SingleSampleTraining(Rule):
         longer than for one, in the forward and the backward pass, and the optimizer makes one update in place of 64.
     How to fix it: Put samples together into a batch: sequences of different lengths with padding, states of a replay
         memory with ``torch.stack``, several environments with a vector of them.
-    How the saving is estimated: Upper limit: 63 of 64 parts of the step outside the loader and long stretches of Python
-        code. Half of it is expected. Without a loader, the report states this time and promises no saving.
+    How the saving is estimated: Upper limit: 63 of 64 parts of the step outside the loader, long stretches of Python
+        code, and layers that get several samples, with their part of the backward pass. Half of it is expected. Without a
+        loader, the report states this time and promises no saving.
     When it may be wrong: Larger batches make fewer updates, so that the learning rate may have to change, and more
         epochs may be needed. Where one sample is all there is, nothing can be put together.
     """
 
-    meta = RuleMeta("IDLE020", "single-sample-training", "The model trains on one sample at a time")
+    meta = RuleMeta("IDLE020", "single-sample-training", "The model gets one sample at a time")
     needs = frozenset({Input.STEPS, Input.SHAPES})
     claims = frozenset({Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.OTHER_HOST})
     refines = frozenset({"IDLE004"})
@@ -83,7 +85,10 @@ class SingleSampleTraining(Rule):
             return Clear("calls of layers with a single sample", part, self.min_single, Unit.SHARE)
         if not _takes_samples(facts):
             return Clear("operators that take a sample", 0, 1, Unit.PER_STEP)
-        claims = facts.claim(*self.claims) - plain_python(facts.observation, LEAST_PLAIN_NS)
+        several = np.array([row for row, count in inputs if count > 1], np.int64)
+        links, windows = forward_operators(facts.trace, facts.tree), facts.steps.typical_windows
+        batches = with_backward(facts.tree, facts.trace.events.spans(several), links, windows)
+        claims = facts.claim(*self.claims) - plain_python(facts.observation, LEAST_PLAIN_NS) - batches
         usual = usual_ns(facts, claims)
         if usual >= MOST_USUAL_US * 1000:
             return Clear("usual operator", usual, MOST_USUAL_US * 1000, Unit.NS)
