@@ -54,8 +54,8 @@ class SingleSampleTraining(Rule):
     How to fix it: Put samples together into a batch: sequences of different lengths with padding, states of a replay
         memory with ``torch.stack``, several environments with a vector of them.
     How the saving is estimated: Upper limit: 63 of 64 parts of the step outside the loader, long stretches of Python
-        code, and layers that get several samples, with their part of the backward pass. Half of it is expected. Without a
-        loader, the report states this time and promises no saving.
+        code, and layers that get several samples, with their part of the backward pass. Half of it is expected.
+        Without a loader, the report states this time and promises no saving.
     When it may be wrong: Larger batches make fewer updates, so that the learning rate may have to change, and more
         epochs may be needed. Where one sample is all there is, nothing can be put together.
     """
