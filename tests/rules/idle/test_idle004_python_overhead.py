@@ -300,6 +300,30 @@ def test_without_a_gpu_python_between_small_operators_counts_from_a_quarter_of_t
     assert is_found(PythonOverhead(), _small_operators(python_us), tmp_path) is found
 
 
+@pytest.mark.parametrize(
+    ("frames", "found"),
+    [
+        (("torch/nn/modules/linear.py(124): forward",), False),
+        (("torch/nn/modules/activation.py(1): forward", "torch/nn/functional.py(6200): attention"), False),
+        (("torch/nn/modules/module.py(1747): _call_impl", "net.py(9): forward"), True),
+        (("net.py(9): forward", "torch/functional.py(372): einsum"), True),
+    ],
+)
+def test_small_operators_of_layers_are_none_that_the_script_can_join(
+    frames: tuple[str, ...], tmp_path: Path, *, found: bool
+) -> None:
+    builder, at = TraceBuilder(), 0
+    for number in range(6):
+        begin = at
+        for _ in range(50):
+            for place, frame in enumerate(("train.py(3): step", *frames)):
+                builder.python(frame, at + place, at + 48 - place)
+            builder.op("aten::mm", at + 5, at + 35)
+            at += 50
+        builder.step(number, begin, at)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
 def test_python_between_small_operators_has_an_upper_limit_and_its_own_remedy(tmp_path: Path) -> None:
     found = finding(PythonOverhead(), _small_operators(20, shapes=[[50, 50], [50, 30]]), tmp_path)
     assert found.saving.method is Method.BOUND

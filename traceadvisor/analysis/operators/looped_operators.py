@@ -14,9 +14,10 @@ from traceadvisor.analysis.operators.innermost import ThreadCalls
 from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
 from traceadvisor.analysis.operators.names import name_mask, usual_durations
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
+from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 
@@ -35,6 +36,9 @@ times less."""
 
 MOST_UNKNOWN_NS = 35_000.0
 """The same for an operator without recorded shapes, which may have many elements."""
+
+_OF_LAYERS = re.compile(r"torch/nn/modules/")
+"""Functions of layers that torch has."""
 
 _FORMULAS = MATMUL_FORMULAS | CONVOLUTION_FORMULAS
 _MULTIPLIES = re.compile(r"aten::(?:mm|bmm|addmm|mv|baddbmm|convolution|convolution_backward)$")
@@ -84,6 +88,19 @@ def outermost_forward(observation: Observation, tree: OperatorTree, within: Span
     keys = np.stack((events.name_id[rows], trace.details.dims_id.at(rows, np.int32(NONE)), module))
     alike = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
     return LoopedOperators(rows, np.sort(events.start_ns[passes]).searchsorted(starts_ns), alike, inner)
+
+
+def called_by_layers(observation: Observation, rows: Int64) -> Mask:
+    """Return whether layers of torch call each operator, not functions of the script; False without Python calls."""
+    trace, calls = observation.trace, observation.trace.python_calls
+    is_layer = name_mask(trace.names, lambda name: _OF_LAYERS.match(name) is not None)
+    is_own = name_mask(trace.names, lambda name: (at := FRAME.match(name)) is not None and not is_library(at["file"]))
+    mine = np.flatnonzero((calls.thread == observation.thread) & (is_layer | is_own)[calls.name_id])
+    inner = ThreadCalls(calls.start_ns[mine], calls.end_ns[mine], calls.thread[mine]).at(
+        np.full(rows.size, observation.thread, np.int64), trace.events.start_ns[rows]
+    )
+    found: Mask = np.append(is_layer[calls.name_id[mine]], False)[inner]
+    return found
 
 
 def calling_share(observation: Observation, tree: OperatorTree, rows: Int64) -> float:

@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
 
 AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
+THEN_BY_LENGTH = f"{AS_LONGEST}. Then put samples of similar length into one batch: that saves more than this limit"
 BY_LENGTH = "Put samples of similar length into one batch"
 BOTH = "Pad each batch to its longest sample, and put samples of similar length into one batch"
 
@@ -79,6 +80,7 @@ class PaddedBatches(Rule):
                 return Skipped("The capture saw no padding in the first batches.")
             return Skipped(facts.unknown_without("Whether batches hold padding is unknown", Option.CAPTURE))
         is_surplus = padding.surplus_share >= padding.padded_share / 2
+        has_more = padding.padded_share - padding.surplus_share >= self.min_padded_share
         if reason := _unknown(facts, padding, is_surplus=is_surplus):
             return Skipped(reason)
         computing = (Category.KERNEL,) if facts.observation.has_device else (Category.FORWARD, Category.BACKWARD)
@@ -94,7 +96,7 @@ class PaddedBatches(Rule):
             facts,
             claims=claims,
             fix=Fix(
-                AS_LONGEST if is_surplus else BY_LENGTH if padding.varies else BOTH,
+                (THEN_BY_LENGTH if has_more else AS_LONGEST) if is_surplus else BY_LENGTH if padding.varies else BOTH,
                 TO_LONGEST if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
                 is_conditional=not is_surplus,

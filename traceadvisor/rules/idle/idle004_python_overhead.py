@@ -87,7 +87,8 @@ class PythonOverhead(Rule):
         inside of modules that runs NumPy or Python without operators, where samples show it. So do many small operators
         in forward and backward, with the Python between them, by the usual time of each; not in a loop over recurrent
         cells that computes each input from the cell before, nor in calls of a module of which each needs the one
-        before, as in a solver or a decoder. Operators that a loop over parts of tensors calls eight times or more, from
+        before, as in a solver or a decoder, nor where torch's own layers call most of them, nor if code beside the
+        training takes half as much. Operators that a loop over parts of tensors calls eight times or more, from
         the same module and with the same shapes, count where calling them takes much of the loop's time, with their
         part of the backward pass; not if one of them draws or reads a value. These do not count: parts of one native
         operator, such as ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside

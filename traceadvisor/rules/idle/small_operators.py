@@ -18,6 +18,7 @@ from traceadvisor.analysis.operators.inputs import tensor_shapes
 from traceadvisor.analysis.operators.looped_operators import (
     FEWEST_CALLS,
     LoopedOperators,
+    called_by_layers,
     calling_share,
     outermost_forward,
 )
@@ -100,6 +101,13 @@ FEWEST_PER_CALL = 20
 _REDUCES = re.compile(r"aten::(?:sum|mean|amax|amin|max|min|logsumexp|select|dot|\w*norm|\w*_loss\w*)$")
 """Operators that make a scalar of a vector."""
 
+OVER_BESIDE = 2.0
+"""Time of small operators over that of code beside the training, from which they are named: a line of that code can be
+left out, and nothing shows how much larger operators save."""
+
+MOST_OF_LAYERS = 0.5
+"""Share of the operators that layers of torch call, up to which the script's own code is worth another form."""
+
 MOST_OF_OPERATORS = 0.75
 """Share of the operators outside the backward pass that begin in one function of the script, from which the operators
 are its own: the rest of the step stays as it is."""
@@ -115,7 +123,7 @@ class SmallOperators:
     min_share: float
 
     def check(self, facts: Facts, beside: SpanSet, chained: SpanSet) -> Outcome | None:
-        """Find small operators, if they and the Python between them take more than code beside the training.
+        """Find small operators, if they and the Python between them take twice as much as code beside the training.
 
         ``chained``: calls that need what the one before made, which no larger operators replace.
         """
@@ -123,18 +131,21 @@ class SmallOperators:
         between = facts.claim(Category.OTHER_HOST) - kept
         passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - kept)
         claims = passes if self._are_small(facts, passes) else between
-        least = max(self.min_between_share, facts.share(beside))
+        beside_share = facts.share(beside)
+        least = max(self.min_between_share, OVER_BESIDE * beside_share)
         is_most = facts.share(claims) >= least
-        own = _own_function(facts, passes) if is_most else self._small_function(facts, passes)
+        own = _own_function(facts, passes) if is_most else self._small_function(facts, passes, least)
         most, claims = (
             passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)),
             claims if is_most else passes,
         )
         if own:
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
-        is_small, loop = is_most or own is not None, _loop(facts, chained)
+        loop = _loop(facts, chained)
         is_whole = loop is not None and (loop.claims & claims).total_ns >= LOOP_SHARE * claims.total_ns
-        if loop and loop.saved_share >= least and not (is_small and is_whole):
+        is_small = (is_most or own is not None) and (is_whole or _is_of_script(facts, passes - beside, own))
+        is_loop = loop is not None and loop.saved_share >= max(self.min_between_share, beside_share)
+        if loop and is_loop and not (is_small and is_whole):
             return _of_loop(facts, loop)
         if not is_small:
             return self._per_sample(facts, passes)
@@ -156,7 +167,7 @@ class SmallOperators:
             count >= FEWEST_OPERATORS * facts.step_count and usual_ns(facts, passes) < MOST_USUAL_US * 1e3
         )
 
-    def _small_function(self, facts: Facts, passes: SpanSet) -> UserFunction | None:
+    def _small_function(self, facts: Facts, passes: SpanSet, least_share: float) -> UserFunction | None:
         """The function of the script that takes most among those with many operators that do little else.
 
         The rest of the step may be anything. Samples of undisturbed steps must show the function, too.
@@ -165,7 +176,7 @@ class SmallOperators:
         small = [
             (one, spans)
             for one in _functions(facts)
-            if facts.share(spans := passes & one.whole) >= self.min_between_share  # more when it is recorded than else
+            if facts.share(spans := passes & one.whole) >= least_share  # more when it is recorded than else
             and operators_in(facts, spans).size >= least
             and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
             and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
@@ -205,6 +216,14 @@ def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
     found = _functions(facts)
     own = [one for one in found if one.spans.contains(starts_ns[rows]).sum() >= MOST_OF_OPERATORS * rows.size]
     return min(reversed(own), key=lambda one: one.spans.total_ns, default=None)
+
+
+def _is_of_script(facts: Facts, passes: SpanSet, own: UserFunction | None) -> bool:
+    """Whether the script calls many of the operators itself, or cells in a loop: of layers, it cannot call fewer."""
+    rows = operators_in(facts, passes)
+    rows = rows[~np.isin(rows, backward_rows(facts.trace))]
+    of_layers = called_by_layers(facts.observation, rows)
+    return of_layers.sum() <= MOST_OF_LAYERS * rows.size or _is_loop(facts, _most_in_forward(facts, own))
 
 
 def _sampled(facts: Facts, own: UserFunction, pick: Callable[[SampledShare], float]) -> float | None:
