@@ -123,7 +123,7 @@ class SmallOperators:
     min_share: float
 
     def check(self, facts: Facts, beside: SpanSet, chained: SpanSet) -> Outcome | None:
-        """Find small operators, if they and the Python between them take twice as much as code beside the training.
+        """Find small operators, if they and the Python between them take twice the time of code beside the training.
 
         ``chained``: calls that need what the one before made, which no larger operators replace.
         """
