@@ -17,19 +17,9 @@ UPDATE = "train.py(21): update"
 
 
 def _steps(
-    *kept: int,
-    added: int = 8,
-    dim: int = 0,
-    shapes: bool = True,
-    on_gpu: bool = False,
-    cat_us: float = 20,
-    before: tuple[str, ...] = (),
-    has_gradient: bool = False,
+    *kept: int, added: int = 8, dim: int = 0, shapes: bool = True, on_gpu: bool = False, cat_us: float = 20
 ) -> TraceBuilder:
-    """Steps of 100 us that each join a tensor of so many rows of 10 to 8 new rows.
-
-    ``before``: operators right before. ``has_gradient``: whether the backward pass goes through the join.
-    """
+    """Steps of 100 us that each join a tensor of so many rows of 10 to 8 new rows."""
     builder = TraceBuilder().python("train.py(60): main", 0, 100 * len(kept), called="train.py:80")
     for number, rows in enumerate(kept):
         at = 100 * number
@@ -37,13 +27,7 @@ def _steps(
         builder.step(number, at, at + 100).op("aten::mm", at, at + 10, dims=[[8, 8], [8, 8]], sequence=number)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at + 12, at + 20, sequence=number)
         builder.python(UPDATE, at + 28, at + 60, called="train.py:33")
-        for place, name in enumerate(before):
-            builder.op(name, at + 21 + place, at + 22 + place)
-        sequence = 50 + number if has_gradient else None
-        builder.op("aten::cat", at + 30, at + 30 + cat_us, dims=[sizes, []] if shapes else (), sequence=sequence)
-        if has_gradient:
-            node = "autograd::engine::evaluate_function: CatBackward0"
-            builder.op(node, at + 90, at + 95, sequence=sequence, forward_thread=1)
+        builder.op("aten::cat", at + 30, at + 30 + cat_us, dims=[sizes, []] if shapes else ())
         if on_gpu:
             builder.launch(at + 31, at + 32, kernel=(at + 35, at + 65))
     return builder
@@ -86,25 +70,55 @@ def test_with_a_gpu_its_kernels_count(tmp_path: Path) -> None:
     assert found.saving.method is Method.BOUND
 
 
-SLICED = ("aten::slice", "aten::unsqueeze")
+def _windows(
+    *kept: int,
+    shifts: int = 8,
+    added: int = 8,
+    before: tuple[str, ...] = ("aten::slice", "aten::unsqueeze"),
+    has_gradient: bool = False,
+    is_first: bool = True,
+) -> TraceBuilder:
+    """Steps of 200 us that each join so many entries to a window of so many rows without its oldest, one by one.
+
+    ``before``: operators right before. ``has_gradient``: whether the backward pass goes through the joins.
+    ``is_first``: whether the window stands before the entry.
+    """
+    builder = TraceBuilder()
+    for number, rows in enumerate(kept):
+        begin = at = 200 * number
+        builder.step(number, at, at + 200).op("aten::mm", at, at + 5, dims=[[8, 8], [8, 8]], sequence=number)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at + 5, at + 9, sequence=number)
+        sizes: Any = [[rows, 10], [added, 10]] if is_first else [[added, 10], [rows, 10]]
+        for shift in range(shifts):
+            at, sequence = begin + 10 + 20 * shift, 50 + 20 * number + shift if has_gradient else None
+            for place, name in enumerate(before):
+                builder.op(name, at + place, at + place + 1)
+            builder.op("aten::cat", at + 5, at + 15, dims=[sizes, []], sequence=sequence)
+            if sequence is not None:
+                node = "autograd::engine::evaluate_function: CatBackward0"
+                builder.op(node, begin + 180 + shift, begin + 181 + shift, sequence=sequence, forward_thread=1)
+    return builder
 
 
 def test_a_window_that_is_copied_for_each_new_entry_is_found(tmp_path: Path) -> None:
-    found = finding(GrowingCopies(), _steps(800, 800, 800, before=SLICED), tmp_path)
+    found = finding(GrowingCopies(), _windows(800, 800, 800), tmp_path)
     assert (found.rule.title, found.fix.summary) == (TITLE_OF_WINDOW, WINDOW.summary)
     assert evidence(found, "elements kept, in the last recorded step") == 8000
     assert evidence(found, "elements added each time") == 80
-    assert found.claims.total_ns == 3 * 20_000
+    assert found.claims.total_ns == 3 * 8 * 10_000
+    assert found.saving.low_ns == 0, "the window may be read after each entry"
 
 
 @pytest.mark.parametrize(
     "builder",
     [
-        _steps(800, 800, before=SLICED),  # in two steps only
-        _steps(800, 800, 800, before=SLICED, has_gradient=True),  # a layer computes what it joins
-        _steps(800, 800, 800, before=(*SLICED, "aten::mul", "aten::add")),  # what is joined is computed after that
-        _steps(800, 700, 600, before=SLICED),  # of other sizes in each step
-        _steps(24, 24, 24, before=SLICED),  # little more than what is added
+        _windows(800, 800),  # in two steps only
+        _windows(800, 800, 800, shifts=7),  # few entries: each may be read
+        _windows(800, 800, 800, has_gradient=True),  # a layer computes what it joins
+        _windows(800, 800, 800, before=("aten::slice", "aten::mul", "aten::add", "aten::mul")),  # computed after that
+        _windows(800, 700, 600),  # of other sizes in each step
+        _windows(800, 800, 800, added=51),  # a stack of a few frames
+        _windows(800, 800, 800, is_first=False),  # the target of a decoder, one place later
     ],
 )
 def test_other_joins_are_no_windows(builder: TraceBuilder, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
@@ -30,8 +31,8 @@ FIX = Fix(
 )
 
 WINDOW = Fix(
-    "Keep the last entries in a deque, and stack them where the window is read, or write each entry into a tensor of "
-    "fixed size, at its number modulo the length",
+    "Keep the last entries in a deque, and stack them where the window is read. If it is read after each entry, that "
+    "saves nothing",
     "from collections import deque\n\n"
     "window = deque(maxlen=length)   # in place of torch.cat([window[1:], entry])\n"
     "window.append(entry.detach().clone())\n"
@@ -42,6 +43,12 @@ TITLE_OF_WINDOW = "Each new entry copies the window of all that is kept"
 
 FEWEST_STEPS = 3
 """Recorded steps in a row of which each but the first continues the tensor of the step before, or shifts a window."""
+
+FEWEST_SHIFTS = 8
+"""Entries per step and window sizes, from which a window is hardly read after each."""
+
+LONGEST_PART = 16
+"""Elements of a window over those of an entry, at least. Stacks of a few frames are read after each entry."""
 
 _LEAVES_OUT = frozenset({"aten::slice", "aten::narrow"})
 _VIEWS_BETWEEN = 3
@@ -57,19 +64,18 @@ class GrowingCopies(Rule):
 
     What it finds: Calls of ``torch.cat`` of which one input has exactly the size of what the step before joined, in at
         least three recorded steps in a row: predictions, targets or losses of an epoch, or a buffer of samples. So are
-        calls that join a new entry to a window without its oldest one, as ``torch.cat([window[1:], entry])`` does,
-        without gradients and in at least three recorded steps. What was kept is at least four times as large as what is
-        added.
+        eight or more calls per step that join a new entry to a window without its oldest one, as
+        ``torch.cat([window[1:], entry])`` does, without gradients and in at least three recorded steps. What was kept
+        is at least four times as large as what is added, a window sixteen times.
     Why it costs time: The time of each step grows with the steps before it, and that of an epoch with their square. The
         first recorded steps show little of it. A window is copied as a whole for each entry.
     How to fix it: Append to a list and call ``torch.cat`` once, or make a tensor of the final size and fill it. Keep
-        counts or sums instead of predictions if a metric needs no more. A window becomes a ``deque``, or a tensor that
-        entries are written into in turn.
+        counts or sums instead of predictions if a metric needs no more. A window becomes a ``deque``.
     How the saving is estimated: Without a GPU, the share of the line in samples of all undisturbed steps, with its
         interval, applied to the mean undisturbed step. Otherwise, the time in the recorded steps is stated; the run
         may save more.
     When it may be wrong: If each step reads all that was kept, joining once is not possible; a tensor of the final size
-        is.
+        is. A window that is read after each entry is copied anyway: the low end of its saving is 0.
     """
 
     meta = RuleMeta("IDLE022", "growing-copies", "Each step copies all that earlier steps kept")
@@ -86,10 +92,11 @@ class GrowingCopies(Rule):
         if (facts.trace.details.dims_id.at(facts.tree.rows, np.int32(NONE)) == NONE).all():
             return Skipped(facts.unknown_without("The sizes of tensors are unknown", Option.SHAPES))
         rows, kept, added = _continued(facts)
-        is_window = not rows.size
+        claims, is_window = self._claims(facts, rows), not rows.size
         if is_window:
             rows, kept, added = _shifted(facts)
-        claims = self._claims(facts, rows)
+            claims = self._claims(facts, rows)
+            claims |= _function_of(facts, rows, claims) & facts.claim(Category.FORWARD, Category.OTHER_HOST)
         sampled = _share_of_run(facts, rows)
         share = sampled.share if sampled else facts.share(claims)
         if not rows.size or share < self.min_share:
@@ -102,7 +109,7 @@ class GrowingCopies(Rule):
             title=TITLE_OF_WINDOW if is_window else None,
             fix=WINDOW if is_window else FIX,
             effort=Effort.LINE,
-            saving=_measured(sampled, mean_ns) if sampled and mean_ns else None,
+            saving=_measured(sampled, mean_ns, is_window=is_window) if sampled and mean_ns else None,
             most_share=None if is_measured else facts.share(claims),
             whole_ns=mean_ns if is_measured else None,
             evidence=(
@@ -124,9 +131,9 @@ class GrowingCopies(Rule):
         return events.spans(rows) & windows & facts.claim(Category.FORWARD, Category.OTHER_HOST)
 
 
-def _measured(sampled: SampledShare, mean_ns: float) -> Estimate:
+def _measured(sampled: SampledShare, mean_ns: float, *, is_window: bool) -> Estimate:
     low, expected, high = (share * mean_ns for share in (sampled.low, sampled.share, sampled.high))
-    return Estimate(low, expected, high, Method.MODEL)
+    return Estimate(0.0 if is_window else low, expected, high, Method.MODEL)
 
 
 def _share_of_run(facts: Facts, rows: Int64) -> SampledShare | None:
@@ -158,6 +165,16 @@ def _continued(facts: Facts) -> tuple[Int64, int, int]:
     return np.array(rows, np.int64), *max((kept[row] for row in last), default=(0, 0))
 
 
+def _function_of(facts: Facts, rows: Int64, claims: SpanSet) -> SpanSet:
+    """The innermost function of the script that runs some operators, if they take most of it; else no time."""
+    functions = user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
+    starts_ns = facts.trace.events.start_ns[rows]
+    starts_ns = starts_ns[facts.steps.typical_windows.contains(starts_ns)]
+    around = [one.spans for one in functions if one.spans.contains(starts_ns).all()]
+    inner = min(around, key=lambda spans: spans.total_ns, default=SpanSet.empty())
+    return inner if 2 * claims.total_ns > inner.total_ns and not facts.observation.has_device else SpanSet.empty()
+
+
 def _shifted(facts: Facts) -> tuple[Int64, int, int]:
     """Calls that join few new entries to a window without its oldest ones, and the elements that they keep and add.
 
@@ -165,16 +182,17 @@ def _shifted(facts: Facts) -> tuple[Int64, int, int]:
     """
     found: dict[tuple[Shape, ...], list[list[int]]] = {}
     is_shift = _follows_slice(facts)
-    for rows in _by_step(facts):
+    for calls in _by_step(facts):
         of_step: dict[tuple[Shape, ...], list[int]] = {}
-        for row, shapes in _joined(facts, rows).items():
-            kept = max(map(prod, shapes))
-            if any(_results(shapes)) and _is_large(kept, sum(map(prod, shapes)) - kept) and row in is_shift:
+        for row, shapes in _joined(facts, calls).items():
+            kept, added = prod(shapes[0]), sum(map(prod, shapes[1:]))
+            if any(_results(shapes)) and kept >= LONGEST_PART * added > 0 and row in is_shift:
                 of_step.setdefault(tuple(shapes), []).append(row)
         for one, mine in of_step.items():
-            found.setdefault(one, []).append(mine)
+            if len(mine) >= FEWEST_SHIFTS:
+                found.setdefault(one, []).append(mine)
     windows = {one: mine for one, mine in found.items() if len(mine) >= FEWEST_STEPS}
-    kept, added = max(((k := max(map(prod, one)), sum(map(prod, one)) - k) for one in windows), default=(0, 0))
+    kept, added = max(((prod(one[0]), sum(map(prod, one[1:]))) for one in windows), default=(0, 0))
     return np.array(sorted(row for mine in windows.values() for rows in mine for row in rows), np.int64), kept, added
 
 
@@ -184,10 +202,11 @@ def _follows_slice(facts: Facts) -> frozenset[int]:
     outer = np.flatnonzero((tree.thread == facts.observation.thread) & (tree.parent == NONE))
     outer = outer[np.argsort(tree.start_ns[outer], kind="stable")]
     is_slice = name_mask(names, _LEAVES_OUT.__contains__)[facts.trace.events.name_id[tree.rows[outer]]]
-    before = np.cumsum(np.append(0, is_slice))
-    follows = before[:-1] > before[np.maximum(np.arange(outer.size) - _VIEWS_BETWEEN, 0)]
-    has_gradient = np.isin(outer, forward_operators(facts.trace, tree)[1])
-    return frozenset(tree.rows[outer[follows & ~has_gradient]].tolist())
+    places = np.arange(outer.size)
+    last = np.maximum.accumulate(np.where(is_slice, places, NONE))
+    follows = (last != NONE) & (places - last <= _VIEWS_BETWEEN) & ~is_slice
+    follows &= ~np.isin(outer, forward_operators(facts.trace, tree)[1])
+    return frozenset(tree.rows[outer[follows]].tolist())
 
 
 def _is_large(kept: int, added: int) -> bool:

@@ -471,8 +471,8 @@ def _of_loop(facts: Facts, loop: _Loop) -> Outcome:
 
 
 OF_SAMPLES = (
-    "If no call of {name} needs the result of another, compute all samples of the batch in one call, padded and with a "
-    "mask. Loop only over what needs the one before, such as time"
+    "If no call of {name} needs the result of another, compute all parts in one call, padded and with a mask where "
+    "their sizes differ. Loop only over what needs the one before, such as time"
 )
 
 
@@ -485,7 +485,7 @@ def _of_samples(facts: Facts, own: UserFunction, claims: SpanSet, most_share: fl
     return finding_of(
         facts,
         claims=claims,
-        title="A loop over samples calls small operators for each",
+        title="A loop calls small operators for each part of the batch",
         fix=Fix.conditional(OF_SAMPLES.format(name=own.location.function)),
         saving=Estimate(0.0, most_ns / 2, most_ns, Method.BOUND, of_the_fix(UNKNOWN_LOOP)),
         effort=Effort.REFACTOR,
