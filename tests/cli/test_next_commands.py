@@ -64,7 +64,7 @@ def test_without_the_script_only_what_works_is_shown(tmp_path: Path, monkeypatch
     assert _shown(SAMPLE) == ["traceadvisor rules explain DATA002"]
 
 
-def test_a_report_without_findings_names_the_one_thing_to_do_where_its_script_is(
+def test_a_report_without_findings_names_a_sweep_of_its_script_if_that_is_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def _after(rows: list[AnyRow], **wanted: object) -> list[str]:
     return [line.text.partition("  #")[0].strip() for line in after_experiment(result, Path("runs/a"), 5.0)]
 
 
-def test_what_the_time_did_not_reach_is_measured_longer_but_not_what_time_does_not_change(
+def test_only_arms_without_a_turn_are_measured_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["traceadvisor", "try", "--", "train.py"])

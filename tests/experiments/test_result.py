@@ -165,9 +165,9 @@ def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
     assert "Other programs used 60% of the CPU." in words
-    assert "wall time cannot tell on this busy machine; the training's CPU time per step fell 50%." in words
+    assert "wall time cannot tell on this busy machine; the training's CPU time per sample fell 50%" in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))
-    assert "wall time may mislead on this busy machine; the training's CPU time per step fell 50%." in slower
+    assert "wall time may mislead on this busy machine; the training's CPU time per sample fell 50%" in slower
     assert "Other programs" not in "\n".join(_lines(_beside_others(0.1)))
 
 
@@ -511,7 +511,7 @@ def test_a_single_round_has_no_bar_and_no_figures() -> None:
 
 
 @pytest.mark.parametrize(("batch_size", "unit"), [(16, "sample"), (None, "step")])
-def test_the_cpu_time_of_each_arm_is_said_once(batch_size: int | None, unit: str) -> None:
+def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit: str) -> None:
     rows: list[AnyRow] = [facts(loader={"batch_size": batch_size} if batch_size else {})]
     for wall, arms in zip((0.6, 1.7, 0.8, 1.5, 0.7, 1.4), finished("settings", {"a=1": 0.7, "b=1": 0.6}), strict=False):
         assert isinstance(arms, Round)

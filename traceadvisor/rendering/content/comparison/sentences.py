@@ -238,7 +238,7 @@ def _cpu_words(cpu: CpuChange, run: ComparedRun) -> str:
 
 
 def cpu_sentence(run: ComparedRun) -> str | None:
-    """What the training's CPU time tells beside the verdict on a busy machine; None where it is unknown.
+    """The witness of the training's CPU time beside the verdict on a busy machine; None where it is unknown.
 
     A clear change of it stands in :func:`verdict_sentence`.
     """
