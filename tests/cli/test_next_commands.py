@@ -17,7 +17,9 @@ from tests.rendering.captures import captured
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 from traceadvisor.cli.next_commands import after_experiment, next_commands
-from traceadvisor.experiments.plan import Change
+from traceadvisor.experiments.journal import AnyRow, Void
+from traceadvisor.experiments.next_experiment import FIXES, SWITCHES
+from traceadvisor.experiments.plan import Axis, Change
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome
 
@@ -62,7 +64,7 @@ def test_without_the_script_only_what_works_is_shown(tmp_path: Path, monkeypatch
     assert _shown(SAMPLE) == ["traceadvisor rules explain DATA002"]
 
 
-def test_a_report_without_findings_names_the_one_thing_to_do_or_says_that_none_is_left(
+def test_a_report_without_findings_names_a_sweep_of_its_script_if_that_is_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,7 +74,7 @@ def test_a_report_without_findings_names_the_one_thing_to_do_or_says_that_none_i
         replace(one, captured=replace(one.captured, command=("train.py",))) for one in report.recordings if one.captured
     )
     clear = replace(report, findings=(), recordings=tuple(recordings))
-    assert [line.text for line in next_commands(clear)] == ["Next: nothing is left to do."]
+    assert next_commands(clear) == ()  # its script is not at hand
     (tmp_path / "train.py").touch()
     assert next_commands(clear)[1].text.strip().startswith("traceadvisor sweep -- train.py")
 
@@ -94,6 +96,30 @@ def test_a_result_ends_with_the_one_thing_to_do(
     result = result_of(plan, Outcome(rows, None, interrupted=False, processes=1), Surroundings("try"))
     lines = [line.text.partition("  #")[0].strip() for line in after_experiment(result, Path("runs/a"), 5.0)]
     assert lines[-1] == expected
+
+
+def _after(rows: list[AnyRow], **wanted: object) -> list[str]:
+    plan = plan_in(Path("runs/a"), **wanted)
+    result = result_of(plan, Outcome([facts(), *rows], None, interrupted=False, processes=1), Surroundings("try"))
+    return [line.text.partition("  #")[0].strip() for line in after_experiment(result, Path("runs/a"), 5.0)]
+
+
+def test_only_arms_without_a_turn_are_measured_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["traceadvisor", "try", "--", "train.py"])
+    longer = "traceadvisor try --minutes 10 -o runs/a-longer -- train.py"
+    fixes = {"changes": (Change("GPU005", {"fused": True}), Change("GPU001", {"amp": "bfloat16"}))}
+    one, both = ({"GPU005": 1.0}, {"GPU005": 1.0, "GPU001": 1.0, "all fixes": 1.0})
+    slow = [Void(FIXES, name, "slow", for_time=True) for name in ("GPU001", "all fixes")]
+    void = [Void(FIXES, name, "no effect") for name in ("GPU001", "all fixes")]
+    for rows in (finished(FIXES, one), [*slow, *finished(FIXES, one)], finished(FIXES, both)[:-1]):
+        assert _after(rows, **fixes)[-1] == longer
+    for rows in (finished(FIXES, both), [*void, *finished(FIXES, one)]):
+        assert _after(rows, **fixes) == ["Next: nothing is left to do."]
+    sweep = {"switches": (Axis("fused", (True,)),), "by_importance": True}
+    assert _after(finished(SWITCHES, {"fused=True": 1.0}), **sweep) == []  # the rest has commands of its own
+    assert _after(finished(SWITCHES, {"fused=True": 1.0})[:-1], **sweep)[-1] == longer
 
 
 def test_a_hostile_command_is_not_pasted() -> None:

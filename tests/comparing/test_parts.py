@@ -13,14 +13,15 @@ from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.comparison import Comparison, LikelyBecause, StepChange, WorkChange
+from traceadvisor.model.comparison import Comparison, CpuChange, LikelyBecause, Measure, StepChange, WorkChange
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import RunSettings, StepState, TimedStep
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.content.comparison.sentences import certainty_sentences, cpu_sentence
+from traceadvisor.rendering.content.comparison.sentences import certainty_sentences, cpu_sentence, verdict_sentence
+from traceadvisor.rendering.words import CPU_TIME_IS
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
@@ -139,10 +140,17 @@ def _worked(step_ms: float, cpu_ms: float) -> Recording:
 def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -> None:
     sides = [[(60.0, 40.0), (180.0, 41.0), (90.0, 40.5)], [(120.0, 28.0), (50.0, 28.5), (70.0, 28.2)]]
     reports = [[report(_worked(*one)) for one in side] for side in sides]
-    change = _change(compare(*reports))
+    comparison = compare(*reports)
+    change, (run,) = _change(comparison), comparison.runs
     assert (change.verdict, change.cpu and change.cpu.verdict) == (Verdict.INCONCLUSIVE, Verdict.FASTER)
-    assert "Wall time cannot tell on this busy machine; the training's CPU time per step fell 30%" in (
-        cpu_sentence(change) or ""
+    assert "; the training's CPU time per step fell 30%" in verdict_sentence(run)
+    assert cpu_sentence(run) == f"Wall time cannot tell on this busy machine. {CPU_TIME_IS}"
+    by_sample = replace(run, change=replace(change, measure=Measure.UNDISTURBED_SAMPLE))
+    assert "; the training's CPU time per sample fell 30%" in verdict_sentence(by_sample)
+    open_ = replace(change, cpu=CpuChange(0.96, 0.9, 1.03, Verdict.INCONCLUSIVE))
+    assert "CPU" not in verdict_sentence(replace(run, change=open_))
+    assert cpu_sentence(replace(run, change=open_)) == (
+        f"The training's CPU time per step is 96% (90% to 103%) of before, perhaps by chance. {CPU_TIME_IS}"
     )
 
 

@@ -165,9 +165,9 @@ def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
     assert "Other programs used 60% of the CPU." in words
-    assert "wall time cannot tell on this busy machine; the training's CPU time per step fell 50%." in words
+    assert "wall time cannot tell on this busy machine; the training's CPU time per sample fell 50%" in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))
-    assert "wall time may mislead on this busy machine; the training's CPU time per step fell 50%." in slower
+    assert "wall time may mislead on this busy machine; the training's CPU time per sample fell 50%" in slower
     assert "Other programs" not in "\n".join(_lines(_beside_others(0.1)))
 
 
@@ -508,3 +508,17 @@ def test_a_single_round_has_no_bar_and_no_figures() -> None:
     assert chart is not None
     assert "num_workers=2" not in chart.description
     assert any("num_workers=2" in line and "not shown: one round" in line for line in _lines(result))
+
+
+@pytest.mark.parametrize(("batch_size", "unit"), [(16, "sample"), (None, "step")])
+def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit: str) -> None:
+    rows: list[AnyRow] = [facts(loader={"batch_size": batch_size} if batch_size else {})]
+    for wall, arms in zip((0.6, 1.7, 0.8, 1.5, 0.7, 1.4), finished("settings", {"a=1": 0.7, "b=1": 0.6}), strict=False):
+        assert isinstance(arms, Round)
+        seconds = arms.seconds | {"a=1": wall, "b=1": wall}
+        rows.append(msgspec.structs.replace(arms, seconds=seconds, cpu_s=arms.seconds, others={"as it is": 0.8}))
+    switches = (Axis("a", (1,)), Axis("b", (1,)))
+    text = "\n".join(_lines(_result(plan_in(FOLDER, switches=switches), rows)))
+    for name, fell in (("a=1", "30%"), ("b=1", "40%")):
+        said = f"{name}: wall time cannot tell on this busy machine; the training's CPU time per {unit} fell {fell}"
+        assert re.sub(r"\s+", " ", text).count(said) == 1

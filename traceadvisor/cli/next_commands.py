@@ -24,12 +24,12 @@ NOTHING_LEFT = Line((Piece("Next: nothing is left to do."),))
 
 
 def next_commands(report: Report) -> tuple[Line, ...]:
-    """Lines for a terminal; none if nothing was recorded."""
+    """Lines for a terminal; none if nothing was recorded, or if nothing was found and the script is not at hand."""
     if not report.recordings:
         return ()
     if not report.findings:
         again = _run_again(report)
-        return command_lines([(f"{again[0]}traceadvisor sweep -- {again[2]}", SWEEP)]) if again else (NOTHING_LEFT,)
+        return command_lines([(f"{again[0]}traceadvisor sweep -- {again[2]}", SWEEP)]) if again else ()
     rule = redacted(report).findings[0].finding.rule.id
     commands = ((f"traceadvisor rules explain {rule}", "more on the first finding"), *_again(report))
     return command_lines(commands)
@@ -54,8 +54,8 @@ def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> 
         return command_lines([(capture, "after the change above: record again")]) if text else ()
     arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
     is_open = any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
-    if not (is_open or result.left_out or result.problem):
-        return (NOTHING_LEFT,)
+    if not (is_open or result.is_short_of_time or result.problem):
+        return () if result.left_out else (NOTHING_LEFT,)  # the result names the command for each
     given = sys.argv[1:]
     options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]
     for name in ("--minutes", "-o", "--output"):

@@ -113,11 +113,12 @@ class Rate(Row, frozen=True, tag="rate"):
 
 
 class Void(Row, frozen=True, tag="void"):
-    """An arm whose setting did not take effect."""
+    """An arm that does not count: its setting did not take effect, or (``for_time``) the time was too short for it."""
 
     experiment: str
     arm: str
     reason: str
+    for_time: bool = False
 
 
 class Failed(Row, frozen=True, tag="failed"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
@@ -18,6 +19,7 @@ from traceadvisor.experiments.journal import (
     Note,
     Rate,
     Round,
+    Void,
     facts_of,
     left_out,
     rounds_of,
@@ -31,6 +33,7 @@ from traceadvisor.experiments.next_experiment import (
     axes_of,
     experiments,
     is_loader_bound,
+    next_experiment,
     recommended,
     winners,
 )
@@ -121,7 +124,23 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         recorded_step_ns=around.recorded_step_ns,
         currency=price.currency if price else None,
         others_cpu_share=_mean([one for row in rows if isinstance(row, Round) for one in row.others.values()]),
+        is_short_of_time=facts is not None and _is_short_of_time(plan, rows, facts),
     )
+
+
+def _is_short_of_time(plan: Plan, rows: list[AnyRow], facts: Facts) -> bool:
+    """Whether an arm was left out for want of time or had no turn, other than larger batches than memory holds."""
+    planned = list(experiments(plan, rows, facts))
+    limit = min(failed_at(BATCH_SIZE, planned, rows, by_memory=True), default=inf)
+    unmeasured = (
+        arm
+        for one in planned
+        for arm in one.arms.keys() - left_out(rows, one.name).keys()
+        if not any(arm in row.seconds for row in rounds_of(rows, one.name))
+        and (one.settings(arm).count(BATCH_SIZE) or 0) < limit
+    )
+    is_left_out = any(isinstance(row, Void) and row.for_time for row in since_other(rows))
+    return is_left_out or next_experiment(plan, rows, facts) is not None or any(unmeasured)
 
 
 class _Builder:

@@ -241,6 +241,9 @@ class ExperimentResult:
     others_cpu_share: float | None = None
     """Share of the machine's cores that other programs kept busy while the settings alternated; None if unknown."""
 
+    is_short_of_time: bool = False
+    """Whether more time would measure more settings."""
+
     @property
     def is_busy(self) -> bool:
         """Whether other programs may have changed the steps."""

@@ -266,17 +266,17 @@ MOST_NAMES = 4
 """Names in a sentence; a reader skips more."""
 
 
-def cpu_time_words(ratio: float, low: float | None, high: float | None, *, is_clear: bool) -> str:
-    """The training's CPU time per step, as a change: ``fell 31% (28% to 34%)``."""
+def cpu_time_words(unit: str, ratio: float, low: float | None, high: float | None, *, is_clear: bool) -> str:
+    """The training's CPU time as a change: ``the training's CPU time per step fell 31% (28% to 34%)``."""
+    what = f"the training's CPU time per {unit}"
+    ends = (ratio if low is None else low, ratio if high is None else high)
     if not is_clear:
-        ends = "" if low is None or high is None else f" ({low:.0%} to {high:.0%})"
-        return f"is {ratio:.0%}{ends} of before, perhaps by chance"
-    shares = sorted(abs(1 - one) for one in (ratio if low is None else low, ratio if high is None else high))
-    return f"{'fell' if ratio < 1 else 'rose'} {around(f'{abs(1 - ratio):.0%}', *map('{:.0%}'.format, shares))}"
+        return f"{what} is {around(*map('{:.0%}'.format, (ratio, *ends)))} of before, perhaps by chance"
+    shares = (abs(1 - ratio), *sorted(abs(1 - one) for one in ends))
+    return f"{what} {'fell' if ratio < 1 else 'rose'} {around(*map('{:.0%}'.format, shares))}"
 
 
 CANNOT_TELL, MISLEADS = "cannot tell on this busy machine", "may mislead on this busy machine"
-CPU_TIME = "the training's CPU time per step"
 CPU_TIME_IS = "CPU time leaves out waits, and other programs on the same caches and cores raise it a little."
 
 

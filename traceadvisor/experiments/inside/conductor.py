@@ -229,7 +229,7 @@ class Conductor:
             if len(others) < 2:
                 return
             reason = "the time was too short for all settings, and its first steps were slower"
-            self._journal.add(Void(experiment.name, max(others, key=is_slower), reason))
+            self._journal.add(Void(experiment.name, max(others, key=is_slower), reason, for_time=True))
 
     def _is_enough(self, experiment: Experiment, spent_s: float, longest_s: float) -> bool:
         """Whether no more rounds are needed or affordable. It looks at widths only, never at the size of an effect."""

@@ -145,7 +145,7 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
         yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
-        if sentence := cpu_sentence(run.change):
+        if sentence := cpu_sentence(run):
             yield Prose(sentence, Tone.NOTICE, SUMMARY)
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)

@@ -37,7 +37,6 @@ from traceadvisor.rendering.units import duration, from_to, number_of, percent, 
 from traceadvisor.rendering.words import (
     CANNOT_TELL,
     CATEGORY,
-    CPU_TIME,
     CPU_TIME_IS,
     MISLEADS,
     STEP_SOURCE,
@@ -226,26 +225,30 @@ def verdict_sentence(run: ComparedRun) -> str:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
         size = f"No difference: {times}{beside}"
-    by_cpu = f"; CPU time {_cpu_words(change.cpu)}" if change.cpu and change.cpu.verdict in CALLED else ""
+    by_cpu = f"; {_cpu_words(change.cpu, run)}" if change.cpu and change.cpu.verdict in CALLED else ""
     return f"{size}, {VERDICT_CERTAINTY[change.certainty]}{by_cpu}"
 
 
 CALLED = {Verdict.FASTER, Verdict.SLOWER}
 
 
-def _cpu_words(cpu: CpuChange) -> str:
-    return cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
+def _cpu_words(cpu: CpuChange, run: ComparedRun) -> str:
+    unit = UNIT[run.work.unit] if run.change and run.change.measure in PER_SAMPLE else "step"
+    return cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
 
 
-def cpu_sentence(change: StepChange) -> str | None:
-    """The change of the training's CPU time, beside the verdict on a busy machine; None where it is unknown."""
-    cpu = change.cpu
-    if cpu is None:
+def cpu_sentence(run: ComparedRun) -> str | None:
+    """The witness of the training's CPU time beside the verdict on a busy machine; None where it is unknown.
+
+    A clear change of it stands in :func:`verdict_sentence`.
+    """
+    change = run.change
+    if change is None or change.cpu is None:
         return None
     differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
-    lead = "" if cpu.verdict is change.verdict else f"wall time {differs}; "
-    says = f"{lead}{CPU_TIME} {_cpu_words(cpu)}. {CPU_TIME_IS}"
-    return f"{says[:1].upper()}{says[1:]}"
+    lead = [] if change.cpu.verdict is change.verdict else [f"wall time {differs}"]
+    says = "; ".join([*lead, *([] if change.cpu.verdict in CALLED else [_cpu_words(change.cpu, run)])])
+    return f"{says[:1].upper()}{says[1:]}. {CPU_TIME_IS}" if says else CPU_TIME_IS
 
 
 def change_words(change: StepChange) -> str:

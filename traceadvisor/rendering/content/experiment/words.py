@@ -9,7 +9,7 @@ from traceadvisor.model.experiment import AxisResult, ExperimentResult, Measured
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
-from traceadvisor.rendering.words import CANNOT_TELL, CPU_TIME, CPU_TIME_IS, MISLEADS, cpu_time_words, listed
+from traceadvisor.rendering.words import CANNOT_TELL, CPU_TIME_IS, MISLEADS, cpu_time_words, listed
 from traceadvisor.text.ranges import around, between, spread
 
 FEWEST_ROUNDS = 5
@@ -103,7 +103,7 @@ def headline(result: ExperimentResult) -> str:
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
     by_cpu = (said for arm in arms if result.is_busy and (said := _by_cpu(arm)))
-    says = "".join(f". {said.removesuffix('.')}" for said in islice(by_cpu, 1))
+    says = "".join(f". {said}" for said in islice(by_cpu, 1))
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
@@ -254,7 +254,8 @@ def busy_sentences(result: ExperimentResult) -> Iterator[str]:
     share = whole_percent(result.others_cpu_share)
     yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
     found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
-    yield from (*found, *([CPU_TIME_IS] if found else ()))
+    above = headline(result)
+    yield from (*(f"{said}." for said in found if said not in above), *([CPU_TIME_IS] if found else ()))
 
 
 def _by_cpu(arm: MeasuredArm) -> str | None:
@@ -270,8 +271,9 @@ def _by_cpu(arm: MeasuredArm) -> str | None:
     is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value} or (is_open and agree)
     if (is_open and not is_clear) or (cpu.verdict == step.verdict and not is_open):
         return None
-    says = cpu_time_words(cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
-    return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {CPU_TIME} {says}."
+    unit = "step" if arm.samples_per_s is None else "sample"
+    says = cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
+    return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {says}"
 
 
 def scope(result: ExperimentResult) -> str:
