@@ -99,6 +99,9 @@ class Apart(Enum):
     SIGNATURE = "signature"
     """A function has other arguments, defaults, annotations or decorators."""
 
+    CONSTRUCTOR = "constructor"
+    """It changes what objects hold from their start, and those of the running process were made without."""
+
     CLOSURE = "closure"
     """A function uses other variables of the code around it."""
 

@@ -72,6 +72,14 @@ def test_every_other_change_is_kept_apart_with_its_reason(old: str, new: str, re
     assert (found.value.reason, found.value.at) == (reason, at)
 
 
+@pytest.mark.parametrize("name", ["__init__", "__new__", "__post_init__", "__setstate__"])
+def test_objects_that_are_there_were_made_by_the_constructor_of_before(name: str) -> None:
+    before = f"class Shards:\n    def {name}(self): self.files = []\n"
+    with pytest.raises(KeptApart) as found:
+        changed(before, before.replace("[]", "[open]"))
+    assert (found.value.reason, found.value.at) == (Apart.CONSTRUCTOR, f"Shards.{name}")
+
+
 def test_the_code_of_each_of_two_functions_with_one_name_is_found() -> None:
     module = compile(BEFORE, "train.py", "exec")
     lines = [at for at, line in enumerate(BEFORE.splitlines(), start=1) if line.endswith(("@property", "@rate.setter"))]

@@ -10,6 +10,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.patch import Apart
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 
 
 class KeptApart(Exception):  # noqa: N818  # not an error: the change runs in processes of its own
@@ -83,6 +84,8 @@ def _function(
         raise KeptApart(Apart.SIGNATURE, found.name)
     bodies = [[ast.dump(one) for one in _without_docstring(body)] for body in (old.body, new.body)]
     if bodies[0] != bodies[1]:
+        if old.name in _CONSTRUCTORS:
+            raise KeptApart(Apart.CONSTRUCTOR, found.name)
         yield found
 
 

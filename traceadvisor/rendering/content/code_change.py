@@ -53,6 +53,7 @@ APART = {
     Apart.MODULE_LEVEL: "it changes code outside of functions",
     Apart.CLASS_BODY: "it changes members or bases of a class",
     Apart.SIGNATURE: "it changes arguments, defaults, annotations or decorators of a function",
+    Apart.CONSTRUCTOR: "it changes what objects hold from their start",
     Apart.CLOSURE: "a function uses other variables of the code around it",
     Apart.OTHER_FILE: "it adds or removes a file, or changes one that is no Python",
     Apart.NOT_LOADED: "the script runs other code than that of the file",
