@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -13,6 +15,7 @@ from torch.optim import SGD, Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from traceadvisor.model.run import UnusedGradients
+from traceadvisor.recording.loop import unused_gradients
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.unused_gradients import FIRST_STEPS, MEASURED_STEPS, GradientsSeen
 
@@ -61,6 +64,9 @@ class _Loop:
         loss(torch.ones(2, 4)).sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         self.seen.stepped(optimizer)
+
+    def both_layers(self) -> nn.Module:
+        return nn.Sequential(self.lower, self.upper)
 
     def both(self, x: Tensor) -> Tensor:
         return self.judged(self.made(x))
@@ -131,17 +137,74 @@ def test_parameters_that_the_script_changes_itself_do_not_count(loop: _Loop) -> 
     optimizer = loop.optimizer(loop.upper)
     for _ in range(12):
         loop.step(optimizer, loop.both)
-        with torch.no_grad():
-            for parameter in loop.lower.parameters():
-                parameter.add_(1.0)
+        _change(loop)
     assert loop.seen.result() is None
 
 
-def test_parameters_of_an_optimizer_that_is_made_later_do_not_count(loop: _Loop) -> None:
-    loop.train(loop.optimizer(loop.upper), loop.both)
-    later = loop.optimizer(loop.lower)
+def _change(loop: _Loop) -> None:
+    with torch.no_grad():
+        for parameter in loop.lower.parameters():
+            parameter.add_(1.0)
+
+
+@pytest.mark.parametrize("largest", [0, 1 << 16])
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_parameters_that_are_gone_may_have_been_changed(
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch, largest: int, *, is_changed: bool
+) -> None:
+    monkeypatch.setattr(unused_gradients, "LARGEST_KEPT_BYTES", largest)
+    optimizer = loop.optimizer(loop.upper)
+    for _ in range(12):
+        loop.step(optimizer, loop.both)
+        if is_changed:
+            _change(loop)
+    del loop.lower
+    gc.collect()
+    assert (loop.seen.result() is None) is is_changed
+
+
+def test_a_small_parameter_that_is_gone_may_have_been_changed_late(loop: _Loop) -> None:
+    assert loop.train(loop.optimizer(loop.upper), loop.both) is not None
+    _change(loop)
+    del loop.lower
+    gc.collect()
     assert loop.seen.result() is None
-    del later
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_parameters_of_an_optimizer_that_is_made_later_do_not_count(loop: _Loop, *, is_gone: bool) -> None:
+    assert loop.train(loop.optimizer(loop.upper), loop.both) is not None
+    loop.step(loop.optimizer(loop.lower), loop.both)
+    if is_gone:
+        del loop.lower
+        gc.collect()
+    assert loop.seen.result() is None
+
+
+def test_an_optimizer_of_other_parameters_changes_nothing(loop: _Loop) -> None:
+    assert loop.train(loop.optimizer(loop.upper), loop.both) is not None
+    loop.step(loop.optimizer(loop.upper), loop.both)
+    assert loop.seen.result() is not None
+
+
+@pytest.mark.parametrize("steps", [1, FIRST_STEPS, FIRST_STEPS + 2])
+def test_an_optimizer_that_is_gone_is_not_waited_for(loop: _Loop, steps: int) -> None:
+    assert loop.train(loop.optimizer(loop.both_layers()), loop.both, steps) is None
+    gc.collect()
+    found = loop.train(loop.optimizer(loop.upper), loop.both)
+    assert found == UnusedGradients(1 / 2, 2, MEASURED_STEPS, is_cleared=False)
+
+
+def test_a_later_wrapper_of_backward_passes_does_not_keep_it_measuring(
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimizer = loop.optimizer(loop.upper)
+    loop.train(optimizer, loop.both, FIRST_STEPS)
+    measuring = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", functools.partial(measuring))
+    loop.train(optimizer, loop.both, MEASURED_STEPS)
+    monkeypatch.setattr(unused_gradients, "MOST_NODES", 0)
+    assert loop.train(optimizer, loop.both, 3) is not None
 
 
 def test_each_of_several_backward_passes_before_a_step_is_measured(loop: _Loop) -> None:

@@ -45,6 +45,9 @@ _OF_WEIGHTS = frozenset(f"{name}Backward0" for name in ("T", "Transpose", "Permu
 COMPARED = 8
 """Values of a parameter that show whether the script changes it without an optimizer."""
 
+LARGEST_KEPT_BYTES = 1 << 16
+"""Size of a parameter to keep when its module is gone, to see whether the script changed it."""
+
 _USED = 1
 """The bit of parameters of which nothing is known."""
 
@@ -80,7 +83,7 @@ class GradientsSeen:
 
     def __init__(self, constructors: Constructors, clock: Callable[[], int] = clocks.perf_counter_ns) -> None:
         self._constructors, self._clock = constructors, clock
-        self._first: Optimizer | None = None
+        self._first: Callable[[], Optimizer | None] = _nothing
         self._steps = self._pass_count = self._nodes = self._unused_ns = self._begun_ns = 0
         self._ended_ns: int | None = None
         self.is_over = self._is_cleared = False
@@ -93,8 +96,11 @@ class GradientsSeen:
         """Since the last optimizer step."""
         self._judged: list[_Pass] = []
         """Those that wait for steps of other optimizers."""
-        self._unused: dict[int, weakref.ref[Tensor]] = {}
-        self._before: dict[int, Tensor] = {}
+        self._unused: set[int] = set()
+        self._before: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
+        """Parameters of no optimizer, and some of their values."""
+        self._kept: list[tuple[Tensor, Tensor]] = []
+        """For when they are gone: parts of the unused ones, and their values before."""
         self.place: Constructed | None = None
         """The place that constructs the largest module whose gradients are unused."""
 
@@ -120,20 +126,31 @@ class GradientsSeen:
             self._ended_ns = None
             self._end()  # it steps within the backward pass
             return
-        self._first = self._first or optimizer
-        self._steps += optimizer is self._first
+        if self._first() is None and self._ended_ns is None:
+            self._begin_anew(optimizer)
+        is_first = self._first() in (optimizer, None)
+        self._steps += is_first
         if self._ended_ns is not None:
             self._judge(optimizer)
-            if not self._judged or optimizer is self._first:
+            if not self._judged or is_first:
                 self._end()
+                self._kept = [(_kept(one), values) for one, values in self._alive()]
         elif self._begun_ns:
             self._judge(optimizer)
             self._close(optimizer)
-            if optimizer is self._first and self._steps == FIRST_STEPS + MEASURED_STEPS:
+            if is_first and self._steps == FIRST_STEPS + MEASURED_STEPS:
                 self._ended_ns = now_ns
                 self._unhook()
         elif self._steps == FIRST_STEPS:
             self._begin(optimizer, now_ns)
+
+    def _begin_anew(self, first: Optimizer) -> None:
+        """Forget an optimizer that is gone, as that of a search for a learning rate."""
+        self._unhook()
+        self._first = weakref.ref(first)
+        self._steps = self._pass_count = self._unused_ns = self._begun_ns = 0
+        for found in (self._passes, self._judged, self._unused, self._before):
+            found.clear()
 
     def _begin(self, optimizer: Optimizer, now_ns: int) -> None:
         """Follow the backward passes."""
@@ -144,7 +161,8 @@ class GradientsSeen:
         self._owner = {id(one): id(each) for each in optimizers for one in _parameters(each)}
         self._bits = {key: 4 << place for place, key in enumerate(dict.fromkeys(map(id, optimizers)))}
         for module in self._constructors.known(nn.Module):
-            self._before |= {id(one): _some_values(one) for one in module.parameters() if id(one) not in self._owner}
+            free = (one for one in module.parameters() if id(one) not in self._owner)
+            self._before |= {id(one): (weakref.ref(one), _some_values(one)) for one in free}
         self._unhook = _hooked_backward(self._enter, self._leave)
         self._begun_ns = now_ns
 
@@ -165,12 +183,13 @@ class GradientsSeen:
         if running is None:
             return
         ended_ns, is_whole, self._running = self._clock(), self._running is running, None
-        for hook in running.hooks:
-            hook.remove()
-        if is_whole and not self.is_over:
-            for (at_ns, bits), (until_ns, _) in pairwise((*running.changes, (ended_ns, 0))):
-                running.spent_ns[bits] += until_ns - at_ns
-            self._passes.append(running)
+        with suppress(Exception):  # as above
+            for hook in running.hooks:
+                hook.remove()
+            if is_whole and not self.is_over:
+                for (at_ns, bits), (until_ns, _) in pairwise((*running.changes, (ended_ns, 0))):
+                    running.spent_ns[bits] += until_ns - at_ns
+                self._passes.append(running)
 
     def _walk(self, roots: Iterable[Tensor]) -> _Pass:
         """Find where the nodes lead, and have each tell when it begins that leads elsewhere than the one before.
@@ -208,7 +227,8 @@ class GradientsSeen:
 
     def _bits_of(self, parameter: Tensor) -> int:
         owner = self._owner.get(id(parameter))
-        return (_OF_NONE if id(parameter) in self._before else _USED) if owner is None else self._bits[owner]
+        is_known = self._before.get(id(parameter), (_nothing,))[0]() is parameter
+        return (_OF_NONE if is_known else _USED) if owner is None else self._bits[owner]
 
     def _close(self, optimizer: Optimizer) -> None:
         """Keep the backward passes that lead to parameters of this optimizer."""
@@ -244,30 +264,34 @@ class GradientsSeen:
         for one in known:
             for bits in one.unused():
                 self._unused_ns += one.spent_ns[bits]
-                self._unused |= {id(parameter): weakref.ref(parameter) for parameter in one.below[bits]}
+                self._unused |= {id(parameter) for parameter in one.below[bits]}
 
     def _end(self) -> None:
         self.is_over = True
         self._unhook()
         self._is_cleared = any(key in self._owner for key in self._unused)
-        self._before = {key: values for key, values in self._before.items() if key in self._unused}
+        self._before = {key: known for key, known in self._before.items() if key in self._unused}
         with suppress(Exception):  # modules may have any methods
-            self.place = self._constructors.of_parameters(self._unused.keys())
+            self.place = self._constructors.of_parameters(self._unused)
         self._judged.clear()
         self._passes.clear()
-        self._first = None
 
     def _are_used_elsewhere(self) -> bool:
-        """Whether an optimizer made later has such parameters, or the script changed one."""
-        later = {id(one) for each in self._constructors.known(Optimizer) for one in _parameters(each)}
-        if later & self._before.keys():
-            return True
-        left = {key: one for key in self._before if (one := self._unused[key]()) is not None}
-        return any(not torch.equal(_some_values(one), self._before[key]) for key, one in left.items())
+        """Whether the script, or an optimizer made later, changed such parameters."""
+        return any(not torch.equal(_some_values(one), values) for one, values in (*self._alive(), *self._kept))
+
+    def _alive(self) -> list[tuple[Tensor, Tensor]]:
+        return [(one, values) for known, values in self._before.values() if (one := known()) is not None]
 
 
 def _some_values(parameter: Tensor) -> Tensor:
     return parameter.detach().reshape(-1)[:COMPARED].clone()
+
+
+def _kept(parameter: Tensor) -> Tensor:
+    """What shows changes once a parameter is gone: a small one itself, of others the values that it has by now."""
+    is_small = parameter.untyped_storage().nbytes() <= LARGEST_KEPT_BYTES
+    return parameter.detach() if is_small else _some_values(parameter)
 
 
 def _parameters(optimizer: Optimizer) -> Iterable[Tensor]:
@@ -286,18 +310,20 @@ def _hooked_backward(
     enter: Callable[[Iterable[Tensor], Collection[Tensor]], _Pass | None], leave: Callable[[_Pass | None], None]
 ) -> Callable[[], None]:
     """Tell of each backward pass, until the returned function is called."""
-    original = getattr(torch.autograd, BACKWARD)
+    original, is_hooked = getattr(torch.autograd, BACKWARD), True
 
     @functools.wraps(original)
     @unseen
     def backward(roots: Any, gradients: Any, keep: Any, create: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        followed = enter(roots, inputs)
+        followed = enter(roots, inputs) if is_hooked else None
         try:
             return original(roots, gradients, keep, create, inputs, *args, **kwargs)
         finally:
             leave(followed)
 
     def unhook() -> None:
+        nonlocal is_hooked
+        is_hooked = False  # what has replaced it since may still call it
         if getattr(torch.autograd, BACKWARD) is backward:
             setattr(torch.autograd, BACKWARD, original)
 
