@@ -289,7 +289,7 @@ def _some_values(parameter: Tensor) -> Tensor:
 
 
 def _kept(parameter: Tensor) -> Tensor:
-    """What shows changes once a parameter is gone: a small one itself, of others the values that it has by now."""
+    """Return a small parameter itself, or the values that another has by now: they show changes once it is gone."""
     is_small = parameter.untyped_storage().nbytes() <= LARGEST_KEPT_BYTES
     return parameter.detach() if is_small else _some_values(parameter)
 
