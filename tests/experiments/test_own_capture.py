@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from traceadvisor.bundle.layout import FORMAT
+from traceadvisor.bundle.layout import FORMAT, Repository
 from traceadvisor.experiments.own_capture import own_capture
 
 COMMIT, OTHER = "a" * 40, "b" * 40
@@ -23,14 +23,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _capture(project: Path, name: str, started_ns: int, *, folder: str = ".", commit: str = COMMIT) -> Path:
+def _capture(
+    project: Path, name: str, started_ns: int, *, folder: str = ".", commit: str = COMMIT, dirty: bool | None = None
+) -> Path:
     path = Path("runs", name)
     path.mkdir(parents=True)
     manifest = {
         "format": FORMAT,
         "started_ns": started_ns,
         "command": ["train.py"],
-        "repository": {"root": str(project), "commit": commit, "folder": folder},
+        "repository": {"root": str(project), "commit": commit, "folder": folder, "dirty": dirty},
     }
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path
@@ -58,6 +60,17 @@ def test_a_capture_of_another_program_is_left_out_with_the_reason(
     found, why = own_capture(("train.py",), Path("runs"))
     assert found is None
     assert reason in (why or "")
+
+
+@pytest.mark.parametrize(("now", "then", "is_same"), [(False, True, False), (True, False, False), (None, True, True)])
+def test_changes_beside_the_commit_make_another_program(
+    project: Path, monkeypatch: pytest.MonkeyPatch, *, now: bool | None, then: bool, is_same: bool
+) -> None:
+    repository = Repository(root=str(project), commit=COMMIT, branch=None, dirty=now, folder=".")
+    monkeypatch.setattr("traceadvisor.experiments.own_capture.repository_of", lambda _: repository)
+    path = _capture(project, "one", 2000, dirty=then)
+    found, why = own_capture(("train.py",), Path("runs"))
+    assert (found, why is None) == ((path, True) if is_same else (None, False))
 
 
 def test_without_a_capture_there_is_nothing_to_say(project: Path) -> None:

@@ -35,6 +35,8 @@ def _why_other(capture: CaptureOfScript, command: Sequence[str]) -> str | None:
         return "its script was in another folder"
     if now and capture.commit != now.commit:
         return "its script was of another commit"
+    if now and None not in (now.dirty, capture.is_dirty) and now.dirty is not capture.is_dirty:
+        return "its script had other changes" if capture.is_dirty else "its script had no changes beside the commit"
     if script and _changed_ns(script) > capture.started_ns:
         return f"{script} has changed since"
     return None

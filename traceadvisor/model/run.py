@@ -442,6 +442,8 @@ class CaptureOfScript:
     """Root of the repository, and the folder of the script in it; None without a repository."""
 
     commit: str | None
+    is_dirty: bool | None
+    """Whether tracked files were changed; None if unknown."""
 
 
 @frozen

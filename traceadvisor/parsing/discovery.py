@@ -114,7 +114,8 @@ def captures_of(command: Sequence[str], folder: Path) -> list[CaptureOfScript]:
 def _of_script(path: Path, start: Start) -> CaptureOfScript:
     found = start.repository
     source = (found.root, found.folder) if found else None
-    return CaptureOfScript(path, start.started_ns, source, found.commit if found else None)
+    commit, is_dirty = (found.commit, found.dirty) if found else (None, None)
+    return CaptureOfScript(path, start.started_ns, source, commit, is_dirty)
 
 
 def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundRecordings:
