@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
+from traceadvisor.analysis.sampled.paths import path_of
 from traceadvisor.analysis.sampled.shares import (
     FEWEST_SAMPLES,
     FRAMES_OF_CAPTURE,
@@ -217,3 +218,11 @@ def test_a_closure_is_beside_the_optimizer_and_an_own_step_is_not(
     assert not is_beside_training(
         (MAIN, *caller, user("closure", 3), library("backward", 1, "torch/autograd/graph.py"))
     )
+
+
+def test_marks_of_the_profiler_and_the_dispatcher_are_not_where_time_is_spent() -> None:
+    wrapper = library("wrapper", 509, "torch/optim/optimizer.py")
+    marks = library("__enter__", 918, "torch/autograd/profiler.py"), library("__call__", 1275, "torch/_ops.py")
+    samples = Samples().add(1, MAIN, user("main", 111), wrapper, *marks).add(1, MAIN, user("main", 112), *marks).build()
+    inner = [path_of(samples, stack).owner for stack in samples.stacks]
+    assert [one and one.file for one in inner] == ["torch/optim/optimizer.py", "torch/_ops.py"]

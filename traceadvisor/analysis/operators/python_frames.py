@@ -11,7 +11,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, positions_by
 from traceadvisor.analysis.operators.numbering import numbered
-from traceadvisor.analysis.operators.source_files import FRAME, is_library, is_of_capture
+from traceadvisor.analysis.operators.source_files import FRAME, OWN_NO_TIME, is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import nearest_around, parents_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
@@ -26,9 +26,6 @@ CONNECTIONS, RECEIVES = "multiprocessing/connection.py", frozenset({"_recv_bytes
 """Functions of Python's own library, and their file, that wait for what another process sends."""
 
 MODULE_PREFIX = "nn.Module: "
-
-_DISPATCHER = "torch/_ops.py"
-"""Calls operators for others: it owns no time that a reader looks for."""
 
 _WRITTEN_IN_C = re.compile(r"<built-in (?:function|method) (?P<name>[^ >]++)(?: of (?P<owner>[^ >]++))?+.*>", re.DOTALL)
 _NO_OWNER = re.compile(r"type$|module$|pybind11_")
@@ -254,4 +251,4 @@ class PythonFrames:
 
 
 def _owns_time(file: str) -> bool:
-    return file != _DISPATCHER and not is_of_capture(file)
+    return file not in OWN_NO_TIME and not is_of_capture(file)

@@ -96,6 +96,10 @@ def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
     return _is_library_by_name(parts)
 
 
+OWN_NO_TIME = frozenset({"torch/_ops.py", "torch/autograd/profiler.py"})
+"""Files of torch that call operators for others, or mark them: a reader looks for none of their time."""
+
+
 def is_of_capture(file: str) -> bool:
     """Whether a file is of the package that records: it runs between the script and what it calls, and owns no time."""
     return _OF_CAPTURES.search(file) is not None
