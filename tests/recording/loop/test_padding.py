@@ -79,6 +79,11 @@ def test_lengths_in_the_batch_confirm_what_occurs_inside_or_in_windows_of_one_le
     assert _seen((_rows(3, 5), torch.tensor([3, 5]))) == Padding(12 / 20, 10 / 20, 10, 1, LENGTHS)
 
 
+def test_a_number_beside_a_single_row_is_no_length() -> None:
+    ids = torch.tensor([[5, 7, 5, 9, 4, 8, 6, 3, 2, 5]])  # its last token occurs before; 9 is its place
+    assert _seen((ids, torch.tensor([9]))) is None
+
+
 def test_the_tensor_with_the_most_values_decides() -> None:
     texts = torch.tensor([[1] * 8, [1] * 2 + [0] * 6, [1] * 2 + [0] * 6])
     assert _seen(*[(texts, one) for one in SPECTROGRAMS]) == Padding(16 / 54, 0.0, 10, 2, REPEATED, varies=True)

@@ -156,7 +156,7 @@ def _lengths(rows: Tensor, given: list[Tensor]) -> tuple[Tensor, str] | None:
 
     Args:
         rows: the value of each position; infinity is none of padding.
-        given: what may be the lengths; these confirm a value that occurs elsewhere, too.
+        given: what may be the lengths; those of several rows confirm a value that occurs elsewhere, too.
     """
     width, is_features = rows.shape[1], rows.is_floating_point()
     for side in (rows, rows.flip(1)):
@@ -165,7 +165,7 @@ def _lengths(rows: Tensor, given: list[Tensor]) -> tuple[Tensor, str] | None:
             continue
         is_pad = side == ends.mode().values
         run = is_pad.flip(1).long().cumprod(1).sum(1)
-        if bool(run.any()) and any(torch.equal(width - run, lengths) for lengths in given):
+        if len(run) > 1 and bool(run.any()) and any(torch.equal(width - run, lengths) for lengths in given):
             return width - run, LENGTHS
         is_only_there = bool(is_pad.sum() == run.sum()) and not bool(is_pad.all(1).any())
         if is_only_there and bool(run.min() != run.max() if is_features else (run > 1).any()):
