@@ -16,11 +16,11 @@ from traceadvisor.analysis.operators.looped_operators import calling_share
 from traceadvisor.analysis.sampled.shares import own_lines_of
 from traceadvisor.model.findings import Location
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
-from traceadvisor.rules.idle.small_operators import (
+from traceadvisor.rules.idle.operator_loops import (
     OF_BATCH_NORM,
     OF_CELLS,
     OF_MODULE,
-    OF_SAMPLES,
+    OF_PARTS,
     OF_TENSORS,
     TITLE_OF_LOOP,
 )
@@ -158,7 +158,7 @@ def _sampled(builder: TraceBuilder, folder: Path, inside: int = 20) -> Captured:
 
 def test_a_function_that_makes_a_scalar_for_each_sample_is_found(tmp_path: Path) -> None:
     found = _sampled(_samples_of_a_loss(), tmp_path).finding(PythonOverhead())
-    assert found.fix.summary == OF_SAMPLES.format(name="score")
+    assert found.fix.summary == OF_PARTS.format(name="score")
     assert found.fix.is_conditional
     assert evidence(found, "calls of this function per step") == 8
     assert [at.function for at in found.locations][-1] == "score"

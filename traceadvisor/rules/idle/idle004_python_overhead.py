@@ -112,11 +112,11 @@ class PythonOverhead(Rule):
         for small operators, the Python between them and the time of each beyond what its shapes have to compute, with
         up to two fifths of the rest of the step, or the sampled share of the function that runs most of them, with its
         part of the backward pass; for a function inside of modules, its sampled or recorded share, whichever is larger.
-        For a loop, all iterations but one; for a function that makes a scalar of each sample, calling its operators in
-        all samples but one. For large operators, loops over larger operators, functions inside of
-        modules and waits for other processes, the report states this time and promises no saving. It does so, too, for
-        training code of which nothing shows that steps do without it, such as logging does, and which is no loop over
-        small operators.
+        For a loop, all iterations but one; for a function that makes a scalar of each part of a batch, calling its
+        operators in all calls but one. For large operators, loops over larger operators, functions inside of modules
+        and waits for other processes, the report states this time and promises no saving. It does so, too, for training
+        code of which nothing shows that steps do without it, such as logging does, and which is no loop over small
+        operators.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy

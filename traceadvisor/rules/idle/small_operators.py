@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,43 +13,47 @@ import numpy as np
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.composites import composite_spans
-from traceadvisor.analysis.operators.forward import backward_rows, forward_operators, with_backward
-from traceadvisor.analysis.operators.inputs import tensor_shapes
+from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.looped_operators import (
-    FEWEST_CALLS,
-    LoopedOperators,
     called_by_layers,
     calling_share,
-    outermost_forward,
 )
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
-from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
+from traceadvisor.analysis.operators.user_functions import UserFunction
 from traceadvisor.analysis.sampled.shares import (
-    SampledShare,
     call_in_training,
-    in_backward,
     line_of_call,
-    own_lines_of,
-    share_in_function,
-    share_of_steps,
 )
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import Category, Facts, Outcome, Part, finding_of, frozen
+from traceadvisor.rules.idle.operator_loops import (
+    CELLS,
+    COMPUTES,
+    LOOP_SHARE,
+    MOST_OF_OPERATORS,
+    TAKES,
+    Loop,
+    finding_of_loop,
+    functions_of,
+    loop_of,
+    most_of,
+    most_of_loop_ns,
+    over_parts,
+    sampled_share,
+)
 from traceadvisor.rules.operator_sizes import (
-    MOST_APART_NS,
     MOST_USUAL_US,
     operators_in,
     outermost_operators,
     usual_ns,
 )
-from traceadvisor.savings.interval import most_undisturbed_ns
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
 
@@ -62,27 +66,16 @@ BETWEEN = Fix(
 )
 
 
-CELLS = re.compile(r"aten::(?:lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell)$")
-"""Operators of one time step of a recurrent layer."""
-
 WHOLE_SEQUENCE = replace(
     BETWEEN,
     summary="Run all time steps with one operator: torch.nn.LSTM, GRU or RNN in place of a loop over cells, where no "
     "step needs what the script computes from the one before",
 )
 
-_COMPUTES = re.compile(
-    r"aten::(?:\w*mm|matmul|einsum|linear|softmax|scaled_dot_product_attention|argmax|multinomial|topk)$"
-)
-"""Operators of an attention, of an output layer, and of what draws the next input from it."""
-
 _PASSES_ON = re.compile(
     r"aten::(?:\w*view|reshape|\w*squeeze|expand|permute|transpose|t|to|contiguous|detach|clone|linear|embedding"
     r"|dropout|relu|tanh)$"
 )
-_TAKES = re.compile(r"aten::(?:select|slice|narrow|unbind|index|index_select)$")
-"""Operators between taking an input from a whole sequence, and the cell."""
-
 FEEDING_SHARE = 0.25
 """Share of the ways from one cell to the next that compute the next input. An encoder may come before such a decoder,
 and layers of a stack have one operator between all their steps."""
@@ -95,22 +88,12 @@ FASTER_REST = 0.4
 a capture at each step, leave it less of the CPU's caches. In one training of little else 0.7 stayed."""
 
 
-FEWEST_PER_CALL = 20
-"""Operators and nodes per call of a function, from which one call for all samples has far fewer."""
-
-_REDUCES = re.compile(r"aten::(?:sum|mean|amax|amin|max|min|logsumexp|select|dot|\w*norm|\w*_loss\w*)$")
-"""Operators that make a scalar of a vector."""
-
 OVER_BESIDE = 2.0
 """Time of small operators over that of code beside the training, from which they are named: a line of that code can be
 left out, and nothing shows how much larger operators save."""
 
 MOST_OF_LAYERS = 0.5
 """Share of the operators that layers of torch call, up to which the script's own code is worth another form."""
-
-MOST_OF_OPERATORS = 0.75
-"""Share of the operators outside the backward pass that begin in one function of the script, from which the operators
-are its own: the rest of the step stays as it is."""
 
 
 @frozen
@@ -141,14 +124,14 @@ class SmallOperators:
         )
         if own:
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
-        loop = _loop(facts, chained)
+        loop = loop_of(facts, chained)
         is_whole = loop is not None and (loop.claims & claims).total_ns >= LOOP_SHARE * claims.total_ns
         is_small = (is_most or own is not None) and (is_whole or _is_of_script(facts, passes - beside, own))
         is_loop = loop is not None and loop.saved_share >= max(self.min_between_share, beside_share)
         if loop and is_loop and not (is_small and is_whole):
-            return _of_loop(facts, loop)
+            return finding_of_loop(facts, loop)
         if not is_small:
-            return self._per_sample(facts, passes)
+            return over_parts(facts, passes, self.min_share)
         if _cells_need_the_step_before(facts, own):
             return None
         rows = operators_in(facts, most)
@@ -175,35 +158,14 @@ class SmallOperators:
         least = FEWEST_OPERATORS * facts.step_count
         small = [
             (one, spans)
-            for one in _functions(facts)
+            for one in functions_of(facts)
             if facts.share(spans := passes & one.whole) >= least_share  # more when it is recorded than else
             and operators_in(facts, spans).size >= least
             and usual_ns(facts, spans) < MOST_USUAL_US * 1e3
-            and (_sampled(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
+            and (sampled_share(facts, one, lambda share: share.share) or 0.0) >= self.min_between_share
         ]
         most = max((spans for _, spans in small), key=lambda spans: spans.total_ns, default=None)
         return _own_function(facts, most) if most else None
-
-    def _per_sample(self, facts: Facts, passes: SpanSet) -> Outcome | None:
-        """A finding on the function that takes most among those that make a scalar for each sample."""
-        found = [
-            (one, high)
-            for one in _functions(facts)
-            if one.backward
-            and len(one.spans) >= FEWEST_CALLS * facts.step_count
-            and operators_in(facts, passes & one.whole).size >= FEWEST_PER_CALL * len(one.spans)
-            and min(facts.share(passes & one.whole), _sampled(facts, one, lambda share: share.share) or 0.0)
-            >= self.min_share
-            and usual_ns(facts, passes & one.whole) < MOST_USUAL_US * 1e3
-            and _makes_scalars(facts, one)
-            and (high := _sampled(facts, one, lambda share: share.high)) is not None
-        ]
-        own, high = max(found, key=lambda one: (passes & one[0].whole).total_ns, default=(None, 0.0))
-        return _of_samples(facts, own, passes & own.whole, high) if own else None
-
-
-def _functions(facts: Facts) -> list[UserFunction]:
-    return user_functions(facts.observation, facts.tree, facts.steps.typical_windows)
 
 
 def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
@@ -213,7 +175,7 @@ def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
     rows = rows[~np.isin(rows, backward_rows(facts.trace))]
     if not rows.size:
         return None
-    found = _functions(facts)
+    found = functions_of(facts)
     own = [one for one in found if one.spans.contains(starts_ns[rows]).sum() >= MOST_OF_OPERATORS * rows.size]
     return min(reversed(own), key=lambda one: one.spans.total_ns, default=None)
 
@@ -226,21 +188,6 @@ def _is_of_script(facts: Facts, passes: SpanSet, own: UserFunction | None) -> bo
     return of_layers.sum() <= MOST_OF_LAYERS * rows.size or _is_loop(facts, _most_in_forward(facts, own))
 
 
-def _sampled(facts: Facts, own: UserFunction, pick: Callable[[SampledShare], float]) -> float | None:
-    """The share of undisturbed steps in a function and in its part of the backward pass; None if not sampled.
-
-    A recording makes small operators longer than all others.
-
-    ``pick``: which end of the share in the function.
-    """
-    samples, passes = facts.run.stack_samples, facts.claim(Category.BACKWARD)
-    inside, backward = share_in_function(samples, own.location), share_of_steps(samples, in_backward)
-    if inside is None:
-        return None
-    part = (own.backward & passes).total_ns / max(passes.total_ns, 1)
-    return min(pick(inside) + (backward.share * part if backward else 0.0), 1.0) * facts.timing.rest_share
-
-
 def _undisturbed(facts: Facts) -> float:
     """Undisturbed step over a recorded one; at most 1."""
     recorded_ns = facts.typical.duration_ns if facts.typical else 1.0
@@ -248,13 +195,13 @@ def _undisturbed(facts: Facts) -> float:
 
 
 def _of_small_operators(  # noqa: PLR0913, PLR0917  # what was found of them
-    facts: Facts, between: SpanSet, claims: SpanSet, most_share: float, own: UserFunction | None, loop: _Loop | None
+    facts: Facts, between: SpanSet, claims: SpanSet, most_share: float, own: UserFunction | None, loop: Loop | None
 ) -> Outcome:
     """A finding on many small operators, and the Python between them; ``own``: the function that has nearly all."""
     events, rows = facts.trace.events, outermost_operators(facts)
     most = _most_in_forward(facts, own)
     is_loop = _is_loop(facts, most)
-    is_of_passes, looped = claims.total_ns > between.total_ns, _most_of(facts, most)
+    is_of_passes, looped = claims.total_ns > between.total_ns, most_of(facts, most)
     sites = own_sites(facts, between)[:MOST_SITES]
     between_at = [at for site in sites for at in site.locations]
     places = [] if sites else python_places(facts, between, 0)
@@ -265,11 +212,11 @@ def _of_small_operators(  # noqa: PLR0913, PLR0917  # what was found of them
     most_ns = (1 - (1 - FASTER_REST * called) * (1 - called)) * rest_ns
     expected_ns = min(facts.share(claims), most_share) * step_ns / 2
     loop_places = loop.locations if loop else ()
-    own_places, sampled = ((own.location,), _sampled(facts, own, lambda share: share.high)) if own else ((), None)
+    own_places, sampled = ((own.location,), sampled_share(facts, own, lambda share: share.high)) if own else ((), None)
     if sampled is not None:
         most_ns, expected_ns = min(most_ns, sampled * step_ns), min(expected_ns, sampled * step_ns / 2)
     if loop:
-        most_ns = min(most_ns, _most_of_loop_ns(facts, loop))
+        most_ns = min(most_ns, most_of_loop_ns(facts, loop))
     return finding_of(
         facts,
         claims=claims,
@@ -288,234 +235,6 @@ def _of_small_operators(  # noqa: PLR0913, PLR0917  # what was found of them
         or looped,
         caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
     )
-
-
-UNKNOWN_LOOP = "how long each operator takes on all parts at once is unknown"
-OF_BATCH_NORM = "In one call, batch normalization takes its statistics over all parts at once."
-TITLE_OF_LOOP = "A loop calls the same small operators again and again"
-
-OF_CELLS = (
-    "If this loop is a recurrent cell, run all time steps with torch.nn.LSTM, GRU or RNN. Otherwise compute what needs "
-    "no earlier step, such as the products of the inputs, for all steps before the loop"
-)
-OF_MODULE = (
-    "If no call in the loop needs the result of another, fold what the loop goes over into the batch and make one call "
-    "(x.flatten(0, 1), then unflatten). Otherwise compute before the loop, for all iterations, what needs none of them"
-)
-OF_TENSORS = (
-    "If no iteration of the loop needs the result of another, compute all with one operator each on whole tensors, by "
-    "broadcasting. Otherwise compute before the loop, for all iterations, what needs none of them"
-)
-
-_GATES = ("aten::sigmoid", "aten::tanh")
-_DRAWS = re.compile(r"aten::(?:argmax|multinomial|topk|bernoulli\w*|item|_local_scalar_dense)$")
-"""Operators from whose result a loop may compute its next input."""
-
-_LAYERS = re.compile(
-    r"aten::(?:\w*mm|linear|matmul|einsum|conv\w*|scaled_dot_product_attention|argmax|multinomial|topk|\w*_cell)$"
-)
-"""Operators of layers, and of what draws their next input."""
-
-_TAKES_APART = re.compile(r"aten::(?:unbind|chunk|\w*split\w*)$")
-_NORMALIZES = re.compile(r"aten::\w*batch_norm$")
-
-MOSTLY_CALLING = 0.35
-"""Share of a loop's time in calling its operators, from which one call for all iterations is much shorter. It was 0.37
-in three recurrent layers by hand, of which ``torch.nn.LSTM`` spared 45%."""
-
-LEAST_OF_LOOP = 0.1
-"""Time of operators alike, relative to those that take most, from which their number tells that of iterations."""
-
-LOOP_SHARE = 0.6
-"""Share of the time of small operators in one loop, from which its remedy is the one for all."""
-
-TAKEN_SHARE = 0.5
-"""Parts of tensors that a loop takes in each iteration, from which it goes over them."""
-
-LINE_SHARE = 0.3
-"""Share of the samples of a function from which its line is named."""
-
-
-@frozen(eq=False)
-class _Loop:
-    """A loop over small operators that goes over parts of tensors."""
-
-    claims: SpanSet
-    saved_share: float
-    """Share of the recorded step that calling its operators takes, without that of one iteration."""
-
-    calls: int
-    way: str
-    """A remedy for each condition."""
-
-    evidence: Evidence
-    locations: tuple[Location, ...]
-    has_batch_norm: bool
-
-
-def _loop(facts: Facts, chained: SpanSet) -> _Loop | None:
-    """The loop over small operators that takes the most of the training passes; None without one."""
-    passes = facts.claim(Category.FORWARD, Category.OTHER_HOST) - chained
-    found = outermost_forward(facts.observation, facts.tree, passes)
-    own, repeats = _repeated(facts, found)
-    is_looped = repeats >= FEWEST_CALLS
-    if not is_looped.any():
-        return None
-    calls, iterations = _iterations(facts, found, repeats)
-    if not _goes_over_parts(facts, found, is_looped, own, iterations):
-        return None
-    rows = found.rows[is_looped]
-    claims = _with_backward(facts, rows, found.rows) & (passes | (facts.claim(Category.BACKWARD) - chained))
-    inner = operators_in(facts, claims)
-    in_operators = min(int(facts.trace.events.duration_ns[inner].sum()) / max(claims.total_ns, 1), 1.0)
-    calling = 1 - in_operators * (1 - calling_share(facts.observation, facts.tree, inner))
-    if calling < MOSTLY_CALLING:
-        return None
-    lines = own_lines_of(facts.run.stack_samples, own.location, LINE_SHARE) if own else _most_of(facts, rows)
-    looped = _names(facts, rows)
-    has_gates = all(name in looped for name in _GATES) and any(map(_COMPUTES.match, looped))
-    is_module = np.unique(found.module_calls[is_looped & (found.module_calls != NONE)]).size >= iterations
-    return _Loop(
-        claims,
-        facts.share(claims) * calling * (1 - 1 / calls),
-        calls,
-        OF_CELLS if has_gates else OF_MODULE if is_module else OF_TENSORS,
-        Evidence("calls of each operator in this loop", calls, Unit.COUNT),
-        lines[:1] or ((own.location,) if own else ()),
-        any(map(_NORMALIZES.match, looped)),
-    )
-
-
-def _names(facts: Facts, rows: Int64) -> list[str]:
-    return [facts.trace.names[one] for one in facts.trace.events.name_id[rows].tolist()]
-
-
-def _repeated(facts: Facts, found: LoopedOperators) -> tuple[UserFunction | None, Int64]:
-    """The innermost function that repeats most of the operators, and how often each is repeated in a call of it.
-
-    Every operator that the same module calls with the same shapes is of one loop. Without such a function, in a pass.
-    """
-    starts_ns = facts.trace.events.start_ns[found.rows]
-    everywhere = np.arange(found.rows.size)
-    repeats = found.repeats(np.zeros_like(everywhere), everywhere)
-    is_repeated = repeats >= FEWEST_CALLS
-    least = MOST_OF_OPERATORS * max(int(is_repeated.sum()), 1)
-    for one in sorted(_functions(facts), key=lambda one: one.spans.total_ns):
-        is_inside = one.spans.contains(starts_ns)
-        if (is_inside & is_repeated).sum() >= least:  # calls of a function only divide them further
-            inside, here = np.flatnonzero(is_inside), np.zeros_like(repeats)
-            here[inside] = found.repeats(one.spans.starts_ns.searchsorted(starts_ns[inside], side="right"), inside)
-            if (here >= FEWEST_CALLS).sum() >= least:
-                return one, here
-    return None, repeats
-
-
-def _iterations(facts: Facts, found: LoopedOperators, repeats: Int64) -> tuple[int, int]:
-    """How often a call of the loop repeats its operators, and how often all calls do."""
-    is_looped = repeats >= FEWEST_CALLS
-    durations_ns = facts.trace.events.duration_ns[found.rows[is_looped]]
-    alike_ns = np.bincount(found.alike[is_looped], durations_ns, int(found.alike.max()) + 1)
-    is_usual = is_looped & (alike_ns >= LEAST_OF_LOOP * alike_ns.max())[found.alike]
-    is_usual &= repeats == repeats[is_usual].min()
-    return int(repeats[is_usual][0]), int(np.bincount(found.alike[is_usual]).max())
-
-
-def _goes_over_parts(
-    facts: Facts, found: LoopedOperators, is_looped: Mask, own: UserFunction | None, iterations: int
-) -> bool:
-    """Whether a loop takes parts of tensors, and none of its operators draws or is a whole recurrent cell."""
-    looped = _names(facts, found.rows[is_looped])
-    if any(_DRAWS.match(name) or CELLS.match(name) for name in looped):
-        return False
-    if sum(_TAKES.match(name) is not None for name in looped) >= TAKEN_SHARE * iterations:
-        return True
-    around = found.rows[own.spans.contains(facts.trace.events.start_ns[found.rows])] if own else found.rows[:0]
-    return any(map(_TAKES_APART.match, _names(facts, around)))
-
-
-def _with_backward(facts: Facts, rows: Int64, around: Int64) -> SpanSet:
-    """The time of some operators and of the Python up to the next one around, with their part of the backward pass."""
-    events = facts.trace.events
-    starts_ns, ends_ns = events.start_ns[rows], events.end_ns[rows]
-    others_ns = np.append(events.start_ns[around], ends_ns[-1:])
-    next_ns = others_ns[np.searchsorted(others_ns[:-1], starts_ns, side="right")]
-    spans = SpanSet.union_of(starts_ns, np.maximum(ends_ns, np.minimum(next_ns, ends_ns + MOST_APART_NS)))
-    links = forward_operators(facts.trace, facts.tree)
-    return with_backward(facts.tree, spans, links, facts.steps.typical_windows)
-
-
-def _most_of_loop_ns(facts: Facts, loop: _Loop) -> float:
-    """The largest part of an undisturbed step that all iterations but one can be."""
-    return (1 - 1 / loop.calls) * most_undisturbed_ns(facts, facts.per_step_ns(loop.claims), loop.claims)
-
-
-def _of_loop(facts: Facts, loop: _Loop) -> Outcome:
-    """A finding on a loop whose operators are larger, but take most of their time to be called."""
-    most_ns = _most_of_loop_ns(facts, loop)
-    expected_ns = loop.saved_share * (facts.step_ns or 0.0)
-    label = "time of this loop, with its part of the backward pass"
-    return finding_of(
-        facts,
-        claims=loop.claims,
-        title=TITLE_OF_LOOP,
-        fix=Fix.conditional(loop.way),
-        saving=Estimate(0.0, min(expected_ns, most_ns), most_ns, Method.BOUND, of_the_fix(UNKNOWN_LOOP)),
-        effort=Effort.REFACTOR,
-        evidence=(
-            loop.evidence,
-            facts.time_per_step(label, loop.claims),
-        ),
-        locations=loop.locations,
-        caveats=(OF_BATCH_NORM,) if loop.has_batch_norm else (),
-    )
-
-
-OF_SAMPLES = (
-    "If no call of {name} needs the result of another, compute all parts in one call, padded and with a mask where "
-    "their sizes differ. Loop only over what needs the one before, such as time"
-)
-
-
-def _of_samples(facts: Facts, own: UserFunction, claims: SpanSet, most_share: float) -> Outcome:
-    """A finding on a function that is called for each sample; ``most_share``: of undisturbed steps in it."""
-    calls = len(own.spans) / facts.step_count
-    called = calling_share(facts.observation, facts.tree, operators_in(facts, claims)) * (1 - 1 / calls)
-    call = call_in_training(facts.run.stack_samples, own.location)
-    most_ns = most_share * called * (facts.step_ns or 0.0)
-    return finding_of(
-        facts,
-        claims=claims,
-        title="A loop calls small operators for each part of the batch",
-        fix=Fix.conditional(OF_SAMPLES.format(name=own.location.function)),
-        saving=Estimate(0.0, most_ns / 2, most_ns, Method.BOUND, of_the_fix(UNKNOWN_LOOP)),
-        effort=Effort.REFACTOR,
-        evidence=(
-            Evidence("calls of this function per step", round(calls), Unit.COUNT),
-            Evidence("share of undisturbed steps in this function, at most", most_share, Unit.SHARE),
-            facts.time_per_step("time of this loop, with its part of the backward pass", claims),
-        ),
-        locations=(*((call,) if call else ()), own.location),
-    )
-
-
-def _makes_scalars(facts: Facts, own: UserFunction) -> bool:
-    """Whether most calls of a function take parts of tensors, and end with a scalar, which the next has no use for.
-
-    Where they multiply matrices, as layers do, or draw, nothing tells.
-    """
-    details, texts = facts.trace.details, facts.trace.texts
-    rows = outermost_forward(facts.observation, facts.tree, facts.steps.typical_windows).rows
-    names, starts_ns = _names(facts, rows), facts.trace.events.start_ns[rows]
-    begins, ends = (np.searchsorted(starts_ns, at).tolist() for at in (own.spans.starts_ns, own.spans.ends_ns))
-    scalars = takes = 0
-    for before, begin, end in zip([begins[0], *ends[:-1]], begins, ends, strict=True):
-        if any(map(_LAYERS.match, names[begin:end])):
-            return False
-        takes += any(map(_TAKES.match, names[before:end]))
-        dims = int(details.dims_id.at(rows[end - 1 : end], np.int32(NONE))[0]) if end > begin else NONE
-        most = max(map(len, tensor_shapes(texts[dims])), default=0) if dims != NONE else 2
-        scalars += most == 0 or (most == 1 and _REDUCES.match(names[end - 1]) is not None)
-    return min(scalars, takes) > TAKEN_SHARE * len(begins)
 
 
 FEWEST_CELLS = 8
@@ -543,8 +262,8 @@ def _computes_input(facts: Facts, rows: Int64) -> bool:
     """Whether operators between two cells compute, and the second cell's input is not taken as it is."""
     before = (row for row in rows[::-1] if not _is_named(facts, row[None], _PASSES_ON)[0])
     last = next(before, None)
-    is_taken = last is not None and _is_named(facts, last[None], _TAKES)[0]
-    return not is_taken and any(_is_named(facts, rows, _COMPUTES))
+    is_taken = last is not None and _is_named(facts, last[None], TAKES)[0]
+    return not is_taken and any(_is_named(facts, rows, COMPUTES))
 
 
 def _is_named(facts: Facts, rows: Int64, names: re.Pattern[str]) -> list[bool]:
@@ -563,16 +282,6 @@ def _most_in_forward(facts: Facts, own: UserFunction | None) -> Int64:
     most = usual.name_ids[np.argmax(usual.totals_ns)] if rows.size else NONE
     chosen: Int64 = rows[events.name_id[rows] == most]
     return chosen
-
-
-def _most_of(facts: Facts, rows: Int64) -> tuple[Location, ...]:
-    """The line of the user's code that most time of some operators comes from; none without recorded stacks."""
-    times_ns: dict[Location, int] = {}
-    for at, length_ns in zip(facts.stacks.locations(rows), facts.trace.events.duration_ns[rows].tolist(), strict=True):
-        if at:
-            times_ns[at] = times_ns.get(at, 0) + length_ns
-    most = max(times_ns, key=lambda one: times_ns[one], default=None)
-    return (most,) if most else ()
 
 
 MOST_SITES = 5
