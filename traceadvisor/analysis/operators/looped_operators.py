@@ -9,12 +9,12 @@ import numpy as np
 from traceadvisor.analysis.arithmetic.convolutions import CONVOLUTION_FORMULAS
 from traceadvisor.analysis.arithmetic.flops import MATMUL_FORMULAS
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.call_sites import user_frame
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.innermost import ThreadCalls
 from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
 from traceadvisor.analysis.operators.names import name_mask, usual_durations
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
-from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
@@ -94,7 +94,7 @@ def called_by_layers(observation: Observation, rows: Int64) -> Mask:
     """Return whether layers of torch call each operator, not functions of the script; False without Python calls."""
     trace, calls = observation.trace, observation.trace.python_calls
     is_layer = name_mask(trace.names, lambda name: _OF_LAYERS.match(name) is not None)
-    is_own = name_mask(trace.names, lambda name: (at := FRAME.match(name)) is not None and not is_library(at["file"]))
+    is_own = name_mask(trace.names, lambda name: user_frame([name], trace.own_code) is not None)
     mine = np.flatnonzero((calls.thread == observation.thread) & (is_layer | is_own)[calls.name_id])
     inner = ThreadCalls(calls.start_ns[mine], calls.end_ns[mine], calls.thread[mine]).at(
         np.full(rows.size, observation.thread, np.int64), trace.events.start_ns[rows]
