@@ -21,6 +21,8 @@ from traceadvisor.model.run import (
     Padding,
     Pause,
     PauseKind,
+    RepeatedResult,
+    RepeatedResults,
     RunSettings,
     TrainingDevice,
     UnusedGradients,
@@ -83,6 +85,9 @@ SETTINGS = RecordedSettings(
     environment={"OMP_NUM_THREADS": "4"},
     padding=Padding(0.5, 0.25, 128, 8, "attention_mask", varies=True),
     unused_gradients=UnusedGradients(0.5, 6, 12, is_cleared=False),
+    repeated_results=RepeatedResults(
+        (RepeatedResult(PLACE, is_same=True, operator_share=0.5, operator_count=3),), are_drawn=True
+    ),
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
     device_name="NVIDIA H100",
     cpu_affinity=8,

@@ -145,6 +145,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "DATA017": Evidence(batch=_single_threaded, run={"stacks": None, "loader_stacks": None}),
     "DATA018": Evidence(run={"batches": ()}),
     "DATA019": Evidence(settings={"repeated_share": None}),
+    "DATA020": Evidence(settings={"repeated_results": None}),
     "DIST019": Evidence(settings={"loader": {"data_digest": None}}),
     **{f"DIST{number:03}": COMMUNICATES for number in (2, 3, 4, 6, 9, 10, 11, 12, 13, 14, 16, 17)},
     "DIST018": Evidence(names=r".*\.py.*"),

@@ -21,7 +21,7 @@ import msgspec
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Constructed, PlaceKind
-from traceadvisor.model.run import LoaderLoops, LoaderSettings, Pause, RunSettings
+from traceadvisor.model.run import LoaderLoops, LoaderSettings, Pause, RepeatedResult, RunSettings
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.documents import cleaned_document
 
@@ -70,6 +70,9 @@ _OPTIMIZER = {
 
 
 MOST_LONG_PAUSES = 2000
+MOST_PLACES = 32
+"""Places of repeated results."""
+
 _texts_of = attrgetter("file", "function", "reason")
 
 _PLACE = ("file", "line", "function")
@@ -131,6 +134,7 @@ def decode_settings(content: bytes) -> RunSettings:
     for name in ("padding", "unused_gradients"):
         if None in _object(found.get(name)).values():
             found[name] = None
+    found["repeated_results"] = _repeated(found.get("repeated_results"))
     if found.get("loops") is not None:
         found["loops"] = [*_loops(found["loops"])]
     found["thread_pools"] = [
@@ -155,6 +159,15 @@ def _constructed(found: object) -> Iterator[dict[str, Any]]:
             given["place"] = {key: given.get(key) for key in _PLACE} | {"kind": PlaceKind.CONSTRUCTED.value}
             msgspec.convert(given, Constructed)
             yield given
+
+
+def _repeated(found: object) -> dict[str, Any] | None:
+    """The results that a step repeats, at the places that are whole."""
+    given, places = _object(found), list[Any]()
+    for one in msgspec.convert(given.get("places") or (), list[Any])[:MOST_PLACES]:
+        with suppress(ValueError):
+            places.append(msgspec.convert(_possible(_object(one)), RepeatedResult))
+    return {"places": places, "are_drawn": given.get("are_drawn") is True} if given else None
 
 
 def _loops(found: object) -> Iterator[dict[str, Any]]:

@@ -220,6 +220,34 @@ class UnusedGradients:
     """Whether an optimizer has some of these parameters, and their gradients are cleared before it steps."""
 
 
+@frozen
+class RepeatedResult:
+    """Code of the script whose results follow from the data alone."""
+
+    place: Location
+    """A line, or a function that holds several."""
+
+    is_same: bool
+    """Whether the results are the same in each step; otherwise they follow from the batch."""
+
+    operator_share: float
+    """Share of the time of all operators of the step."""
+
+    operator_count: int
+    """Operators of the step."""
+
+
+@frozen
+class RepeatedResults:
+    """Code that neither trained parameters nor random numbers change, from an early step."""
+
+    places: tuple[RepeatedResult, ...]
+    """The outermost ones, the costliest first."""
+
+    are_drawn: bool
+    """Whether loading draws random numbers: then code that follows from the batch is left out."""
+
+
 MASK = "attention_mask"
 """Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
 
@@ -378,6 +406,9 @@ class RunSettings:
 
     unused_gradients: UnusedGradients | None = None
     """None where they were not measured."""
+
+    repeated_results: RepeatedResults | None = field(default=None, metadata=NOT_IN_JSON)
+    """None where no step was looked at."""
 
     constructed: tuple[Constructed, ...] = ()
     """The places at which the script constructs the objects of the training; at most one of each role."""

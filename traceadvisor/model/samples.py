@@ -21,7 +21,7 @@ class StepState(Enum):
 
     RECORDED = "recorded"
     STALLED = "stalled"
-    """The profiler exported right before it, or stopped before its end."""
+    """The profiler exported right before it, or stopped before its end, or the capture looked at its operators."""
 
     OTHER = "other"
     """Not a training step: validation, for example."""

@@ -21,6 +21,7 @@ from traceadvisor.recording.loop.compilations import Compilations
 from traceadvisor.recording.loop.makers import remembered
 from traceadvisor.recording.loop.own_profiles import ProfiledSteps
 from traceadvisor.recording.loop.padding import PaddingSeen
+from traceadvisor.recording.loop.repeated_results import ResultsSeen
 from traceadvisor.recording.loop.repeated_rows import RepeatedRows
 from traceadvisor.recording.loop.subnormal import SubnormalSeen
 from traceadvisor.recording.loop.unused_gradients import GradientsSeen
@@ -65,6 +66,7 @@ class SettingsSeen:
         self.padding = PaddingSeen()
         self.repeated = RepeatedRows()
         self.gradients = GradientsSeen(self.constructors)
+        self.results = ResultsSeen(self.constructors)
         self.graphs = UnusedGraphs()
         self.compilations = Compilations()
         self.subnormal = SubnormalSeen()
@@ -106,12 +108,17 @@ class SettingsSeen:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
         self.gradients.stepped(optimizer)
+        self.results.stepped(optimizer)
         self.graphs.stepped(optimizer)
         self.subnormal.stepped(optimizer)
         self.ask_for_devices(optimizer)
 
     def look_at_numbers(self) -> None:
-        """Steps are about to be recorded: look for subnormal numbers in the modules that the script made."""
+        """Steps are about to be recorded: look for subnormal numbers in the modules that the script made.
+
+        Operators are no longer followed: that would make them longer.
+        """
+        self.results.stop()
         self.subnormal.look_at(self.constructors.known(nn.Module))
 
     def ask_for_devices(self, optimizer: Optimizer | None = None) -> None:
@@ -166,6 +173,7 @@ class SettingsSeen:
             padding=self.padding.result(),
             positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
+            repeated_results=_guarded(self.results.result),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),

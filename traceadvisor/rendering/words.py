@@ -235,7 +235,7 @@ STEP_STATE = {
     StepState.WARMUP: "Profiler warming up",
     StepState.SETTLING: "Just after a profiler pause",
     StepState.RECORDED: "Recorded",
-    StepState.STALLED: "Profiler starting or exporting",
+    StepState.STALLED: "Held up by the capture",
     StepState.OTHER: "Not a training step",
 }
 

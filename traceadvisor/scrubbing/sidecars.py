@@ -149,6 +149,15 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["padding"]["source"] = sign if (sign := padding.get("source")) in (LENGTHS, MASK, REPEATED) else "other"
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
+    if isinstance(repeated := found.get("repeated_results"), dict):
+        kept["repeated_results"] = _figures(repeated, {"are_drawn"}) | {
+            "places": [
+                _figures(one, {"is_same", "operator_share", "operator_count"})
+                | {"place": _figures(place, {"line"}) | _placed(place, texts)}
+                for one in _objects(repeated.get("places"))
+                if isinstance(place := one.get("place"), dict)
+            ]
+        }
     kept["devices"] = _identified(found.get("devices"), texts)
     parts = own_code_of(found)
     kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))

@@ -86,7 +86,7 @@ def test_a_loop_is_recorded_step_by_step(tmp_path: Path) -> None:
     with captured(tmp_path):
         Training().epoch()
     bundle = tmp_path / "bundle"
-    assert states(bundle)[:12] == ["plain"] * 2 + ["warmup"] + states(bundle)[3:4] + ["recorded"] * 8
+    assert states(bundle)[:12] == ["stalled"] * 2 + ["warmup"] + states(bundle)[3:4] + ["recorded"] * 8
     timed = steps(bundle)
     assert marks(bundle) == [
         row.index for row in timed if row.state in {StepState.SETTLING, StepState.RECORDED} and row.index < 12

@@ -123,6 +123,16 @@ def share_in_function(samples: StackSamples | None, function: Location) -> Sampl
     return share_of_steps(samples, lambda frames: any(_is_function(frame, function) for frame in frames))
 
 
+def share_through(samples: StackSamples | None, places: Sequence[Location]) -> SampledShare | None:
+    """Return the share of undisturbed steps in some of the user's lines and functions, with all that they call."""
+    return share_of_steps(samples, lambda frames: any(_is_at(frame, place) for frame in frames for place in places))
+
+
+def _is_at(frame: SampledFrame, place: Location) -> bool:
+    is_here = not place.is_line or frame.line == place.line
+    return is_here and _is_function(frame, place)
+
+
 def lines_in_function(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
     """Return the user's lines with much of the samples of training in a function, the costliest first."""
     counts = defaultdict[Location, int](int)

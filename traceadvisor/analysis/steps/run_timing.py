@@ -35,7 +35,7 @@ MOST_LOG_SPREAD = 5.0
 
 NOT_COUNTED = {
     StepState.SETTLING: "the profiler had just started",
-    StepState.STALLED: "the profiler started or exported during it",
+    StepState.STALLED: "the capture held it up: the profiler started or exported, or it looked at operators",
     StepState.OTHER: "it is not a training step",
 }
 """Why a recorded step is left out of averages."""

@@ -111,6 +111,7 @@ class LoopCapture:
             self.window, log, trained=self._first_step_ended, clock=clock.steady_ns, wall_clock=clock.wall_ns
         )
         self.tracker.compiled_ns = self.seen.compilations.total_ns
+        self.tracker.looked_ns = lambda: self.seen.results.span_ns
         self._events = HeldEvents(
             self.tracker,
             self.window,

@@ -47,6 +47,10 @@ BY_BATCH = -1
 _MARK_STEPS = "Mark the end of each iteration: call traceadvisor.step() there."
 
 
+def _never() -> tuple[int, int]:
+    return 0, 0
+
+
 class LoopTracker:
     """Turns the events of the training thread into steps; fills the step log and advances the window."""
 
@@ -67,6 +71,8 @@ class LoopTracker:
         self._wall_clock = wall_clock
         self.compiled_ns: Callable[[], int] = lambda: 0
         """Returns the time in which torch compiled: that makes steps long, too."""
+        self.looked_ns: Callable[[], tuple[int, int]] = _never
+        """Returns from when to when the capture looked at each operator: that does, too."""
         self._is_manual = False
         """Whether the script marks the end of each step."""
         self._period: Period | None = None
@@ -270,6 +276,9 @@ class LoopTracker:
         if self._saves:
             saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
             self._saves = [save for save in self._saves if save[0] > end_ns]
+        looked_from_ns, looked_until_ns = self.looked_ns()
+        if state is StepState.PLAIN and period.start_ns < looked_until_ns and end_ns > looked_from_ns:
+            state = StepState.STALLED
         step = TimedStep(
             index=self._number,
             start_ns=period.wall_ns,

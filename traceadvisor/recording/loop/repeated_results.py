@@ -1,0 +1,138 @@
+"""Finds code of the script that computes from the data alone: neither trained parameters nor random numbers change it.
+
+Two early steps are followed. See ``docs/decisions/0039-repeated-results.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from threading import get_ident
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from traceadvisor.model.run import RepeatedResults
+from traceadvisor.recording.devices import is_capturing
+from traceadvisor.recording.loop.constructors import Constructors
+from traceadvisor.recording.loop.data_flow import DataFlow, random_state
+from traceadvisor.recording.loop.profiler import has_compiled, is_profiling
+from traceadvisor.system import clocks
+
+FIRST_STEPS = 1
+"""Steps of the first optimizer to wait for: it makes its state in the first one, and scripts fill their caches."""
+
+OBSERVED_STEPS = 2
+
+MOST_ENTRIES, DEEPEST = 256, 4
+"""Entries of a list, tuple or mapping of a batch, and levels of them."""
+
+_ALLOWS_ALL = "supports_higher_order_operators"
+"""Without it, an earlier torch refuses to run some operators under a mode such as this one."""
+
+
+class ResultsSeen:
+    """Follows what results depend on in two early steps."""
+
+    def __init__(self, constructors: Constructors) -> None:
+        self._constructors = constructors
+        self._first: weakref.ref[Optimizer] | None = None
+        self._steps = 0
+        self._flow: DataFlow | None = None
+        self._draws = False
+        """Whether loading draws random numbers."""
+        self._found: RepeatedResults | None = None
+        self.span_ns = (0, 0)
+        """When it looked at operators, which takes longer than to run them."""
+        self.is_over = False
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer stepped. Never raises."""
+        if self.is_over and self._flow is None:
+            return
+        try:
+            self._follow(optimizer)
+        except Exception:  # noqa: BLE001  # objects may be anything
+            self.stop()
+
+    def before_fetch(self) -> tuple[object, ...] | None:
+        """Return the state of random numbers; None if it does not matter now."""
+        return random_state(self._flow) if self._flow else None
+
+    def saw(self, batch: object, state: tuple[object, ...] | None) -> None:
+        """The loop received a batch; ``state``: of random numbers before. Never raises."""
+        if self._flow is None or state is None:
+            return
+        try:
+            self._draws |= (now := random_state(self._flow)) != state
+            self._flow.received(_tensors(batch, DEEPEST), now)
+        except Exception:  # noqa: BLE001  # a batch may be anything
+            self._flow.is_whole = False
+
+    def stop(self) -> None:
+        """Follow no further operators."""
+        self.is_over = True
+        self._leave()
+
+    def result(self) -> RepeatedResults | None:
+        """The code that was found; None if no whole step was seen."""
+        return self._found
+
+    def _follow(self, optimizer: Optimizer) -> None:
+        if self._first is None or self._first() is None:
+            self._leave()
+            self._first, self._steps = weakref.ref(optimizer), 0
+        if self._first() is not optimizer:
+            return
+        self._steps += 1
+        if self._steps == FIRST_STEPS:
+            self._enter(optimizer)
+        elif self._flow and self._steps == FIRST_STEPS + 1:
+            self._flow.begin_second()
+        elif self._steps >= FIRST_STEPS + OBSERVED_STEPS:
+            self.is_over = True
+            if flow := self._flow:
+                self._leave()
+                if flow.is_whole and self._flow is None:
+                    self._found = RepeatedResults(flow.places(data=not self._draws), self._draws)
+
+    def _enter(self, optimizer: Optimizer) -> None:
+        """Begin to look, unless something else looks at operators, or code is compiled or shared among ranks."""
+        is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
+        is_watched = is_profiling() or is_capturing() or torch._C._len_torch_dispatch_stack()
+        if is_shared or is_watched or has_compiled() or not hasattr(TorchDispatchMode, _ALLOWS_ALL):
+            self.is_over = True
+            return
+        flow = DataFlow([optimizer, *self._constructors.known(Optimizer)], self._constructors.known(nn.Module))
+        flow.stance = torch.compiler.set_stance("force_eager")  # Dynamo would skip for good what it meets meanwhile
+        self.span_ns = clocks.perf_counter_ns(), sys.maxsize
+        flow.__enter__()  # type: ignore[no-untyped-call]  # torch's base has no types
+        self._flow = flow
+
+    def _leave(self) -> None:
+        """Look no more, once nothing of the script has come on top."""
+        if (flow := self._flow) is None:
+            return
+        flow.is_on = False
+        self.span_ns = self.span_ns[0], min(clocks.perf_counter_ns(), self.span_ns[1])
+        if get_ident() == flow.thread and _get_current_dispatch_mode() is flow:
+            flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # as above
+            flow.stance.__exit__(None, None, None)
+            self._flow = None
+
+
+def _tensors(value: object, levels: int) -> Iterator[Tensor]:
+    """The tensors of a batch."""
+    if isinstance(value, Tensor):
+        yield value
+    elif levels and isinstance(value, Mapping):
+        for one in [*value.values()][:MOST_ENTRIES]:
+            yield from _tensors(one, levels - 1)
+    elif levels and isinstance(value, list | tuple):
+        for one in value[:MOST_ENTRIES]:
+            yield from _tensors(one, levels - 1)
+    elif levels and hasattr(value, "__dict__"):
+        yield from _tensors(vars(value), levels - 1)
