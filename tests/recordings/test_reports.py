@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import timeit
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.children import run
 from tests.recording.running import CAPTURE
@@ -164,7 +166,17 @@ def _captured(right: Right, folder: Path) -> None:
 @pytest.mark.usefixtures("shared_reports")
 @pytest.mark.parametrize("right", SCRIPTS, ids=lambda right: right.name)
 def test_the_page_of_a_script_names_its_cause(right: Right, tmp_path: Path) -> None:
+    if right.script == ("denormal.py",) and not _are_subnormal_numbers_slow():
+        pytest.skip("this processor computes with subnormal numbers as fast as with others")
     _captured(right, tmp_path)
+
+
+def _are_subnormal_numbers_slow() -> bool:
+    def took_s(value: float) -> float:
+        numbers, weights = torch.full((256, 256), value), torch.rand(256, 256)
+        return min(timeit.repeat(lambda: numbers @ weights, number=20, repeat=5))
+
+    return took_s(1e-40) > 2 * took_s(1.0)
 
 
 @pytest.mark.nightly("traceadvisor/rules", "traceadvisor/analysis", "traceadvisor/recording")

@@ -201,6 +201,18 @@ def test_after_a_fix_that_is_not_simulated_a_saving_is_what_that_fix_surely_leav
 
 
 @pytest.mark.parametrize(
+    ("beside", "names"), [(0.0, ["fine", "coarse"]), (0.9, ["coarse", "fine"]), (None, ["coarse", "fine"])]
+)
+def test_a_more_specific_finding_of_the_run_comes_first_in_the_same_code(
+    beside: float | None, names: list[str]
+) -> None:
+    findings = _of_run("fine", 30), _of_run("coarse", 70)
+    placement = in_order(findings, {"fine": frozenset({"coarse"})}, None, STEP_NS, lambda *_: beside)
+    assert _names(placement) == names
+    assert _names(in_order(findings, {}, None, STEP_NS, lambda *_: beside)) == ["coarse", "fine"]
+
+
+@pytest.mark.parametrize(
     ("percent", "beside", "is_folded"),
     [(14, 1.0, True), (16, 1.0, False), (30, 0.4, True), (30, 0.6, False), (30, None, True)],
 )

@@ -145,7 +145,7 @@ def in_order(
     simulates = joint if step_ns else None
     rows = [_Row(finding, finding.saving, simulates.edit_of(finding) if simulates else None) for finding in findings]
     rows = _one_per_time(_without_less_specific(rows, refines))
-    return _Placing(simulates, step_ns or 0.0, beside).run(rows)
+    return _Placing(simulates, step_ns or 0.0, beside, refines).run(rows)
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
@@ -248,8 +248,10 @@ class _Placing:
     the largest assumptions. What is left after fixes that were not simulated with it is what these surely leave.
     """
 
-    def __init__(self, joint: Joint | None, step_ns: float, beside: Beside) -> None:
-        self._joint, self._step_ns, self._beside = joint, step_ns, beside
+    def __init__(
+        self, joint: Joint | None, step_ns: float, beside: Beside, refines: Mapping[str, frozenset[str]]
+    ) -> None:
+        self._joint, self._step_ns, self._beside, self._refines = joint, step_ns, beside, refines
         self._left = MOST_SIMULATIONS if joint else 0
         self._rows: list[_Row] = []
         self._predicted: list[Edit] = []
@@ -275,7 +277,7 @@ class _Placing:
         waiting = list(rows)
         self._whole_ns = max((row.finding.whole_ns or self._step_ns for row in rows), default=0.0)
         while waiting:
-            row = self._next(waiting)
+            row = self._refiner(self._next(waiting), waiting)
             waiting.remove(row)
             taker, because = self._taker(row)
             if taker:
@@ -298,6 +300,16 @@ class _Placing:
             self._refresh(max(stale, key=lambda row: row.further.expected_ns))
         chosen = min(near, key=lambda row: (*doubt_and_effort(row.finding), -row.further.expected_ns))
         return self._before_limit(chosen, waiting) if chosen.is_limit else chosen
+
+    def _refiner(self, row: _Row, waiting: Sequence[_Row]) -> _Row:
+        """A more specific finding of the whole run about the same code, which no recorded time shows; else the row."""
+        for one in waiting:
+            is_finer = row.finding.rule.id in self._refines.get(one.finding.rule.id, ()) and not one.finding.claims
+            if is_finer and one.further.high_ns:
+                share = _stated_ns(one.further) / max(one.finding.whole_ns or self._step_ns, 1.0)
+                if (beside := self._beside([row.finding], one.finding, share)) is not None and beside < TAKEN_SHARE:
+                    return one
+        return row
 
     def _before_limit(self, limit: _Row, waiting: Sequence[_Row]) -> _Row:
         """A simulated saving that may be as large as an upper limit, or is surer, comes before it."""

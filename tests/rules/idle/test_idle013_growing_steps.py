@@ -36,6 +36,16 @@ def _growing(ms_per_step: float, *, cpu: float = 1.0) -> Run:
     return runs.run()
 
 
+def _often(run: Run) -> Run:
+    """The same run with many samples."""
+    assert run.stacks
+    often = tuple(
+        replace(one, by_state={state: Sampled(found.time_ns, 10_000) for state, found in one.by_state.items()})
+        for one in run.stacks.stacks
+    )
+    return replace(run, stacks=replace(run.stacks, stacks=often, squares_ns2=1e12))
+
+
 def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_path: Path) -> None:
     """Steps take 6 to 16 ms: a first quarter of 7.2 ms at its middle, 11 ms on average. The first step took 6."""
     found = _with(_growing(0.05), tmp_path).finding(GrowingSteps())
@@ -43,6 +53,16 @@ def test_growing_steps_are_found_with_their_line_and_what_they_would_save(tmp_pa
     assert found.of_run
     assert found.saving.high_ns == pytest.approx((11 - 6) * MS, rel=0.1)
     assert evidence(found, "CPU time of a step at the beginning") == pytest.approx(7.2 * MS, rel=0.05)
+
+
+def test_the_line_that_calls_a_function_that_grows_is_named(tmp_path: Path) -> None:
+    runs = Runs()
+    for step in range(200):
+        runs.step([(line(11), 5), (line(14, SampledFrame("accuracy", "train.py", 9, is_user=True)), 1 + 0.05 * step)])
+    (place,) = _with(_often(runs.run()), tmp_path).finding(GrowingSteps()).locations
+    assert (place.line, place.function) == (14, "main")
+    assert place.owner
+    assert place.owner.line == 9
 
 
 @pytest.mark.parametrize(("starts_ms", "limit_ms"), [(1, 6.0), (6, 5.0)])
@@ -53,15 +73,7 @@ def test_samples_of_the_line_that_grows_are_the_limit_if_it_does_little_else(
     runs = Runs()
     for step in range(200):
         runs.step([(line(11), 5), (line(14), starts_ms + 0.05 * step)])
-    run = runs.run()
-    assert run.stacks
-    often = tuple(
-        replace(one, by_state={state: Sampled(found.time_ns, 10_000) for state, found in one.by_state.items()})
-        for one in run.stacks.stacks
-    )
-    found = _with(replace(run, stacks=replace(run.stacks, stacks=often, squares_ns2=1e12)), tmp_path).finding(
-        GrowingSteps()
-    )
+    found = _with(_often(runs.run()), tmp_path).finding(GrowingSteps())
     assert found.saving.high_ns == pytest.approx(limit_ms * MS, rel=0.06)
     shown = [row.label for row in found.evidence]
     assert ("share of undisturbed steps at this line" in shown) is (starts_ms == 1)

@@ -9,7 +9,7 @@ import numpy as np
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.recording_health import is_busy
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
-from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
+from traceadvisor.analysis.sampled.shares import SampledShare, call_in_training, share_under_line
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Confidence, Effort, Evidence, Fix, Skipped, Unit
@@ -123,13 +123,19 @@ class GrowingSteps(Rule):
             most_share=max(share, sampled.high) if sampled else share,
             whole_ns=facts.timing.mean_undisturbed_ns,
             confidence=Confidence.HIGH if growth.line else Confidence.MEDIUM,
-            locations=(growth.line,) if growth.line else (),
+            locations=_places(facts, growth.line),
             caveats=(*caveats, *((_STOPPED,) if growth.is_level else ())),
         )
 
     def _may_be_subnormal(self, facts: Facts, growth: RunGrowth) -> bool:
         """Whether the CPU does the training, and no subnormal numbers were found where a capture looks."""
         return not facts.observation.has_device and not growth.subnormal_share
+
+
+def _places(facts: Facts, line: Location | None) -> tuple[Location, ...]:
+    """The line that grows, or the one that calls its function, if nearly all of its calls come from there."""
+    call = call_in_training(facts.run.stack_samples, line) if line else None
+    return tuple(one for one in (call or line,) if one)
 
 
 def _share(facts: Facts, growth: RunGrowth) -> float:
