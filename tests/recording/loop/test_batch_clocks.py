@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 from tests.few import few
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import Schedule
+from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.model.run import StepState, TimedBatch
 from traceadvisor.model.samples import StackSamples
@@ -418,6 +419,26 @@ def test_other_messages_of_a_worker_are_sent_as_they_are(item: Any) -> None:
     clock = BatchClock(0)
     clock.begin()
     assert worker_clocks._stamped(item, clock) is item
+
+
+class Fixed(Slow):
+    """Samples that are always the same."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([float(index), 1.0])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("dataset", "are_drawn"), [(Slow(24), True), (Fixed(24), False)])
+def test_loading_that_draws_random_numbers_is_noticed(
+    dataset: Slow, workers: int, tmp_path: Path, *, are_drawn: bool
+) -> None:
+    with captured(tmp_path):
+        train(DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers))
+    (file,) = (tmp_path / "bundle").glob("settings.*.json")
+    found = decode_settings(file.read_bytes()).repeated_results
+    assert found
+    assert found.are_drawn is are_drawn
 
 
 # -- waiting for a core ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data._utils import fetch, worker
@@ -34,10 +35,11 @@ are passed on: the clocks take a few percent of a step of a millisecond."""
 class BatchClocks:
     """The batches of all loaders of the training thread. After an error it does nothing more, and nothing fails."""
 
-    def __init__(self, thread: int, *, sampled: bool = True) -> None:
-        """Hook torch; ``sampled``: workers also sample their stack."""
+    def __init__(self, thread: int, *, sampled: bool = True, drawn: Callable[[], None] = lambda: None) -> None:
+        """Hook torch; ``sampled``: workers also sample their stack; ``drawn``: loading draws random numbers."""
         self._thread = thread
         self._own_loop = sampled_worker_loop if sampled else timed_worker_loop
+        self._drawn = drawn
         self._wall_ns = clocks.time_ns() - clocks.perf_counter_ns()
         self._arrivals: deque[tuple[Any, ...]] = deque(maxlen=MOST_WAITING)
         self._by_pid: dict[int, KnownLoader] = {}
@@ -165,7 +167,9 @@ class BatchClocks:
         if (log := self._logs.get(loader)) is None:
             log = self._logs[loader] = BatchLog()
         by = figures.worker if in_worker else None
-        log.add((by, self._wall_ns + figures.start_ns, *figures[3:-1]))
+        log.add((by, self._wall_ns + figures.start_ns, *figures[3:-2]))
+        if figures.has_drawn:
+            self._drawn()
         if figures.samples:
             self._samples.setdefault(loader, LoaderSamples()).add(figures.samples)
 

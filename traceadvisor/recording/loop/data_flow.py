@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -30,6 +29,7 @@ import traceadvisor
 from traceadvisor.bundle.settings import MOST_PLACES
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import RepeatedResult
+from traceadvisor.recording.loop.random_numbers import random_state
 from traceadvisor.recording.script.own_code import is_of_library, shown_path
 from traceadvisor.system import clocks
 
@@ -152,7 +152,7 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         self._before: dict[_Frames, list[_Look]] | None = None
         """Looks of the first step; None during it."""
         self._calls = defaultdict[_Frames, _Calls](_Calls)
-        self._state = random_state(self)
+        self._state = self._random_state()
         """That of random numbers after the latest fetch."""
         trained = {id(one) for each in optimizers for one in _of_optimizer(each)}
         trained |= {id(one) for each in _copies(modules, trained) for one in (*each.parameters(), *each.buffers())}
@@ -167,13 +167,18 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
                 one.level = _Level.DATA
             one.is_older = True
         self._before = {frames: calls.looks for frames, calls in self._calls.items()}
-        self._calls, self._time_ns, self._state = defaultdict(_Calls), 0, random_state(self)
+        self._calls, self._time_ns, self._state = defaultdict(_Calls), 0, self._random_state()
 
-    def received(self, batch: Iterable[Tensor], state: tuple[object, ...]) -> None:
-        """The loader returned these tensors; ``state``: of random numbers."""
-        self._state = state
+    def received(self, batch: Iterable[Tensor]) -> None:
+        """The loader returned these tensors."""
+        self._state = self._random_state()
         for one in batch:
             self._note(one, _Level.DATA)
+
+    def _random_state(self) -> tuple[object, ...]:
+        self.is_on, is_on = False, self.is_on
+        found, self.is_on = random_state(), is_on
+        return found
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and note what its results depend on."""
@@ -255,7 +260,12 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         is_changed = look[:2] != before[:2] or (look.values is None and look.integers != before.integers)
         if level is _Level.NOTHING and is_changed:
             return _Level.DATA if chooses or look.shape != before.shape else _Level.TRAINING
-        if level is _Level.DATA and chooses and look.integers != before.integers and random_state(self) != self._state:
+        if (
+            level is _Level.DATA
+            and chooses
+            and look.integers != before.integers
+            and self._random_state() != self._state
+        ):
             return _Level.TRAINING  # such as a random part of each sample
         return level
 
@@ -383,16 +393,6 @@ def _parts(values: Iterable[object]) -> Iterator[object]:
             yield from _parts(one.values())
         else:
             yield one
-
-
-def random_state(flow: DataFlow) -> tuple[object, ...]:
-    """The states of the random numbers of torch, Python and numpy, of which only equality matters."""
-    flow.is_on, is_on = False, flow.is_on
-    numpy = getattr(sys.modules.get("numpy"), "random", None)  # without it, the script draws none of these
-    states = [str(one) for one in numpy.get_state(legacy=True)] if numpy else []
-    found = tuple(torch.get_rng_state().tolist()), random.getstate(), *states
-    flow.is_on = is_on
-    return found
 
 
 def _frames(frame: FrameType | None) -> tuple[_Frames, bool]:

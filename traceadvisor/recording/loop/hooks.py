@@ -256,14 +256,14 @@ def _hooked_next(
         if not listener.enter():
             queues.iterated_elsewhere(self)
             return original(self)
-        got_batch, state = False, seen.results.before_fetch()
+        got_batch = False
         try:
             listener.fetch_begins(self)
             batch = original(self)
             got_batch = True
         finally:
             listener.fetch_ended(self, got_batch=got_batch)
-        seen.results.saw(batch, state)
+        seen.results.saw(batch)
         seen.padding.saw(batch)
         seen.repeated.saw(self, batch)
         return batch

@@ -119,7 +119,7 @@ class LoopCapture:
             most_steps=0 if options.stop_after_window else MOST_STEPS,
             may_wait=lambda: self.seen.is_settled and self._clocks.is_settled,
         )
-        self._clocks = BatchClocks(thread, sampled=options.worker_samples)
+        self._clocks = BatchClocks(thread, sampled=options.worker_samples, drawn=self.seen.results.drawn)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""

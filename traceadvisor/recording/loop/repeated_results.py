@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from traceadvisor.model.run import RepeatedResults
+from traceadvisor.model.run import RepeatedResult, RepeatedResults
 from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.constructors import Constructors
-from traceadvisor.recording.loop.data_flow import DataFlow, random_state
+from traceadvisor.recording.loop.data_flow import DataFlow
 from traceadvisor.recording.loop.profiler import has_compiled, is_profiling
 from traceadvisor.system import clocks
 
@@ -44,7 +44,9 @@ class ResultsSeen:
         self._flow: DataFlow | None = None
         self._draws = False
         """Whether loading draws random numbers."""
-        self._found: RepeatedResults | None = None
+        self._places: tuple[RepeatedResult, ...] | None = None
+        self._same: tuple[RepeatedResult, ...] | None = None
+        """Only those whose results are always the same."""
         self.span_ns = (0, 0)
         """When it looked at operators, which takes longer than to run them."""
         self.is_over = False
@@ -58,17 +60,16 @@ class ResultsSeen:
         except Exception:  # noqa: BLE001  # objects may be anything
             self.stop()
 
-    def before_fetch(self) -> tuple[object, ...] | None:
-        """Return the state of random numbers; None if it does not matter now."""
-        return random_state(self._flow) if self._flow else None
+    def drawn(self) -> None:
+        """Loading draws random numbers."""
+        self._draws = True
 
-    def saw(self, batch: object, state: tuple[object, ...] | None) -> None:
-        """The loop received a batch; ``state``: of random numbers before. Never raises."""
-        if self._flow is None or state is None:
+    def saw(self, batch: object) -> None:
+        """The loop received a batch. Never raises."""
+        if self._flow is None:
             return
         try:
-            self._draws |= (now := random_state(self._flow)) != state
-            self._flow.received(_tensors(batch, DEEPEST), now)
+            self._flow.received(_tensors(batch, DEEPEST))
         except Exception:  # noqa: BLE001  # a batch may be anything
             self._flow.is_whole = False
 
@@ -79,7 +80,8 @@ class ResultsSeen:
 
     def result(self) -> RepeatedResults | None:
         """The code that was found; None if no whole step was seen."""
-        return self._found
+        places = self._same if self._draws else self._places
+        return None if places is None else RepeatedResults(places, self._draws)
 
     def _follow(self, optimizer: Optimizer) -> None:
         if self._first is None or self._first() is None:
@@ -97,7 +99,7 @@ class ResultsSeen:
             if flow := self._flow:
                 self._leave()
                 if flow.is_whole and self._flow is None:
-                    self._found = RepeatedResults(flow.places(data=not self._draws), self._draws)
+                    self._places, self._same = flow.places(data=True), flow.places(data=False)
 
     def _enter(self, optimizer: Optimizer) -> None:
         """Begin to look, unless something else looks at operators, or code is compiled or shared among ranks."""

@@ -19,6 +19,7 @@ from inspect import signature
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from traceadvisor.recording.loop.random_numbers import random_state
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.system import clocks
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 1 << 16
 """Figures that wait until the training thread takes its next batch; only a stalled reader has more."""
+
+MOST_LOOKED = 4
+"""First batches of a thread in which to look whether random numbers are drawn, which takes about 0.1 ms."""
 
 _NO_BATCH = ("ExceptionWrapper", "_IterableDatasetStopIteration")
 """Values that a worker puts in place of a batch."""
@@ -49,6 +53,9 @@ class Reading(NamedTuple):
     threads_cpu_ns: int
     samples: tuple[Sample, ...] = ()
     """Samples of the worker's stack in this batch."""
+
+    has_drawn: bool = False
+    """Whether random numbers were drawn, as far as that was looked at."""
 
 
 class CoreWait:
@@ -116,6 +123,9 @@ class BatchClock:
         self._begun: tuple[int, int, int | None, int, int] | None = None
         self._split: tuple[int, int] | None = None
         self._process_ns: int | None = None
+        self._left = MOST_LOOKED
+        self._state: tuple[object, ...] | None = None
+        """That of random numbers when the batch began; None if it is not looked at."""
         self.stacks: WorkerStacks | None = None
         """Samples this thread while it makes a batch; None if nothing does."""
 
@@ -126,6 +136,8 @@ class BatchClock:
 
     def begin(self) -> None:
         """The loading of a batch begins."""
+        self._state = random_state() if self._left > 0 else None
+        self._left -= 1
         process_ns = clocks.process_time_ns()
         if self._process_ns is None:
             self._process_ns = process_ns
@@ -159,6 +171,7 @@ class BatchClock:
             used_ns,
             max(process_ns - begun_process_ns - own_ns, 0),
             self.stacks.taken() if self.stacks else (),
+            self._state is not None and random_state() != self._state,
         )
 
     def _sent_ns(self) -> int:

@@ -50,16 +50,16 @@ class RepeatedResults(Rule):
 
     What it finds: Lines and functions of the script whose operators get nothing but the batch, constants and parameters
         that are not trained: a frozen encoder, targets that are drawn from labels, a mask or a normalised graph.
-        ``traceadvisor capture`` follows all operators of two early steps. Where loading in the training process draws
-        random numbers, it leaves out code that follows from the batch.
+        ``traceadvisor capture`` follows all operators of two early steps. Where loading draws random numbers, it leaves
+        out code that follows from the batch.
     Why it costs time: What does not change is computed again in each epoch, or even in each step.
     How to fix it: Compute it once, before the training. What follows from a sample is kept for each sample, in memory
         or in a file, and loaded with it.
     How the saving is estimated: The share of undisturbed steps in this code, from samples: 0.8 to 1 of it if the
         results are the same in each step. Otherwise an upper limit, since loading what is kept takes time, too. Without
         an estimate on a GPU, whose time for this code is unknown.
-    When it may be wrong: Workers that load may draw random numbers, or a generator of the data set's own. What is kept
-        of each sample may be too large for memory and disk.
+    When it may be wrong: The data set may draw random numbers from a generator of its own. What is kept of each sample
+        may be too large for memory and disk.
     """
 
     meta = RuleMeta("DATA020", "repeated-results", "The training step computes what follows from the data alone")
