@@ -16,6 +16,7 @@ from traceadvisor.model.findings import Location
 from traceadvisor.model.location import Constructed, PlaceKind, Role
 from traceadvisor.model.run import (
     Change,
+    IgnoredTargets,
     LoaderLoops,
     LoaderSettings,
     Padding,
@@ -85,6 +86,7 @@ SETTINGS = RecordedSettings(
     environment={"OMP_NUM_THREADS": "4"},
     padding=Padding(0.5, 0.25, 128, 8, "attention_mask", varies=True),
     unused_gradients=UnusedGradients(0.5, 6, 12, is_cleared=False),
+    ignored_targets=IgnoredTargets(0.5, 8, 100),
     repeated_results=RepeatedResults(
         (RepeatedResult(PLACE, is_same=True, operator_share=0.5, operator_count=3),), are_drawn=True
     ),

@@ -131,7 +131,7 @@ def decode_settings(content: bytes) -> RunSettings:
         loader["location"] = loader if loader.get("file") and loader.get("line") else None
         found["loader"] = loader
     found["constructed"] = [*_constructed(found.get("constructed"))]
-    for name in ("padding", "unused_gradients"):
+    for name in ("padding", "unused_gradients", "ignored_targets"):
         if None in _object(found.get(name)).values():
             found[name] = None
     found["repeated_results"] = _repeated(found.get("repeated_results"))

@@ -248,6 +248,17 @@ class RepeatedResults:
     """Whether loading draws random numbers: then code that follows from the batch is left out."""
 
 
+@frozen
+class IgnoredTargets:
+    """Targets of a cross entropy that it leaves out, in an early step."""
+
+    ignored_share: float
+    """Share of all targets."""
+
+    target_count: int
+    class_count: int
+
+
 MASK = "attention_mask"
 """Name of the mask of the Transformers library, with 1 for tokens and 0 for padding."""
 
@@ -409,6 +420,9 @@ class RunSettings:
 
     repeated_results: RepeatedResults | None = field(default=None, metadata=NOT_IN_JSON)
     """None where no step was looked at."""
+
+    ignored_targets: IgnoredTargets | None = field(default=None, metadata=NOT_IN_JSON)
+    """Those of the largest cross entropy; None also without one."""
 
     constructed: tuple[Constructed, ...] = ()
     """The places at which the script constructs the objects of the training; at most one of each role."""

@@ -174,6 +174,7 @@ class SettingsSeen:
             positions_per_sample=self.padding.positions_per_sample,
             unused_gradients=_guarded(self.gradients.result),
             repeated_results=_guarded(self.results.result),
+            ignored_targets=_guarded(self.results.ignored_targets),
             constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),

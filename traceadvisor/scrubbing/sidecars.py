@@ -34,6 +34,7 @@ from traceadvisor.model.run import (
     MASK,
     REPEATED,
     Change,
+    IgnoredTargets,
     LoaderLoops,
     Padding,
     PauseKind,
@@ -149,6 +150,8 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["padding"]["source"] = sign if (sign := padding.get("source")) in (LENGTHS, MASK, REPEATED) else "other"
     if isinstance(unused := found.get("unused_gradients"), dict):
         kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
+    if isinstance(ignored := found.get("ignored_targets"), dict):
+        kept["ignored_targets"] = _figures(ignored, {field.name for field in fields(IgnoredTargets)})
     if isinstance(repeated := found.get("repeated_results"), dict):
         kept["repeated_results"] = _figures(repeated, {"are_drawn"}) | {
             "places": [

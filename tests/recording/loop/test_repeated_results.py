@@ -13,7 +13,7 @@ from torch.optim import SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
 
-from traceadvisor.model.run import RepeatedResult, RepeatedResults
+from traceadvisor.model.run import IgnoredTargets, RepeatedResult, RepeatedResults
 from traceadvisor.recording.loop import data_flow, repeated_results
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.repeated_results import FIRST_STEPS, OBSERVED_STEPS, ResultsSeen
@@ -189,8 +189,8 @@ def test_what_a_loader_does_is_not_that_of_the_step() -> None:
     assert not found.places
 
 
-def test_too_many_operators_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_flow, "MOST_OPERATORS", 10)
+def test_what_takes_too_long_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_flow, "MOST_NS", 0)
     assert _seen(_frozen) is None
 
 
@@ -230,3 +230,24 @@ def test_another_mode_of_the_script_is_left_alone() -> None:
     assert mode.count
     assert seen.result() is None
     assert seen.is_over
+
+
+def test_targets_that_the_loss_leaves_out_are_counted() -> None:
+    seen, model = ResultsSeen(Constructors()), nn.Linear(4, 5)
+    optimizer, targets = SGD(model.parameters(), lr=0.1), torch.tensor([1, -100, -100, 3] * 25)
+    for _ in range(STEPS):
+        loss: Tensor = torch.nn.functional.cross_entropy(model(ROWS), targets)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+        optimizer.step()
+        seen.stepped(optimizer)
+    assert seen.ignored_targets() == IgnoredTargets(0.5, 100, 5)
+
+
+def test_without_such_a_loss_no_targets_are_known() -> None:
+    seen, model = ResultsSeen(Constructors()), nn.Linear(4, 5)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        model(ROWS).mean().backward()
+        optimizer.step()
+        seen.stepped(optimizer)
+    assert seen.ignored_targets() is None

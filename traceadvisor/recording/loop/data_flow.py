@@ -28,13 +28,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import traceadvisor
 from traceadvisor.bundle.settings import MOST_PLACES
 from traceadvisor.model.location import Location
-from traceadvisor.model.run import RepeatedResult
+from traceadvisor.model.run import IgnoredTargets, RepeatedResult
 from traceadvisor.recording.loop.random_numbers import random_state
 from traceadvisor.recording.script.own_code import is_of_library, shown_path
 from traceadvisor.system import clocks
 
-MOST_OPERATORS = 30_000
-"""Operators of both steps. To look at each takes up to 0.1 ms."""
+MOST_NS = 3_000_000_000
+"""Time to look at operators in both steps. Each takes 0.02 to 0.1 ms."""
 
 MOST_TENSORS = 200_000
 """Tensors that exist before."""
@@ -90,6 +90,8 @@ _PACKAGE = f"{Path(traceadvisor.__file__).parent}{os.sep}"
 _CHOOSES = frozenset({"index", "index_select", "gather", "take", "select", "embedding", "slice", "split", "unbind"})
 _PASSES_ORDER = _CHOOSES | {"view", "_unsafe_view", "clone", "unsqueeze", "expand", "alias", "detach", "_reshape_alias"}
 """Operators whose results hold the same integers."""
+
+_LOSSES = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
 
 _INTEGERS = frozenset({torch.uint8, torch.int16, torch.int32, torch.int64})
 
@@ -147,11 +149,13 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         self.thread = get_ident()
         self.is_on = self.is_whole = True
         self.stance: Any = None
-        self._left, self._time_ns = MOST_OPERATORS, 0
+        self._spent_ns = self._time_ns = 0
         self._known: dict[int, _Known] = {}
         self._before: dict[_Frames, list[_Look]] | None = None
         """Looks of the first step; None during it."""
         self._calls = defaultdict[_Frames, _Calls](_Calls)
+        self._loss: tuple[int, int, Tensor] | None = None
+        """Targets and classes of the largest loss, and the number of targets that it leaves out."""
         self._state = self._random_state()
         """That of random numbers after the latest fetch."""
         trained = {id(one) for each in optimizers for one in _of_optimizer(each)}
@@ -175,6 +179,21 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         for one in batch:
             self._note(one, _Level.DATA)
 
+    def _lost(self, scores: Tensor, targets: Tensor, ignored: int) -> None:
+        """A cross entropy is computed: count the targets that it leaves out, without waiting for a GPU."""
+        if self._before is None or (self._loss and self._loss[0] >= targets.numel()):
+            return
+        count = torch.zeros((), dtype=torch.int64, pin_memory=targets.is_cuda)
+        count.copy_((targets == ignored).sum(), non_blocking=True)
+        self._loss = targets.numel(), scores.shape[1], count
+
+    def ignored_targets(self) -> IgnoredTargets | None:
+        """Return the targets that the largest loss of the second step leaves out; None without such a loss."""
+        if self._loss is None:
+            return None
+        whole, classes, count = self._loss
+        return IgnoredTargets(int(count) / whole, whole, classes)
+
     def _random_state(self) -> tuple[object, ...]:
         self.is_on, is_on = False, self.is_on
         found, self.is_on = random_state(), is_on
@@ -186,10 +205,13 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
             return function(*args, **(kwargs or {}))
         begin_ns = clocks.perf_counter_ns()
         result = function(*args, **(kwargs or {}))
-        took_ns = clocks.perf_counter_ns() - begin_ns
+        end_ns = clocks.perf_counter_ns()
         try:
-            self._saw(function, args, kwargs or {}, result, took_ns)
+            self._saw(function, args, kwargs or {}, result, end_ns - begin_ns)
         except Exception:  # noqa: BLE001  # operators may have anything
+            self.is_on = self.is_whole = False
+        self._spent_ns += clocks.perf_counter_ns() - end_ns
+        if self._spent_ns > MOST_NS:
             self.is_on = self.is_whole = False
         return result
 
@@ -217,16 +239,14 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         return tuple(sorted(results, key=lambda one: -one.operator_share)[:MOST_PLACES])
 
     def _saw(self, function: Any, args: Any, kwargs: Any, result: Any, took_ns: int) -> None:
-        self._left -= 1
-        if self._left < 0:
-            self.is_on = self.is_whole = False
-            return
         self._time_ns += took_ns
         results = [one for one in _parts((result,)) if isinstance(one, Tensor)]
         if torch._C._current_autograd_node() is not None:
             for one in (*results, *_written(function, args, kwargs)):
                 self._note(one, _Level.TRAINING)
             return
+        if _name(function) in _LOSSES:
+            self._lost(args[0], args[1], args[4])
         frames, is_apart = _frames(sys._getframe(2))
         calls, given = self._calls[frames], [*_parts((args, kwargs))]
         inputs = [self._input(one, frames) for one in given if isinstance(one, Tensor)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import get_ident
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from traceadvisor.model.run import RepeatedResult, RepeatedResults
+from traceadvisor.model.run import IgnoredTargets, RepeatedResult, RepeatedResults
 from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.constructors import Constructors
 from traceadvisor.recording.loop.data_flow import DataFlow
@@ -45,6 +45,7 @@ class ResultsSeen:
         self._draws = False
         """Whether loading draws random numbers."""
         self._places: tuple[RepeatedResult, ...] | None = None
+        self._lost: Callable[[], IgnoredTargets | None] = lambda: None
         self._same: tuple[RepeatedResult, ...] | None = None
         """Only those whose results are always the same."""
         self.span_ns = (0, 0)
@@ -83,6 +84,10 @@ class ResultsSeen:
         places = self._same if self._draws else self._places
         return None if places is None else RepeatedResults(places, self._draws)
 
+    def ignored_targets(self) -> IgnoredTargets | None:
+        """The targets that the loss leaves out; None if no whole step was seen, or it has no such loss."""
+        return self._lost()
+
     def _follow(self, optimizer: Optimizer) -> None:
         if self._first is None or self._first() is None:
             self._leave()
@@ -100,6 +105,7 @@ class ResultsSeen:
                 self._leave()
                 if flow.is_whole and self._flow is None:
                     self._places, self._same = flow.places(data=True), flow.places(data=False)
+                    self._lost = flow.ignored_targets
 
     def _enter(self, optimizer: Optimizer) -> None:
         """Begin to look, unless something else looks at operators, or code is compiled or shared among ranks."""
