@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -58,10 +60,13 @@ def _same(_batch: Tensor, _model: nn.Linear) -> Tensor:
     return mask.float().sum(0)
 
 
-FROZEN = nn.Linear(4, 4).requires_grad_(requires_grad=False)
+FROZEN = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4)).requires_grad_(requires_grad=False)
 TEACHER = nn.Linear(4, 4)
 SCALES = [1.0]
 STATE = torch.zeros(4)
+KEPT: list[Tensor] = []
+ARRAY = numpy.ones(4, dtype=numpy.float32)
+OF_ARRAY = torch.from_numpy(ARRAY)
 ROWS = torch.rand(100, 4)
 
 
@@ -69,7 +74,7 @@ def test_a_frozen_model_gives_the_same_for_a_sample() -> None:
     found = _of_work(_frozen)
     assert found
     assert not found.is_same
-    assert found.operator_count == 3  # the weight is transposed
+    assert found.operator_count == 5  # the weights are transposed
     assert 0 < found.operator_share < 1
 
 
@@ -129,6 +134,43 @@ def _part_at_random(batch: Tensor, _model: nn.Linear) -> Tensor:
     return batch[:, start : start + 1] + 1
 
 
+def _rolled(batch: Tensor, _model: nn.Linear) -> Tensor:
+    SCALES.append(len(SCALES))
+    found: Tensor = FROZEN(batch.roll(len(SCALES), 1))
+    return found
+
+
+def _flipped_at_random(batch: Tensor, _model: nn.Linear) -> Tensor:
+    found: Tensor = FROZEN(batch.flip(1) if random.random() < 0.5 else batch)
+    return found
+
+
+def _flipped_at_torchs_random(batch: Tensor, _model: nn.Linear) -> Tensor:
+    found: Tensor = FROZEN(batch.flip(1) if torch.rand(1) < 0.5 else batch)
+    return found
+
+
+def _by_whole_number(batch: Tensor, _model: nn.Linear) -> Tensor:
+    SCALES.append(1.0)
+    found: Tensor = FROZEN(batch * len(SCALES))
+    return found
+
+
+def _running(batch: Tensor, _model: nn.Linear) -> Tensor:
+    KEPT.append(batch.mean() if len(KEPT) < 1 else 0.9 * KEPT[-1] + 0.1 * batch.mean())
+    return KEPT[-1].sigmoid()
+
+
+def _copied(batch: Tensor, _model: nn.Linear) -> Tensor:
+    STATE.copy_(0.9 * STATE + 0.1 * batch.mean())
+    return STATE.sigmoid()
+
+
+def _of_array(batch: Tensor, _model: nn.Linear) -> Tensor:
+    ARRAY[:] += 1
+    return batch * OF_ARRAY
+
+
 def _from_numbers(_batch: Tensor, _model: nn.Linear) -> Tensor:
     SCALES.append(SCALES[-1] + 1)
     return torch.tensor([SCALES[-1]] * 4).exp()
@@ -136,7 +178,22 @@ def _from_numbers(_batch: Tensor, _model: nn.Linear) -> Tensor:
 
 @pytest.mark.parametrize(
     "work",
-    [_trained, _drawn, _average, _counted, _scheduled, _part_at_random, _from_numbers],
+    [
+        _trained,
+        _drawn,
+        _average,
+        _counted,
+        _scheduled,
+        _part_at_random,
+        _from_numbers,
+        _rolled,
+        _flipped_at_random,
+        _flipped_at_torchs_random,
+        _by_whole_number,
+        _running,
+        _copied,
+        _of_array,
+    ],
     ids=lambda one: one.__name__,
 )
 def test_what_the_training_or_chance_changes_is_left_out(work: Work) -> None:
@@ -154,10 +211,8 @@ def test_samples_that_the_script_draws_itself_are_data() -> None:
 
 
 def test_a_module_alike_the_trained_one_may_be_a_copy_that_follows_it() -> None:
-    sites, optimized = Constructors(), nn.Linear(4, 4)
-    for one in (optimized, TEACHER):
-        sites.made(one)
-    seen, optimizer = ResultsSeen(sites), SGD(optimized.parameters(), lr=0.1)
+    optimized = nn.Linear(4, 4)
+    seen, optimizer = ResultsSeen(Constructors()), SGD(optimized.parameters(), lr=0.1)
     for _ in range(STEPS):
         batch = ROWS[:2]
         target = _of_teacher(batch)
@@ -251,3 +306,66 @@ def test_without_such_a_loss_no_targets_are_known() -> None:
         optimizer.step()
         seen.stepped(optimizer)
     assert seen.ignored_targets() is None
+
+
+def _trained_twice(seen: ResultsSeen, between: Callable[[], object] = lambda: None) -> None:
+    model = nn.Linear(4, 5)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        if step == FIRST_STEPS:
+            between()
+        model(ROWS).mean().backward()
+        optimizer.step()
+        seen.stepped(optimizer)
+
+
+def test_an_optimizer_that_steps_within_the_backward_pass_is_not_followed() -> None:
+    seen, weight = ResultsSeen(Constructors()), nn.Parameter(torch.ones(4))
+    optimizer = SGD([weight], lr=0.1)
+
+    def step(_parameter: Tensor) -> None:
+        optimizer.step()
+        seen.stepped(optimizer)
+
+    weight.register_post_accumulate_grad_hook(step)  # type: ignore[no-untyped-call]  # torch has no types for it
+    for _ in range(STEPS):
+        (weight * ROWS).sum().backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+    assert _stance() == "default"
+    assert seen.is_over
+
+
+def test_the_stance_of_dynamo_is_as_before_or_what_the_script_has_set_meanwhile() -> None:
+    seen = ResultsSeen(Constructors())
+    _trained_twice(seen, lambda: pytest.fail("not followed") if _stance() == "default" else None)
+    assert _stance() == "default"
+    try:
+        _trained_twice(ResultsSeen(Constructors()), lambda: torch.compiler.set_stance("eager_on_recompile"))
+        assert _stance() == "eager_on_recompile"
+    finally:
+        torch.compiler.set_stance("default")
+
+
+def _stance() -> str:
+    return str(torch._dynamo.eval_frame._stance.stance)
+
+
+def test_a_process_that_is_forked_meanwhile_follows_nothing() -> None:
+    statuses = []
+
+    def fork() -> None:
+        if not (pid := os.fork()):
+            os._exit(torch._C._len_torch_dispatch_stack() + 2 * (_stance() != "default"))
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    seen = ResultsSeen(Constructors())
+    _trained_twice(seen, fork)
+    assert statuses == [0]
+    assert seen.result()
+
+
+def test_an_operator_that_cannot_be_looked_at_loses_no_other_result() -> None:
+    def work(batch: Tensor, _model: nn.Linear) -> Tensor:
+        torch.ones(4, dtype=torch.float8_e4m3fn)
+        return FROZEN(batch).sigmoid()  # type: ignore[no-any-return]  # torch has no types for it
+
+    assert _of_work(work)

@@ -11,9 +11,11 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from threading import get_ident
 from types import CodeType, FrameType
@@ -29,15 +31,18 @@ import traceadvisor
 from traceadvisor.bundle.settings import MOST_PLACES
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import IgnoredTargets, RepeatedResult
-from traceadvisor.recording.loop.random_numbers import random_state
+from traceadvisor.recording.loop.random_numbers import script_state
 from traceadvisor.recording.script.own_code import is_of_library, shown_path
 from traceadvisor.system import clocks
 
 MOST_NS = 3_000_000_000
 """Time to look at operators in both steps. Each takes 0.02 to 0.1 ms."""
 
-MOST_TENSORS = 200_000
-"""Tensors that exist before."""
+MOST_OBJECTS = 200_000
+"""Tensors and modules that exist before."""
+
+MOST_ERRORS = 100
+"""Operators that are unlike what was expected."""
 
 COMPARED = 8
 """Values of a result that are compared."""
@@ -91,6 +96,13 @@ _CHOOSES = frozenset({"index", "index_select", "gather", "take", "select", "embe
 _PASSES_ORDER = _CHOOSES | {"view", "_unsafe_view", "clone", "unsqueeze", "expand", "alias", "detach", "_reshape_alias"}
 """Operators whose results hold the same integers."""
 
+_COPIES = frozenset({"_to_copy", "copy_", "_pin_memory", "lift_fresh", "detach", "alias"})
+_READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
+"""Operators that return numbers to Python."""
+
+_EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+"""Operators whose results hold anything until they are written."""
+
 _LOSSES = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
 
 _INTEGERS = frozenset({torch.uint8, torch.int16, torch.int32, torch.int64})
@@ -104,13 +116,24 @@ class _Known:
     """A tensor's memory, and how its values come about."""
 
     reference: Any
-    """Keeps the address from being used again, and nothing of the values."""
+    """Keeps the address from being used again; of a sparse tensor, its values, too."""
 
     level: _Level
     is_older: bool = False
     """Whether it is older than the step."""
 
     is_read: bool = False
+    is_made: bool = False
+    """Whether an operator computed it, and did not only copy it."""
+
+    is_random: bool = False
+    """Whether it is a single random number, or follows from one alone."""
+
+    values: str | None = None
+    """Some of them, when it was first read; None if they are unknown."""
+
+    step: int = 0
+    """The step in which they were looked at."""
 
 
 class _Look(NamedTuple):
@@ -119,6 +142,9 @@ class _Look(NamedTuple):
     shape: tuple[int, ...] = ()
     values: str | None = ""
     """Some of the result; None if they are unknown."""
+
+    inputs: tuple[tuple[int, ...], ...] = ()
+    """Shapes of the tensors that it got."""
 
     numbers: tuple[float, ...] = ()
     integers: tuple[int, ...] = ()
@@ -144,7 +170,7 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would call each method through several others; nothing is compiled meanwhile
 
-    def __init__(self, optimizers: Iterable[Optimizer], modules: list[nn.Module]) -> None:
+    def __init__(self, optimizers: Iterable[Optimizer]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.thread = get_ident()
         self.is_on = self.is_whole = True
@@ -156,26 +182,42 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         self._calls = defaultdict[_Frames, _Calls](_Calls)
         self._loss: tuple[int, int, Tensor] | None = None
         """Targets and classes of the largest loss, and the number of targets that it leaves out."""
-        self._state = self._random_state()
-        """That of random numbers after the latest fetch."""
+        self._errors_left = MOST_ERRORS
+        self._state = script_state()
+        """That of random numbers of the script, which no operator shows."""
+        self.is_drawn = False
+        """Whether the steps drew such a number: it may choose what they do."""
         trained = {id(one) for each in optimizers for one in _of_optimizer(each)}
-        trained |= {id(one) for each in _copies(modules, trained) for one in (*each.parameters(), *each.buffers())}
-        for one in [each for each in gc.get_objects() if issubclass(type(each), Tensor)][:MOST_TENSORS]:
-            is_trained = id(one) in trained or one.grad_fn is not None
-            self._note(one, _Level.TRAINING if is_trained else _Level.NOTHING).is_older = True
+        kept = (one for one in gc.get_objects() if issubclass(type(one), Tensor | nn.Module))
+        objects = list(islice(kept, MOST_OBJECTS))
+        followed = trained | _alike(objects, trained)
+        for one in objects:
+            if isinstance(one, Tensor):
+                is_trained = id(one) in followed or one.grad_fn is not None
+                self._note(one, _Level.TRAINING if is_trained else _Level.NOTHING).is_older = True
 
     def begin_second(self) -> None:
-        """The first step ended. What it did not read may belong to the data of the second one."""
+        """The first step ended. What it did not read may belong to the data of the second one.
+
+        What it computed from its batch, and the second one still has, is no part of the next batch, unless it is only a
+        copy that nobody has read yet.
+        """
         for one in self._known.values():
             if one.is_older and not one.is_read and one.level is _Level.NOTHING:
                 one.level = _Level.DATA
+            elif one.level is _Level.DATA and (one.is_made or one.is_read) and not one.is_older:
+                one.level = _Level.TRAINING
             one.is_older = True
         self._before = {frames: calls.looks for frames, calls in self._calls.items()}
-        self._calls, self._time_ns, self._state = defaultdict(_Calls), 0, self._random_state()
+        self._calls, self._time_ns = defaultdict(_Calls), 0
+
+    def end(self) -> None:
+        """Both steps ended."""
+        self.is_on = False
+        self.is_drawn |= script_state() != self._state
 
     def received(self, batch: Iterable[Tensor]) -> None:
         """The loader returned these tensors."""
-        self._state = self._random_state()
         for one in batch:
             self._note(one, _Level.DATA)
 
@@ -194,11 +236,6 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         whole, classes, count = self._loss
         return IgnoredTargets(int(count) / whole, whole, classes)
 
-    def _random_state(self) -> tuple[object, ...]:
-        self.is_on, is_on = False, self.is_on
-        found, self.is_on = random_state(), is_on
-        return found
-
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and note what its results depend on."""
         if not self.is_on:
@@ -209,11 +246,22 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         try:
             self._saw(function, args, kwargs or {}, result, end_ns - begin_ns)
         except Exception:  # noqa: BLE001  # operators may have anything
-            self.is_on = self.is_whole = False
+            self._failed(result)
         self._spent_ns += clocks.perf_counter_ns() - end_ns
         if self._spent_ns > MOST_NS:
             self.is_on = self.is_whole = False
         return result
+
+    def _failed(self, result: Any) -> None:
+        """An operator is unlike what was expected: nothing is known of its results."""
+        self._errors_left -= 1
+        try:
+            for one in (one for one in _parts((result,)) if isinstance(one, Tensor)):
+                self._note(one, _Level.TRAINING)
+        except Exception:  # noqa: BLE001  # as above
+            self._errors_left = 0
+        if self._errors_left <= 0:
+            self.is_on = self.is_whole = False
 
     def places(self, *, data: bool) -> tuple[RepeatedResult, ...]:
         """Return the outermost lines and functions that depend on nothing, and with ``data`` on the batch alone."""
@@ -250,20 +298,22 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         frames, is_apart = _frames(sys._getframe(2))
         calls, given = self._calls[frames], [*_parts((args, kwargs))]
         inputs = [self._input(one, frames) for one in given if isinstance(one, Tensor)]
-        level = _level(function, args, kwargs, inputs, results)
-        look = _look(results[0] if results else None, given, with_values=level is _Level.NOTHING)
-        level = self._with_changes(level, look, self._look_before(frames), chooses=_name(function) in _CHOOSES)
+        name, level = _name(function), _level(function, args, kwargs, inputs, results)
+        look = _look(results, given, with_values=level is _Level.NOTHING and name not in _EMPTY)
+        level = self._with_changes(level, look, self._look_before(frames), chooses=name in _CHOOSES)
         calls.looks.append(look)
+        is_random = _is_random(function, inputs, [*given, *results])
+        self.is_drawn |= name in _READS and any(one.is_random for one in inputs)
         for one in results:
             known = self._of(one)
             if known and any(known is each for each in inputs):  # a view
                 known.level = max(known.level, level)
             else:
-                self._note(one, level)
+                known = self._note(one, level)
+                known.is_made, known.is_random = name not in _COPIES, is_random
         for one in _written(function, args, kwargs):
             if known := self._of(one):
-                is_changed = known.is_older and _name(function) != "copy_"
-                known.level = _Level.TRAINING if is_changed else max(known.level, level)
+                known.level = _Level.TRAINING if known.is_older else max(known.level, level)
         if results and not is_apart:
             calls.level = max(calls.level, level)
             calls.count += 1
@@ -277,16 +327,12 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
             return _Level.DATA
         if look.numbers != before.numbers:
             return _Level.TRAINING
-        is_changed = look[:2] != before[:2] or (look.values is None and look.integers != before.integers)
-        if level is _Level.NOTHING and is_changed:
+        has_other_integers = look.integers != before.integers
+        if level is _Level.DATA:
+            # Lengths of samples differ from batch to batch; a random part of samples of one size does, too.
+            return _Level.TRAINING if has_other_integers and look.inputs == before.inputs else level
+        if look[:2] != before[:2] or (look.values is None and has_other_integers):
             return _Level.DATA if chooses or look.shape != before.shape else _Level.TRAINING
-        if (
-            level is _Level.DATA
-            and chooses
-            and look.integers != before.integers
-            and self._random_state() != self._state
-        ):
-            return _Level.TRAINING  # such as a random part of each sample
         return level
 
     def _look_before(self, frames: _Frames) -> _Look | None:
@@ -302,8 +348,19 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
             is_same = is_known and (self._before is None or look == before)
             self._calls[frames].looks.append(look)
             known = self._note(tensor, _Level.NOTHING if is_same else _Level.TRAINING)
+        elif known.is_older and known.level is _Level.NOTHING:
+            self._look_again(known, tensor)
         known.is_read = True
         return known
+
+    def _look_again(self, known: _Known, tensor: Tensor) -> None:
+        """Look at a tensor that nothing has changed so far, once in each step: code other than torch's may."""
+        step = 1 if self._before is None else 2
+        if known.step < step:
+            values, before = _values(tensor), known.values
+            if known.step and values != before:
+                known.level = _Level.TRAINING
+            known.values, known.step = values, step
 
     def _of(self, tensor: Tensor) -> _Known | None:
         return self._known.get(_address(tensor))
@@ -312,7 +369,7 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         address = _address(tensor)
         if (known := self._known.get(address)) is None:
             known = self._known[address] = _Known(_reference(tensor), level)
-        known.level, known.is_older = level, False
+        known.level, known.is_older, known.is_made, known.is_random = level, False, False, False
         return known
 
 
@@ -354,11 +411,19 @@ def _write_places(function: Any) -> tuple[tuple[int, str], ...]:
     return tuple((place, one.name) for place, one in every if one.alias_info and one.alias_info.is_write)
 
 
-def _look(result: Tensor | None, given: Iterable[object], *, with_values: bool) -> _Look:
+def _is_random(function: Any, inputs: list[_Known], parts: list[object]) -> bool:
+    """Whether an operator returns a single random number, or what follows from one alone."""
+    is_single = all(one.numel() == 1 for one in parts if isinstance(one, Tensor))
+    is_drawn = torch.Tag.nondeterministic_seeded in function.tags
+    return is_single and (is_drawn or any(one.is_random for one in inputs))
+
+
+def _look(results: list[Tensor], given: Iterable[object], *, with_values: bool) -> _Look:
     given = list(given)
     return _Look(
-        () if result is None else tuple(result.shape),
-        _values(result) if with_values and result is not None else None,
+        tuple(results[0].shape) if results else (),
+        _values(results[0]) if with_values and results else None,
+        tuple(tuple(one.shape) for one in given if isinstance(one, Tensor)),
         tuple(one for one in given if type(one) is float),
         tuple(one for one in given if type(one) is int),
     )
@@ -368,6 +433,12 @@ def _values(tensor: Tensor) -> str | None:
     """Some values of a tensor on the CPU as text, and their sum; None if they are unknown, or too many of an input."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized:
         return None
+    with suppress(NotImplementedError, RuntimeError):  # of rare number types, or without memory
+        return _text_of(tensor)
+    return None
+
+
+def _text_of(tensor: Tensor) -> str:
     flat = tensor.detach().reshape(-1) if tensor.numel() <= MOST_VALUES else tensor.detach().flatten()[:MOST_VALUES]
     few = flat[:: max(len(flat) // COMPARED, 1)]
     return f"{few.tolist()} {flat.sum().item()}"
@@ -394,14 +465,22 @@ def _of_optimizer(optimizer: Optimizer) -> Iterator[object]:
     yield from (one for kept in optimizer.state.values() for one in kept.values())
 
 
-def _copies(modules: list[nn.Module], trained: set[int]) -> list[nn.Module]:
-    """Modules that are not trained and alike those that are, such as a teacher: the training may copy parameters."""
-    by_sizes = {
-        one: [each.shape for each in one.parameters()] for one in modules if any(True for _ in one.parameters())
-    }
-    are_trained = {one for one in by_sizes if any(id(each) in trained for each in one.parameters())}
-    known = [(type(one), by_sizes[one]) for one in are_trained]
-    return [one for one, sizes in by_sizes.items() if one not in are_trained and (type(one), sizes) in known]
+def _alike(objects: Iterable[object], trained: set[int]) -> set[int]:
+    """Ids of tensors alike trained ones: of a module alike a trained one, such as a teacher, or in no module.
+
+    The training may copy parameters to them, in later steps as well.
+    """
+    objects = list(objects)
+    modules = [one for one in objects if isinstance(one, nn.Module)]
+    sizes = {one: [each.shape for each in one.parameters()] for one in modules if any(True for _ in one.parameters())}
+    are_trained = {one for one in sizes if any(id(each) in trained for each in one.parameters())}
+    known = [(type(one), sizes[one]) for one in are_trained]
+    copies = [one for one in sizes if one not in are_trained and (type(one), sizes[one]) in known]
+    found = {id(each) for one in copies for each in (*one.parameters(), *one.buffers())}
+    held = {id(each) for one in modules for each in (*one.parameters(recurse=False), *one.buffers(recurse=False))}
+    shapes = {one.shape for one in objects if id(one) in trained and isinstance(one, Tensor) and one.dim() > 1}
+    loose = (one for one in objects if isinstance(one, Tensor) and id(one) not in held)
+    return found | {id(one) for one in loose if one.shape in shapes and one.is_floating_point()}
 
 
 def _parts(values: Iterable[object]) -> Iterator[object]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any
+
+
+def script_state() -> tuple[object, ...]:
+    """Return the states of Python and numpy: numbers of torch come from its operators."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), *(map(str, numpy.random.get_state()) if numpy is not None else ())
 
 
 def random_state() -> tuple[object, ...]:
     """Return the states of torch, Python and numpy, of which only equality matters."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    states: list[Any] = [random.getstate()]
-    if torch is not None:
-        states += torch.get_rng_state().tolist()
-    if numpy is not None:
-        states += map(str, numpy.random.get_state())
-    return tuple(states)
+    torch = sys.modules.get("torch")
+    return *script_state(), bytes(torch.get_rng_state().tolist()) if torch is not None else b""

@@ -5,15 +5,21 @@ Two early steps are followed. See ``docs/decisions/0039-repeated-results.md``.
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from threading import get_ident
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _get_current_dispatch_mode_stack,
+)
 
 from traceadvisor.model.run import IgnoredTargets, RepeatedResult, RepeatedResults
 from traceadvisor.recording.devices import is_capturing
@@ -29,6 +35,8 @@ OBSERVED_STEPS = 2
 
 MOST_ENTRIES, DEEPEST = 256, 4
 """Entries of a list, tuple or mapping of a batch, and levels of them."""
+
+_STANCE = "force_eager"
 
 _ALLOWS_ALL = "supports_higher_order_operators"
 """Without it, an earlier torch refuses to run some operators under a mode such as this one."""
@@ -57,6 +65,8 @@ class ResultsSeen:
         if self.is_over and self._flow is None:
             return
         try:
+            if self._flow and not self._flow.is_on:
+                self.stop()
             self._follow(optimizer)
         except Exception:  # noqa: BLE001  # objects may be anything
             self.stop()
@@ -67,12 +77,15 @@ class ResultsSeen:
 
     def saw(self, batch: object) -> None:
         """The loop received a batch. Never raises."""
-        if self._flow is None:
+        if (flow := self._flow) is None:
+            return
+        if not flow.is_on:
+            self.stop()
             return
         try:
-            self._flow.received(_tensors(batch, DEEPEST))
+            flow.received(_tensors(batch, DEEPEST))
         except Exception:  # noqa: BLE001  # a batch may be anything
-            self._flow.is_whole = False
+            flow.is_whole = False
 
     def stop(self) -> None:
         """Follow no further operators."""
@@ -92,44 +105,67 @@ class ResultsSeen:
         if self._first is None or self._first() is None:
             self._leave()
             self._first, self._steps = weakref.ref(optimizer), 0
-        if self._first() is not optimizer:
+        if self._first() is not optimizer or self.is_over:
             return
         self._steps += 1
         if self._steps == FIRST_STEPS:
             self._enter(optimizer)
         elif self._flow and self._steps == FIRST_STEPS + 1:
             self._flow.begin_second()
-        elif self._steps >= FIRST_STEPS + OBSERVED_STEPS:
-            self.is_over = True
-            if flow := self._flow:
-                self._leave()
-                if flow.is_whole and self._flow is None:
-                    self._places, self._same = flow.places(data=True), flow.places(data=False)
-                    self._lost = flow.ignored_targets
+        elif (flow := self._flow) and self._steps >= FIRST_STEPS + OBSERVED_STEPS:
+            flow.end()
+            self.stop()
+            if flow.is_whole and self._flow is None:
+                self._draws |= flow.is_drawn
+                self._places, self._same = flow.places(data=True), flow.places(data=False)
+                self._lost = flow.ignored_targets
 
     def _enter(self, optimizer: Optimizer) -> None:
         """Begin to look, unless something else looks at operators, or code is compiled or shared among ranks."""
         is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         is_watched = is_profiling() or is_capturing() or torch._C._len_torch_dispatch_stack()
-        if is_shared or is_watched or has_compiled() or not hasattr(TorchDispatchMode, _ALLOWS_ALL):
+        is_within_backward = torch._C._current_graph_task_id() != -1  # torch forgets the mode when that ends
+        is_refused = has_compiled() or not hasattr(TorchDispatchMode, _ALLOWS_ALL)
+        if is_shared or is_watched or is_within_backward or is_refused:
             self.is_over = True
             return
-        flow = DataFlow([optimizer, *self._constructors.known(Optimizer)], self._constructors.known(nn.Module))
-        flow.stance = torch.compiler.set_stance("force_eager")  # Dynamo would skip for good what it meets meanwhile
+        flow = DataFlow([optimizer, *self._constructors.known(Optimizer)])
+        flow.stance = torch.compiler.set_stance(_STANCE)  # Dynamo would skip for good what it meets meanwhile
         self.span_ns = clocks.perf_counter_ns(), sys.maxsize
         flow.__enter__()  # type: ignore[no-untyped-call]  # torch's base has no types
         self._flow = flow
+        _follow_forks(self)
 
     def _leave(self) -> None:
-        """Look no more, once nothing of the script has come on top."""
-        if (flow := self._flow) is None:
+        """Look no more; the mode goes once nothing of the script is on top of it."""
+        if (flow := self._flow) is None or get_ident() != flow.thread:
             return
         flow.is_on = False
         self.span_ns = self.span_ns[0], min(clocks.perf_counter_ns(), self.span_ns[1])
-        if get_ident() == flow.thread and _get_current_dispatch_mode() is flow:
+        stance, flow.stance = flow.stance, None
+        if stance is not None and sys.modules["torch._dynamo.eval_frame"]._stance.stance == _STANCE:
+            stance.__exit__(None, None, None)  # otherwise the script has set another one
+        if _get_current_dispatch_mode() is flow:
             flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # as above
-            flow.stance.__exit__(None, None, None)
+        if flow not in _get_current_dispatch_mode_stack():
             self._flow = None
+
+
+_following: list[weakref.ref[ResultsSeen]] = []
+"""The latest one that follows operators, in this process."""
+
+
+def _follow_forks(seen: ResultsSeen) -> None:
+    """Processes that are forked meanwhile, such as loader workers, follow nothing."""
+    if not _following and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forked)
+    _following[:] = [weakref.ref(seen)]
+
+
+def _forked() -> None:
+    if (seen := _following[0]()) is not None:
+        with suppress(Exception):  # the process goes on
+            seen.stop()
 
 
 def _tensors(value: object, levels: int) -> Iterator[Tensor]:

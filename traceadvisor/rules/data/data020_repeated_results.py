@@ -36,6 +36,8 @@ TITLE_ONCE = "Each training step computes the same again"
 CAVEATS = (
     "If loading changes samples at random, keep only what these changes do not reach. If there is a single epoch, "
     "compute it in loader workers.",
+    "Only two steps were followed. What a later step changes, such as a schedule, and what mixes the samples of a "
+    "batch cannot be kept.",
 )
 
 _Sampled = tuple[RepeatedResult, SampledShare]
@@ -58,8 +60,9 @@ class RepeatedResults(Rule):
     How the saving is estimated: The share of undisturbed steps in this code, from samples: 0.8 to 1 of it if the
         results are the same in each step. Otherwise an upper limit, since loading what is kept takes time, too. Without
         an estimate on a GPU, whose time for this code is unknown.
-    When it may be wrong: The data set may draw random numbers from a generator of its own. What is kept of each sample
-        may be too large for memory and disk.
+    When it may be wrong: The data set may draw random numbers from a generator of its own. Two steps do not show what a
+        later one changes, such as a schedule or a target network. What mixes the samples of a batch needs the same
+        batches again. What is kept of each sample may be too large for memory and disk.
     """
 
     meta = RuleMeta("DATA020", "repeated-results", "The training step computes what follows from the data alone")
