@@ -165,9 +165,9 @@ def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
     assert "Other programs used 60% of the CPU." in words
-    assert "wall time cannot tell on this busy machine; the training's CPU time per sample fell 50%" in words
+    assert "wall time cannot tell on this busy machine; CPU time per sample fell 50%" in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))
-    assert "wall time may mislead on this busy machine; the training's CPU time per sample fell 50%" in slower
+    assert "wall time may mislead on this busy machine; CPU time per sample fell 50%" in slower
     assert "Other programs" not in "\n".join(_lines(_beside_others(0.1)))
 
 
@@ -520,5 +520,5 @@ def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit:
     switches = (Axis("a", (1,)), Axis("b", (1,)))
     text = "\n".join(_lines(_result(plan_in(FOLDER, switches=switches), rows)))
     for name, fell in (("a=1", "30%"), ("b=1", "40%")):
-        said = f"{name}: wall time cannot tell on this busy machine; the training's CPU time per {unit} fell {fell}"
+        said = f"{name}: wall time cannot tell on this busy machine; CPU time per {unit} fell {fell}"
         assert re.sub(r"\s+", " ", text).count(said) == 1

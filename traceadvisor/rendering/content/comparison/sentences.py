@@ -35,10 +35,7 @@ from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import (
-    CANNOT_TELL,
     CATEGORY,
-    CPU_TIME_IS,
-    MISLEADS,
     STEP_SOURCE,
     VERDICT_CERTAINTY,
     cpu_time_words,
@@ -207,7 +204,7 @@ def _memory_headline(memory: Sequence[ComparedMemory]) -> str | None:
 
 
 def verdict_sentence(run: ComparedRun) -> str:
-    """The change and its certainty: ``186 -> 104 ms per step (44% less time), likely``."""
+    """The change and its certainty: ``186 -> 104 ms per step (44% less time), likely``; if busy, CPU time first."""
     change = run.change
     if change is None:
         return NO_STEP
@@ -225,30 +222,20 @@ def verdict_sentence(run: ComparedRun) -> str:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
         size = f"No difference: {times}{beside}"
-    by_cpu = f"; {_cpu_words(change.cpu, run)}" if change.cpu and change.cpu.verdict in CALLED else ""
-    return f"{size}, {VERDICT_CERTAINTY[change.certainty]}{by_cpu}"
+    wall = f"{size}, {VERDICT_CERTAINTY[change.certainty]}"
+    if change.cpu is None:
+        return wall
+    by_cpu = _cpu_words(change.cpu, UNIT[run.work.unit] if change.measure in PER_SAMPLE else "step")
+    if change.cpu.has(change.ratio):
+        return f"{by_cpu}; wall time: {wall[:1].lower()}{wall[1:]}"
+    wall = size if change.cpu.is_called else wall
+    return f"{by_cpu}; wall time differs because other programs ran: {wall[:1].lower()}{wall[1:]}"
 
 
-CALLED = {Verdict.FASTER, Verdict.SLOWER}
-
-
-def _cpu_words(cpu: CpuChange, run: ComparedRun) -> str:
-    unit = UNIT[run.work.unit] if run.change and run.change.measure in PER_SAMPLE else "step"
-    return cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
-
-
-def cpu_sentence(run: ComparedRun) -> str | None:
-    """The witness of the training's CPU time beside the verdict on a busy machine; None where it is unknown.
-
-    A clear change of it stands in :func:`verdict_sentence`.
-    """
-    change = run.change
-    if change is None or change.cpu is None:
-        return None
-    differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
-    lead = [] if change.cpu.verdict is change.verdict else [f"wall time {differs}"]
-    says = "; ".join([*lead, *([] if change.cpu.verdict in CALLED else [_cpu_words(change.cpu, run)])])
-    return f"{says[:1].upper()}{says[1:]}. {CPU_TIME_IS}" if says else CPU_TIME_IS
+def _cpu_words(cpu: CpuChange, unit: str) -> str:
+    says = cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=cpu.is_called)
+    certainty = VerdictCertainty.LIKELY if cpu.low is None else VerdictCertainty.SHOWN
+    return f"{says}, {VERDICT_CERTAINTY[certainty]}" if cpu.is_called else says
 
 
 def change_words(change: StepChange) -> str:
