@@ -192,8 +192,12 @@ def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
     checks = tuple(replace(one, is_limit=True) for one in run.predictions)
     words = prediction_sentence(replace(run, predictions=checks))
     assert words is not None
-    assert words.startswith(
-        "Limit with DATA002 fixed: at least 108.1 ms. Measured: 103.8 ms, saves more than the limit."
+    assert words.startswith("With DATA002 fixed, measured more than the limit of 78.0 ms: the step is 82.2 ms shorter.")
+    checks = tuple(replace(one, agreement=Agreement.WITHIN) for one in checks)
+    words = prediction_sentence(replace(run, predictions=checks))
+    assert words == (
+        "Limit of the saving with DATA002 fixed: 78.0 ms per step. Measured: 82.2 ms, at the limit: identical runs may "
+        "differ by as much."
     )
 
 

@@ -87,13 +87,6 @@ AGREEMENT = {
     Agreement.NOT_SHORTER: "the step is not shorter",
 }
 
-WITH_LIMIT = AGREEMENT | {
-    Agreement.WITHIN: "within the limit",
-    Agreement.LESS: "saves less than the limit",
-    Agreement.MORE: "saves more than the limit",
-}
-"""The same where the predicted saving is an upper limit."""
-
 AT_LIMIT = "at the limit: identical runs may differ by as much"
 """A shorter step, by less than identical runs differ by."""
 
@@ -328,15 +321,22 @@ def prediction_sentence(run: ComparedRun) -> str | None:
         return None
     (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
+    if check.is_limit:
+        return " ".join((_beside_limit(check, rules), *_reasons(run, check)))
     low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
-    step = f"at least {low}" if check.is_limit else around(expected, low, high)
-    what, agreements = ("Limit", WITH_LIMIT) if check.is_limit else ("Predicted", AGREEMENT)
-    measured = f"{what} with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}"
-    is_at_limit = (
-        check.is_limit and check.agreement is Agreement.WITHIN and check.measured_step_ns < check.predicted.low_ns
-    )
-    measured = f"{measured}, {AT_LIMIT if is_at_limit else agreements[check.agreement]}."
-    return " ".join((measured, *_reasons(run, check)))
+    measured = f"Measured: {duration(check.measured_step_ns)}, {AGREEMENT[check.agreement]}."
+    return " ".join((f"Predicted with {rules} fixed: {around(expected, low, high)}.", measured, *_reasons(run, check)))
+
+
+def _beside_limit(check: PredictionCheck, rules: str) -> str:
+    """The measured saving beside its limit."""
+    most_ns, saved_ns = (check.base_step_ns - ns for ns in (check.predicted.low_ns, check.measured_step_ns))
+    limit, saved = duration(most_ns), duration(max(saved_ns, 0.0))
+    if check.agreement is Agreement.MORE:
+        return f"With {rules} fixed, measured more than the limit of {limit}: the step is {saved} shorter."
+    within = AT_LIMIT if saved_ns > most_ns else "within the limit"
+    says = AGREEMENT[check.agreement] if check.agreement is Agreement.NOT_SHORTER else within
+    return f"Limit of the saving with {rules} fixed: {limit} per step. Measured: {saved}, {says}."
 
 
 def predicted_peak(memory: ComparedMemory) -> str | None:
@@ -503,7 +503,7 @@ def why_lost(change: FindingChange, run: ComparedRun) -> str | None:
     is_changed = bool(run.differences) or any(one.status is FindingStatus.GONE for one in run.findings)
     if is_changed or not run.is_same_code:
         return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE
-    is_limit = change.base is not None and change.base.saving.is_limit
+    is_limit = change.base is not None and change.base.saving.is_bound
     return f"its {'limit' if is_limit else 'saving'} was too high, for nothing that is recorded was changed"
 
 

@@ -38,7 +38,6 @@ from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import edit_words, finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
-    is_bound,
     range_over,
     range_words,
     row_words,
@@ -188,7 +187,7 @@ class _Saving:
             return
         ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
         low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
-        is_limit = is_bound(saving)
+        is_limit = saving.is_bound
         after_ns = step_ns * (low if is_limit else expected)
         words = from_to(step_ns, after_ns).replace("-> ", "-> at least ") if is_limit else from_to(step_ns, after_ns)
         yield RangeBar(
