@@ -510,6 +510,21 @@ def test_a_single_round_has_no_bar_and_no_figures() -> None:
     assert any("num_workers=2" in line and "not shown: one round" in line for line in _lines(result))
 
 
+def test_labels_of_the_chart_do_not_meet_on_a_telephone() -> None:
+    """Each label has a line of its own, of 50 characters at most; the reason of a verdict is in the table."""
+    long = "name_of_a_setting_that_goes_on_and_on_and_on_and_on"
+    rows: list[AnyRow] = [facts()]
+    for again, changed in ((0.8, 1.1), (1.04, 0.95), (0.9, 1.2), (1.0, 0.97), (0.85, 1.05)):
+        rows.append(round_of("settings", {"A'": again, f"{long}=1": changed}))
+    result = _result(plan_in(FOLDER, switches=(Axis(long, (1,)),)), rows)
+    chart = rates_chart(result.sections[0], "a")
+    assert chart is not None
+    assert len({label.y for label in chart.labels}) == len(chart.labels)
+    assert max(len(label.text) for label in chart.labels) <= 50
+    assert [label.text for label in chart.labels if "shown" in label.text] == ["0.916, -8.4%, not shown"]
+    assert "unchanged rounds differ" in chart.description
+
+
 @pytest.mark.parametrize(("batch_size", "unit"), [(16, "sample"), (None, "step")])
 def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit: str) -> None:
     rows: list[AnyRow] = [facts(loader={"batch_size": batch_size} if batch_size else {})]

@@ -76,12 +76,15 @@ def counted_verdict(found: MeasuredRatio) -> str:
         return "not shown: one round"
     if found.rounds < FEWEST_ROUNDS:
         return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
-    if found.verdict != Verdict.INCONCLUSIVE.value:
-        return f"{found.verdict}, shown"
-    lowest = _lowest_of_itself(found)
-    return (
-        f"not shown: unchanged rounds differ by {band(found)}" if lowest <= found.ratio <= 1 / lowest else "not shown"
-    )
+    lowest, says = _lowest_of_itself(found), without_reason(found)
+    is_noise = found.verdict == Verdict.INCONCLUSIVE.value and lowest <= found.ratio <= 1 / lowest
+    return f"{says}: unchanged rounds differ by {band(found)}" if is_noise else says
+
+
+def without_reason(found: MeasuredRatio) -> str:
+    """The verdict and its certainty."""
+    is_open = found.rounds < FEWEST_ROUNDS or found.verdict == Verdict.INCONCLUSIVE.value
+    return "not shown" if is_open else f"{found.verdict}, shown"
 
 
 def measured_words(fix: MeasuredFix) -> str:
