@@ -52,8 +52,8 @@ def test_the_summary_of_one_recording_is_short() -> None:
         "     DataLoader(..., num_workers=4, persistent_workers=True)",
         "   At: ~/src/train.py:41 in main, most of the time in scipy/ndimage/interpolation.py:7 (zoom), and "
         "~/src/data.py:118",
-        "   Origin: aten::conv2d (50.0%); ~/src/train.py:41 (function main) > backward of ~/src/model.py:12 "
-        "(function forward), in torch/nn/functional.py:300 (conv2d) (50.0%)",
+        "   Origin: aten::conv2d (50.0% of this finding's time); ~/src/train.py:41 (function main) > "
+        "backward of ~/src/model.py:12 (function forward), in torch/nn/functional.py:300 (conv2d) (50.0%)",
     ]
 
 

@@ -117,7 +117,7 @@ PURPOSE = {
 SEVERITY = {one: one.value.capitalize() for one in Severity}
 CONFIDENCE = {one: one.value for one in Confidence}
 
-EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "a larger change"}
+EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "a small change", Effort.REFACTOR: "a larger change"}
 
 CERTAINTY = {
     Certainty.SIMULATED: "simulated",
