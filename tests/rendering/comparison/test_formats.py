@@ -31,6 +31,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     Differing,
     FindingStatus,
+    LikelyBecause,
     OtherProgram,
 )
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
@@ -160,6 +161,13 @@ def test_a_prediction_that_failed_without_another_difference_has_its_reasons() -
         "The report on BASE proposed another value: num_workers 1, HEAD has 2. Identical runs may differ by as much. "
         "No other setting that was recorded differs; whether other code changed is not known."
     )
+
+
+def test_a_prediction_leaves_the_load_of_other_programs_to_the_caution_on_it() -> None:
+    run = _saving_more()
+    assert run.change is not None
+    witnessed = replace(run, change=replace(run.change, because=LikelyBecause.WITNESSED))
+    assert prediction_sentence(witnessed) == prediction_sentence(run)
 
 
 def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed() -> None:

@@ -291,7 +291,7 @@ def _without_interval(change: StepChange, work: WorkChange) -> str:
     if work.products:
         return OTHER_PRODUCTS
     if change.is_crowded:
-        return "Not shown, although large: other programs used the CPU, which alone can change a step as much."
+        return "Not shown, although large: the load of other programs alone can change a step as much."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: {chance}."
@@ -302,7 +302,7 @@ def _why_likely(change: StepChange, chance: str) -> str:
         return "Likely: what was changed in the program explains the change, and the rest of the step is as before."
     if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
         return (
-            "Likely, although other programs used the CPU: the work of the process itself per step, by its CPU time, "
+            "Likely, beside the load of other programs: the work of the process itself per step, by its CPU time, "
             f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before. This shows the "
             "direction of the change, not its size."
         )
@@ -366,8 +366,6 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     ]
     if others:
         yield f"Also different, and perhaps the reason: {listed(others)}."
-    if run.change and run.change.because is LikelyBecause.WITNESSED:
-        yield "Other programs used the CPU, so the measured step is uncertain."
     end_ns = check.predicted.low_ns if check.agreement is Agreement.MORE else check.predicted.high_ns
     noise = run.change and run.change.noise_share
     if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):
