@@ -169,6 +169,8 @@ def test_a_headline_leads_with_cpu_time_where_other_programs_changed_the_wall_ti
         "ran: 220 -> 40.0 ms per step (5.5 times as fast), likely"
     )
     as_wall = replace(run, change=replace(run.change, cpu=CpuChange(0.18, None, None, Verdict.FASTER)))
+    near = replace(run.change, cpu=CpuChange(0.165, None, None, Verdict.FASTER))
+    assert "differs because" not in verdict_sentence(replace(run, change=near)), "identical runs differ by so much"
     assert verdict_sentence(as_wall).startswith(
         "CPU time per step fell 82%, likely; wall time: 220 -> 40.0 ms per step"
     )

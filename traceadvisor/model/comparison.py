@@ -19,7 +19,7 @@ from traceadvisor.model.memory_advice import MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.step_contents import Sizes
-from traceadvisor.model.verdict import NO_DIFFERENCE, Verdict, VerdictCertainty
+from traceadvisor.model.verdict import NO_DIFFERENCE, USUAL_NOISE, Verdict, VerdictCertainty
 
 SCHEMA = "traceadvisor.comparison/2"
 """Identifies a comparison in every format, and the version of its JSON."""
@@ -139,9 +139,10 @@ class CpuChange:
         return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
 
     def has(self, ratio: float) -> bool:
-        """Whether a ratio of wall times is the same, but for a difference that does not matter."""
+        """Whether a ratio of wall times is the same, but for what does not matter or identical runs differ by."""
         low, high = self.low or self.ratio, self.high or self.ratio
-        return low * (1 - NO_DIFFERENCE) <= ratio <= high * (1 + NO_DIFFERENCE)
+        least = 1 + (USUAL_NOISE if self.low is None else NO_DIFFERENCE)
+        return low / least <= ratio <= high * least
 
 
 @frozen
